@@ -94,13 +94,13 @@ impl<N: Net> Engine<N> {
     /// Takes policy, profile and CIB files in place of those it was given before: see
     /// [`Loader::load`](neater_policy::manager::Loader::load). Without an adviser nothing is taken.
     pub fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         self.adviser.as_mut().map(|a| a.0.load(pib, cib, wall)).unwrap_or_default()
     }
 
     /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
     pub fn share_policies(&mut self, tables: Tables) {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         if let Some(adviser) = &mut self.adviser {
             adviser.0.share(tables, wall);
         }
@@ -119,9 +119,9 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn advise_of_interfaces(&mut self) {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         if let Some(adviser) = &mut self.adviser {
-            adviser.0.set_interfaces(self.net.interfaces(), wall);
+            adviser.0.set_interfaces(self.cx.net.interfaces(), wall);
         }
     }
 
@@ -136,7 +136,7 @@ impl<N: Net> Engine<N> {
         remote: &RemoteEndpoint,
         locals: &[LocalEndpoint],
     ) -> Option<Result<Story, Denied>> {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         let (adviser, app) = self.adviser.as_deref_mut()?;
         let bound = bound_to(remote, locals);
         Some(adviser.explain(&ask(&request.0, remote, &bound, app), wall))
@@ -152,7 +152,7 @@ impl<N: Net> Engine<N> {
         remotes: &[RemoteEndpoint],
         locals: &[LocalEndpoint],
     ) -> Result<Option<AdviceOf>, EstablishmentError> {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         let Some((adviser, app)) = self.adviser.as_deref_mut() else { return Ok(None) };
         let (mut advice, mut denied) = (Vec::with_capacity(remotes.len()), None);
         for remote in remotes {

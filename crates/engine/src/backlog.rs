@@ -118,12 +118,12 @@ impl<N: Net> Engine<N> {
     /// The program has taken what a listener has delivered ([`crate::Event::ConnectionReceived`],
     /// [`crate::Event::GroupReceived`]): there is room for another one. Whoever drives an engine calls this once for each.
     pub fn taken(&mut self, listener: ListenerId) {
-        let max = self.limits.untaken;
+        let max = self.cx.limits.untaken;
         let Some(l) = self.listeners.get_mut(listener.0) else { return };
         l.backlog.untaken = l.backlog.untaken.saturating_sub(1);
         if l.backlog.full && l.backlog.untaken <= max / 4 * 3 {
             l.backlog.full = false;
-            self.now = self.net.now();
+            self.cx.now = self.cx.net.now();
             self.deliver_again(listener.0);
         }
     }
@@ -134,7 +134,7 @@ impl<N: Net> Engine<N> {
         l.handshaking += 1;
         l.backlog.handshakes.push_back(key);
         if l.backlog.handshakes.len() > 2 * l.handshaking + 64 {
-            let (channels, conns) = (&self.channels, &self.conns);
+            let (channels, conns) = (&self.carriers.channels, &self.conns);
             l.backlog.handshakes.retain(|k| channels.get(*k).is_some_and(|c| is_handshaking(conns, c, listener)));
         }
     }
@@ -142,34 +142,34 @@ impl<N: Net> Engine<N> {
     /// The source that holds more than half of the room for handshakes, if there is one.
     pub(crate) fn crowd(&self, listener: Key) -> Option<IpAddr> {
         let l = self.listeners.get(listener)?;
-        let (channels, conns) = (&self.channels, &self.conns);
+        let (channels, conns) = (&self.carriers.channels, &self.conns);
         let all = l.backlog.handshakes.iter().filter_map(|k| channels.get(*k));
         let sources = all.filter(|c| is_handshaking(conns, c, listener)).map(|c| source(c.remote.ip()));
-        biggest(sources).filter(|(_, n)| *n > (self.limits.handshakes / 2).max(1)).map(|(source, _)| source)
+        biggest(sources).filter(|(_, n)| *n > (self.cx.limits.handshakes / 2).max(1)).map(|(source, _)| source)
     }
 
     /// Makes room for one more that waits for its handshake to begin: where as many wait as may, the crowd's oldest goes, if it has
     /// had [`PATIENCE`]. `Err`: when it will have had it.
     pub(crate) fn make_room_to_wait(&mut self, listener: Key, crowd: IpAddr) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
-        let channels = &self.channels;
+        let channels = &self.carriers.channels;
         let waiting = |k: &Key| channels.get(*k).filter(|c| matches!(c.kind, Kind::TlsPending));
         // They end in the order in which they came.
         while l.backlog.waiting.front().is_some_and(|k| waiting(k).is_none()) {
             l.backlog.waiting.pop_front();
         }
-        if l.backlog.waiting.len() < self.limits.handshakes {
+        if l.backlog.waiting.len() < self.cx.limits.handshakes {
             return Ok(());
         }
         let of_crowd = |k: &Key| waiting(k).is_some_and(|c| source(c.remote.ip()) == crowd);
         let at = l.backlog.waiting.iter().position(of_crowd).ok_or(None)?;
         let since = l.backlog.waiting.get(at).and_then(waiting).ok_or(None)?.started;
-        if self.now < since + PATIENCE {
+        if self.cx.now < since + PATIENCE {
             return Err(Some(since + PATIENCE));
         }
-        if let Some(gone) = l.backlog.waiting.remove(at).and_then(|k| self.channels.remove(k)) {
-            self.net.abort(gone.sock);
-            self.stats.refuse(Refusal::NotBegun);
+        if let Some(gone) = l.backlog.waiting.remove(at).and_then(|k| self.carriers.channels.remove(k)) {
+            self.cx.net.abort(gone.sock);
+            self.cx.stats.refuse(Refusal::NotBegun);
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl<N: Net> Engine<N> {
     /// The connection that has waited longest for its handshake to begin.
     pub(crate) fn has_waited(&mut self, listener: Key) -> Option<Key> {
         let waiting = &mut self.listeners.get_mut(listener)?.backlog.waiting;
-        let channels = &self.channels;
+        let channels = &self.carriers.channels;
         core::iter::from_fn(|| waiting.pop_front())
             .find(|k| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending)))
     }
@@ -193,28 +193,28 @@ impl<N: Net> Engine<N> {
     /// many of its source. `Err`: when the oldest will have had it.
     pub(crate) fn evict_handshake(&mut self, listener: Key, from: Option<IpAddr>) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
-        let (channels, conns) = (&self.channels, &self.conns);
+        let (channels, conns) = (&self.carriers.channels, &self.conns);
         let is_one = |k: &Key| channels.get(*k).filter(|c| is_handshaking(conns, c, listener));
         while l.backlog.handshakes.front().is_some_and(|k| is_one(k).is_none()) {
             l.backlog.handshakes.pop_front();
         }
         let oldest = l.backlog.handshakes.front().and_then(is_one).ok_or(None)?.started;
-        if from.is_none() && self.now < oldest + HASTE {
+        if from.is_none() && self.cx.now < oldest + HASTE {
             return Err(Some(oldest + HASTE));
         }
         let all = l.backlog.handshakes.iter().filter_map(|k| Some((*k, is_one(k)?)));
-        let victim = who_makes_room(all.map(|(k, c)| (k, c.remote.ip(), c.started)), from, self.now);
+        let victim = who_makes_room(all.map(|(k, c)| (k, c.remote.ip(), c.started)), from, self.cx.now);
         let victim = victim.ok_or(Some(oldest + HASTE))?;
         l.backlog.handshakes.retain(|k| *k != victim);
-        self.stats.refuse(Refusal::Handshake);
+        self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        match self.channels.get(victim) {
+        match self.carriers.channels.get(victim) {
             Some(&Channel { behind: Behind::Conn(conn), .. }) => {
                 self.greeting_failed(conn, &ConnectionError::TimedOut);
             }
             _ => {
-                if let Some(c) = self.channels.remove(victim) {
-                    self.net.abort(c.sock);
+                if let Some(c) = self.carriers.channels.remove(victim) {
+                    self.cx.net.abort(c.sock);
                 }
                 if let Some(l) = self.listeners.get_mut(listener) {
                     l.handshaking = l.handshaking.saturating_sub(1);

@@ -16,9 +16,10 @@
 use crate::Engine;
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{ConnectionState, Io};
-use crate::engine::{LINGER, Timer};
+use crate::engine::LINGER;
 use crate::event::{ConnectionError, Event};
 use crate::terminate::{ABORTED, NO_CODE};
+use crate::timer::Timer;
 use crate::transport::tls_out;
 use core::time::Duration;
 use neater_base::net::Net;
@@ -68,10 +69,10 @@ impl<N: Net> Engine<N> {
         // One that is watched already has its timer.
         if self
             .closings
-            .insert(conn, Closing { since: self.now, moved: self.now, mark, packets, asked: None })
+            .insert(conn, Closing { since: self.cx.now, moved: self.cx.now, mark, packets, asked: None })
             .is_none()
         {
-            self.timers.push(self.now + FIRST_CHECK, Timer::Closing(conn));
+            self.cx.timers.push(self.cx.now + FIRST_CHECK, Timer::Closing(conn));
         }
     }
 
@@ -90,9 +91,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.closings.get_mut(&conn) else { return };
         // A connection that both sides have ended and nobody has closed waits as long as the system does.
         if mark != c.mark || self.conns.get(conn).is_some_and(|c| c.is_open()) {
-            (c.mark, c.moved, c.packets) = (mark, self.now, packets);
+            (c.mark, c.moved, c.packets) = (mark, self.cx.now, packets);
         }
-        c.asked = unanswered.filter(|n| *n > 0).map(|_| c.asked.unwrap_or(self.now));
+        c.asked = unanswered.filter(|n| *n > 0).map(|_| c.asked.unwrap_or(self.cx.now));
         let c = *c;
         let answers = unanswered == Some(0) || self.answers_since(conn, &c, packets);
         let until = match c.asked {
@@ -102,20 +103,20 @@ impl<N: Net> Engine<N> {
             None if answers => c.moved + STANDSTILL,
             None => c.moved + LINGER,
         };
-        if until <= self.now {
+        if until <= self.cx.now {
             return self.give_up_closing(conn);
         }
         self.ask_peer_of_closing(conn, &c);
         // Half as often each time: the checks are cheap, and few.
-        let next = self.now + (self.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
-        self.timers.push(next.min(until), Timer::Closing(conn));
+        let next = self.cx.now + (self.cx.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
+        self.cx.timers.push(next.min(until), Timer::Closing(conn));
     }
 
     /// How often the system has asked the peer of a closing connection without an answer so far;
     /// `None` where another transport carries it, or the system does not report it.
     fn unanswered_of_closing(&self, conn: Key) -> Option<u32> {
         let Some(Io::Channel(key)) = self.conns.get(conn).map(|c| c.io) else { return None };
-        self.net.stream_info(self.channels.get(key)?.sock).ok()?.unanswered
+        self.cx.net.stream_info(self.carriers.channels.get(key)?.sock).ok()?.unanswered
     }
 
     /// Whether the peer of a closing connection has answered since the last progress, if only to
@@ -123,12 +124,12 @@ impl<N: Net> Engine<N> {
     fn answers_since(&self, conn: Key, closing: &Closing, packets: u64) -> bool {
         match self.conns.get(conn).map(|c| c.io) {
             Some(Io::Channel(key)) => {
-                let info = self.channels.get(key).and_then(|ch| self.net.stream_info(ch.sock).ok());
+                let info = self.carriers.channels.get(key).and_then(|ch| self.cx.net.stream_info(ch.sock).ok());
                 let ago = info.and_then(|i| i.last_heard);
-                ago.is_some_and(|ago| ago + COARSE < self.now.saturating_since(closing.moved))
+                ago.is_some_and(|ago| ago + COARSE < self.cx.now.saturating_since(closing.moved))
             }
             Some(Io::Stream { quic, .. }) => {
-                self.quics.get(quic).is_some_and(|q| q.last_heard() > closing.moved + COARSE)
+                self.carriers.quic.connections.get(quic).is_some_and(|q| q.last_heard() > closing.moved + COARSE)
             }
             Some(Io::Sctp { .. }) => packets > closing.packets,
             _ => false,
@@ -145,8 +146,10 @@ impl<N: Net> Engine<N> {
             return;
         }
         let unwanted = c.state == ConnectionState::Closing && !c.read_closed;
-        let now = self.now;
-        let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else { return };
+        let now = self.cx.now;
+        let Some(q) = self.carriers.quic.connections.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
+            return;
+        };
         let stands_still = now.saturating_since(closing.moved) >= LINGER / 2;
         if stands_still && unwanted {
             // The peer may be closing, too, and wait for us to read.
@@ -172,14 +175,14 @@ impl<N: Net> Engine<N> {
 
     /// Whether room is short: what makes no progress is in the way of others.
     fn is_short(&self) -> bool {
-        self.queued >= self.limits.engine_bytes
-            || self.conns.len() >= self.limits.connections
-            || self.starved.is_some_and(|at| self.now.saturating_since(at) < SHORTAGE)
+        self.cx.queued >= self.cx.limits.engine_bytes
+            || self.conns.len() >= self.cx.limits.connections
+            || self.cx.starved.is_some_and(|at| self.cx.now.saturating_since(at) < SHORTAGE)
     }
 
     /// The system has no descriptor for another connection.
     pub(crate) fn note_shortage(&mut self) {
-        self.starved = Some(self.now);
+        self.cx.starved = Some(self.cx.now);
     }
 
     /// A number that changes while the closing of a connection makes progress, and stands still while it does not.
@@ -189,13 +192,17 @@ impl<N: Net> Engine<N> {
         match c.io {
             // What the engine hands to the system moves from one term to the other.
             Io::Channel(key) => {
-                let info = self.channels.get(key).and_then(|ch| self.net.stream_info(ch.sock).ok());
+                let info = self.carriers.channels.get(key).and_then(|ch| self.cx.net.stream_info(ch.sock).ok());
                 queued + info.map_or(0, |i| i.in_flight.unwrap_or(0) + i.unsent.unwrap_or(0))
             }
             // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
             // anything. Before that, only what it takes counts.
-            Io::Stream { quic, .. } if queued == 0 => self.quics.get(quic).map_or(0, |q| q.conn.acknowledged()),
-            Io::Datagrams { quic } => queued + self.quics.get_mut(quic).map_or(0, |q| q.conn.queued_datagrams() as u64),
+            Io::Stream { quic, .. } if queued == 0 => {
+                self.carriers.quic.connections.get(quic).map_or(0, |q| q.conn.acknowledged())
+            }
+            Io::Datagrams { quic } => {
+                queued + self.carriers.quic.connections.get_mut(quic).map_or(0, |q| q.conn.queued_datagrams() as u64)
+            }
             Io::Sctp { sctp, .. } if queued == 0 => self.sctp_acknowledged(sctp),
             _ => queued,
         }
@@ -208,14 +215,14 @@ impl<N: Net> Engine<N> {
         match c.io {
             Io::Channel(key) => {
                 let unwritten = !c.tx.is_empty() || !c.fin_done;
-                if let Some(ch) = self.channels.remove(key) {
+                if let Some(ch) = self.carriers.channels.remove(key) {
                     // The peer must not take a part for the whole. What the system has all of it may still deliver.
-                    if unwritten { self.net.abort(ch.sock) } else { self.net.close(ch.sock) }
+                    if unwritten { self.cx.net.abort(ch.sock) } else { self.cx.net.close(ch.sock) }
                 }
             }
             Io::Stream { quic, stream } => {
                 c.fin_done = true;
-                if let Some(q) = self.quics.get_mut(quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     q.conn.reset(stream, ABORTED);
                 }
                 self.mark_dirty(quic);
@@ -226,7 +233,7 @@ impl<N: Net> Engine<N> {
             }
             Io::Sctp { sctp, stream } => {
                 c.fin_done = true;
-                if self.sctps.get(sctp).is_some_and(|a| a.mux) {
+                if self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux) {
                     self.sctp_reset(sctp, stream, ABORTED);
                 } else {
                     // Its association is being shut down, which a peer with a closed window can make last for ever.
@@ -250,7 +257,7 @@ impl<N: Net> Engine<N> {
         if c.is_greeting() {
             return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
         }
-        let Some(q) = self.quics.get_mut(quic) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
         c.stopped = true;
         if c.fin_done && code == NO_CODE && !c.reset {
             // Everything is on its way, the end included: the acknowledgement will tell what has become of it (RFC 9000
@@ -288,7 +295,8 @@ impl<N: Net> Engine<N> {
         let Io::Stream { quic, stream } = c.io else { return };
         // The transport forgets a reset that was read.
         let read = c.ext.as_ref().filter(|_| c.reset).map(|e| e.reset_code);
-        let code = read.or_else(|| self.quics.get_mut(quic).and_then(|q| q.conn.received_reset(stream)));
+        let code =
+            read.or_else(|| self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.received_reset(stream)));
         if let Some(code) = code {
             c.reset = true;
             self.fail_connection(conn, ConnectionError::StreamReset(code));
@@ -301,7 +309,7 @@ impl<N: Net> Engine<N> {
         // Also where the peer has no direction, or this side, or the program wants no more. A peer that gives streams of SCTP no meaning
         // is not told that it may be silent: there the association's end is the only one.
         let told = match c.io {
-            Io::Sctp { sctp, .. } => self.sctps.get(sctp).is_some_and(|a| a.mux),
+            Io::Sctp { sctp, .. } => self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux),
             _ => true,
         };
         let nothing_comes = c.peer_ended || c.read_closed && told;
@@ -316,7 +324,8 @@ impl<N: Net> Engine<N> {
                 self.ended(conn);
             }
             Io::Channel(key) => {
-                let hangup = self.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
+                let hangup =
+                    self.carriers.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
                 if !c.peer_ended && !hangup {
                     return;
                 }
@@ -354,7 +363,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn close_channel(&mut self, conn: Key, key: Key) {
         let Some(c) = self.conns.get(conn) else { return };
         let (untouched, peer_ended) = (c.bytes_sent == 0 && c.bytes_received == 0, c.peer_ended);
-        let Some(ch) = self.channels.get(key) else { return self.finish_close(conn) };
+        let Some(ch) = self.carriers.channels.get(key) else { return self.finish_close(conn) };
         if ch.behind != Behind::Conn(conn) {
             // It lingers already.
             return;
@@ -367,11 +376,11 @@ impl<N: Net> Engine<N> {
         };
         // Both sides have said everything, and the peer has it: our end goes with the socket.
         let over = peer_ended && !plain && self.delivered(key, true) == Delivery::Done;
-        let Some(ch) = self.channels.get_mut(key) else { return };
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return };
         if let Kind::Tls(tls) = &mut ch.kind {
             tls.close_notify();
             let queued = tls.close_notify_queued();
-            match tls_out(&mut self.net, ch) {
+            match tls_out(&mut self.cx.net, ch) {
                 Ok(true) if queued => {}
                 // Writability will bring us back; or the end of the handshake.
                 Ok(_) => return,
@@ -384,15 +393,15 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
         if !core::mem::replace(&mut c.fin_done, true)
-            && let Some(ch) = self.channels.get(key)
-            && let Err(e) = self.net.shutdown_write(ch.sock)
+            && let Some(ch) = self.carriers.channels.get(key)
+            && let Err(e) = self.cx.net.shutdown_write(ch.sock)
         {
             return self.fail_connection(conn, ConnectionError::Net(e));
         }
         // Closing a socket with unread data would reset the connection and destroy what the peer has not read yet (RFC 1122
         // section 4.2.2.13).
-        let until = self.now + LINGER;
-        if let Some(ch) = self.channels.get_mut(key) {
+        let until = self.cx.now + LINGER;
+        if let Some(ch) = self.carriers.channels.get_mut(key) {
             ch.behind = Behind::Lingering { until, conn: Some(conn) };
         }
         self.linger(key);
@@ -400,8 +409,8 @@ impl<N: Net> Engine<N> {
     }
 
     fn drop_channel(&mut self, conn: Key, key: Key) {
-        if let Some(ch) = self.channels.remove(key) {
-            self.net.close(ch.sock);
+        if let Some(ch) = self.carriers.channels.remove(key) {
+            self.cx.net.close(ch.sock);
         }
         self.finish_close(conn);
     }
@@ -416,25 +425,25 @@ impl<N: Net> Engine<N> {
             Kind::Tls(tls) => ch.behind == Behind::Conn(conn) && !tls.is_handshaking(),
             _ => false,
         };
-        if closes && self.channels.get(key).is_some_and(fits) {
+        if closes && self.carriers.channels.get(key).is_some_and(fits) {
             self.linger(key);
         }
     }
 
     /// Throws away what a peer still sends, until it ends its direction: so much in a turn.
     pub(crate) fn linger(&mut self, key: Key) {
-        let Some(ch) = self.channels.get_mut(key) else { return };
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return };
         let (conn, lingers) = match ch.behind {
             Behind::Lingering { conn, .. } => (conn, true),
             Behind::Conn(conn) => (Some(conn), false),
             _ => return,
         };
-        let mut scratch = core::mem::take(&mut self.scratch);
+        let mut scratch = core::mem::take(&mut self.cx.scratch);
         scratch.resize(64 << 10, 0);
         // `None`: there is more.
         let mut end = None;
         for _ in 0..LINGER_READS {
-            match ch.read(&mut self.net, &mut scratch) {
+            match ch.read(&mut self.cx.net, &mut scratch) {
                 Ok(0) => end = Some(Ok(true)),
                 Ok(_) => continue,
                 Err(e) if e.is_would_block() => end = Some(Ok(false)),
@@ -442,11 +451,11 @@ impl<N: Net> Engine<N> {
             }
             break;
         }
-        self.scratch = scratch;
+        self.cx.scratch = scratch;
         match (end, conn) {
             (None, _) => {
-                self.pending_lingers.push(key);
-                self.again = true;
+                self.carriers.pending_lingers.push(key);
+                self.cx.again = true;
             }
             (Some(Ok(false)), _) => {}
             // Writing meets it, too, if it concerns what is to be delivered.
@@ -459,8 +468,8 @@ impl<N: Net> Engine<N> {
                 self.check_delivered(key);
             }
             (Some(end), conn) => {
-                if let Some(ch) = self.channels.remove(key) {
-                    self.net.close(ch.sock);
+                if let Some(ch) = self.carriers.channels.remove(key) {
+                    self.cx.net.close(ch.sock);
                 }
                 // What was sent may not have arrived.
                 if let (Err(e), Some(conn)) = (end, conn) {
@@ -473,12 +482,12 @@ impl<N: Net> Engine<N> {
     /// Whether the peer has acknowledged everything that was given to a channel's socket.
     /// `ended`: the peer has ended its direction, which has to do where the system does not tell.
     fn delivered(&mut self, key: Key, ended: bool) -> Delivery {
-        let Some(ch) = self.channels.get(key) else { return Delivery::Open };
-        match self.net.stream_info(ch.sock) {
+        let Some(ch) = self.carriers.channels.get(key) else { return Delivery::Open };
+        match self.cx.net.stream_info(ch.sock) {
             Ok(i) if i.in_flight.unwrap_or(u64::from(!ended)) + i.unsent.unwrap_or(0) == 0 => Delivery::Done,
             Ok(_) => Delivery::Open,
             // The system has done with the connection: in order, or there is an error.
-            Err(_) => match self.net.take_error(ch.sock) {
+            Err(_) => match self.cx.net.take_error(ch.sock) {
                 None => Delivery::Done,
                 Some(e) => Delivery::Failed(ConnectionError::Net(e)),
             },
@@ -487,7 +496,7 @@ impl<N: Net> Engine<N> {
 
     /// A connection is closed when its peer has everything; its socket may linger for the peer's end a little longer.
     fn check_delivered(&mut self, key: Key) {
-        let Some(ch) = self.channels.get(key) else { return };
+        let Some(ch) = self.carriers.channels.get(key) else { return };
         let Behind::Lingering { conn: Some(conn), .. } = ch.behind else { return };
         let ended = self.conns.get(conn).is_none_or(|c| c.peer_ended);
         match self.delivered(key, ended) {
@@ -498,16 +507,16 @@ impl<N: Net> Engine<N> {
                 }
                 // From the delivery on: a socket that is closed resets a peer that sends, and what
                 // that has not read yet may go with it.
-                let until = self.now + LINGER;
-                if let Some(ch) = self.channels.get_mut(key) {
+                let until = self.cx.now + LINGER;
+                if let Some(ch) = self.carriers.channels.get_mut(key) {
                     ch.behind = Behind::Lingering { until, conn: None };
                 }
-                self.timers.push(until, Timer::Channel(key));
+                self.cx.timers.push(until, Timer::Channel(key));
                 self.finish_close(conn);
             }
             Delivery::Failed(error) => {
-                if let Some(ch) = self.channels.remove(key) {
-                    self.net.close(ch.sock);
+                if let Some(ch) = self.carriers.channels.remove(key) {
+                    self.cx.net.close(ch.sock);
                 }
                 self.fail_connection(conn, error);
             }
@@ -517,12 +526,12 @@ impl<N: Net> Engine<N> {
     /// The time is over in which a socket may wait for its peer's end.
     pub(crate) fn lingered(&mut self, key: Key) {
         // Before what was sent is delivered, it is the connection's time that counts.
-        if let Some(ch) = self.channels.get(key)
+        if let Some(ch) = self.carriers.channels.get(key)
             && let Behind::Lingering { until, conn: None } = ch.behind
-            && until <= self.now
-            && let Some(ch) = self.channels.remove(key)
+            && until <= self.cx.now
+            && let Some(ch) = self.carriers.channels.remove(key)
         {
-            self.net.close(ch.sock);
+            self.cx.net.close(ch.sock);
         }
     }
 }

@@ -17,12 +17,12 @@ pub(crate) use peers::Peers;
 
 use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::conn::{ConnectionState, Io, Queued, Tx};
-use crate::engine::Timer;
 use crate::establish::What;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::ids::Owner;
 use crate::request::Compiled;
 use crate::sctp::{Came, SessionEnd};
+use crate::timer::Timer;
 use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};
 use core::time::Duration;
@@ -221,34 +221,35 @@ impl<N: Net> Engine<N> {
     ) -> Result<What, AttemptError> {
         let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
-        let key = self.channels.next_key();
-        let sock = self.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
-        if let Err(e) = self.net.udp_connect(sock, addr) {
-            self.net.close(sock);
+        let key = self.carriers.channels.next_key();
+        let sock = self.cx.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+        if let Err(e) = self.cx.net.udp_connect(sock, addr) {
+            self.cx.net.close(sock);
             return Err(AttemptError::Net(e));
         }
-        let session = Session::client(config, name, self.now, &mut self.rng);
-        let dtls = Dtls { attempt: Some(attempt), ..Dtls::new(session, key, addr, self.now) };
-        let dtls = self.dtlses.insert(dtls);
+        let session = Session::client(config, name, self.cx.now, &mut self.cx.rng);
+        let dtls = Dtls { attempt: Some(attempt), ..Dtls::new(session, key, addr, self.cx.now) };
+        let dtls = self.carriers.dtls.sessions.insert(dtls);
         let peers = Box::new(Peers::of(addr.into(), dtls));
-        let mut channel = Channel::new(sock, Kind::Dtls(peers), Behind::Attempt(attempt.0, attempt.1), addr, self.now);
+        let mut channel =
+            Channel::new(sock, Kind::Dtls(peers), Behind::Attempt(attempt.0, attempt.1), addr, self.cx.now);
         (channel.connected, channel.writable, channel.readable, channel.via) = (true, true, true, via);
-        self.channels.insert(channel);
+        self.carriers.channels.insert(channel);
         // The first flight leaves, and an error comes, when the attempt is in the books.
-        self.timers.push(self.now, Timer::Dtls(dtls));
+        self.cx.timers.push(self.cx.now, Timer::Dtls(dtls));
         Ok(What::Dtls(dtls))
     }
 
     pub(crate) fn dtls_timeout(&mut self, key: Key) {
-        let now = self.now;
-        let Some(d) = self.dtlses.get_mut(key) else { return };
-        d.armed = d.armed.filter(|at| *at > self.now);
+        let now = self.cx.now;
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
+        d.armed = d.armed.filter(|at| *at > self.cx.now);
         // Nothing has been read from a new socket, so no event is promised: the first read has to be tried.
         let channel = d.channel;
-        if self.channels.get(channel).is_some_and(|ch| ch.readable) {
+        if self.carriers.channels.get(channel).is_some_and(|ch| ch.readable) {
             self.dtls_readable(channel);
         }
-        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
         d.session.handle_timeout(now);
         self.dtls_progress(key, Ecn::NotEct);
     }
@@ -260,14 +261,16 @@ impl<N: Net> Engine<N> {
                 for key in self.dtls_peers(channel) {
                     self.dtls_transmit(key);
                 }
-                let up = |key: &Key| self.dtlses.get(*key).is_some_and(Dtls::is_taken);
-                if self.channels.get(channel).is_some_and(|c| c.writable) && self.dtls_peers(channel).iter().any(up) {
+                let up = |key: &Key| self.carriers.dtls.sessions.get(*key).is_some_and(Dtls::is_taken);
+                if self.carriers.channels.get(channel).is_some_and(|c| c.writable)
+                    && self.dtls_peers(channel).iter().any(up)
+                {
                     self.sctp_session_up(socket);
                 }
             }
             for key in self.dtls_peers(channel) {
                 self.dtls_transmit(key);
-                if let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn) {
+                if let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn) {
                     self.conn_ready_stream(conn, false);
                 }
             }
@@ -279,14 +282,14 @@ impl<N: Net> Engine<N> {
 
     /// The socket of SCTP's whose packets the sessions of a channel carry.
     fn dtls_sctp(&self, channel: Key) -> Option<Key> {
-        match &self.channels.get(channel)?.kind {
+        match &self.carriers.channels.get(channel)?.kind {
             Kind::Dtls(peers) => peers.sctp,
             _ => None,
         }
     }
 
     pub(crate) fn dtls_peers(&self, channel: Key) -> Vec<Key> {
-        match self.channels.get(channel).map(|c| &c.kind) {
+        match self.carriers.channels.get(channel).map(|c| &c.kind) {
             Some(Kind::Dtls(peers)) => peers.keys().collect(),
             _ => Vec::new(),
         }
@@ -295,23 +298,24 @@ impl<N: Net> Engine<N> {
     /// Reads a socket empty, within the budget of a turn.
     pub(crate) fn dtls_readable(&mut self, channel: Key) {
         if let Some(Channel { behind: Behind::Listener(l), sock, kind: Kind::Dtls(peers), .. }) =
-            self.channels.get(channel)
+            self.carriers.channels.get(channel)
         {
-            let anybody = || peers.keys().find_map(|k| Some(&self.conns.get(self.dtlses.get(k)?.conn?)?.request));
+            let anybody =
+                || peers.keys().find_map(|k| Some(&self.conns.get(self.carriers.dtls.sessions.get(k)?.conn?)?.request));
             let request = self.listeners.get(*l).map(|l| &l.request.0).or_else(anybody);
             if request.is_some_and(|r| r.soft_errors) {
                 self.dtls_listener_icmp(channel, *sock);
             }
         }
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {
             // A session that ends may take the socket with it.
-            let Some(sock) = self.channels.get(channel).map(|c| c.sock) else { break };
+            let Some(sock) = self.carriers.channels.get(channel).map(|c| c.sock) else { break };
             if round >= RECV_BUDGET {
                 self.look_again_at(channel, channel);
                 break;
             }
-            match self.net.recv(sock, &mut batch) {
+            match self.cx.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
                         let peer = Peer::of(&meta);
@@ -331,12 +335,12 @@ impl<N: Net> Engine<N> {
                 Err(e) => self.dtls_icmp(channel, e),
             }
         }
-        self.batch = Some(batch);
+        self.cx.batch = Some(batch);
     }
 
     /// There is nothing to be read.
     fn dtls_drained(&mut self, channel: Key) {
-        if let Some(ch) = self.channels.get_mut(channel) {
+        if let Some(ch) = self.carriers.channels.get_mut(channel) {
             ch.drained();
         }
     }
@@ -344,26 +348,26 @@ impl<N: Net> Engine<N> {
     /// The network has something to say about what was sent: to an attempt it is the end, as for QUIC; whoever has an
     /// authenticated peer does not listen to strangers.
     fn dtls_icmp(&mut self, channel: Key, error: NetError) {
-        let Some(ch) = self.channels.get(channel) else { return };
+        let Some(ch) = self.carriers.channels.get(channel) else { return };
         let (sock, behind) = (ch.sock, ch.behind);
         match behind {
             Behind::Attempt(conn, candidate) => {
                 if let [key] = self.dtls_peers(channel)[..]
-                    && self.dtlses.get(key).is_some_and(|d| !d.session.is_connected())
+                    && self.carriers.dtls.sessions.get(key).is_some_and(|d| !d.session.is_connected())
                 {
                     self.attempt_failed(conn, candidate, What::Dtls(key), AttemptError::Net(error));
                 }
             }
             Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) => {
-                if let Some(icmp) = self.net.take_icmp_error(sock) {
+                if let Some(icmp) = self.cx.net.take_icmp_error(sock) {
                     self.notify(conn, Event::SoftError(icmp));
                 }
             }
             Behind::Sctp => {
-                let up = |key: &Key| self.dtlses.get(*key).is_some_and(Dtls::is_taken);
+                let up = |key: &Key| self.carriers.dtls.sessions.get(*key).is_some_and(Dtls::is_taken);
                 // The queue of errors is emptied, so that the socket does not go on telling.
                 for _ in 0..64 * ICMP_BUDGET {
-                    if self.net.take_icmp_error(sock).is_none() {
+                    if self.cx.net.take_icmp_error(sock).is_none() {
                         break;
                     }
                 }
@@ -381,14 +385,14 @@ impl<N: Net> Engine<N> {
     /// Empties the queue of ICMP errors of a listener's socket, and tells each to the connections that it is about, if they want to know.
     fn dtls_listener_icmp(&mut self, channel: Key, sock: Sock) {
         for _ in 0..ICMP_BUDGET {
-            let Some(icmp) = self.net.take_icmp_error(sock) else { return };
+            let Some(icmp) = self.cx.net.take_icmp_error(sock) else { return };
             let (Some(remote), Some(Channel { kind: Kind::Dtls(peers), .. })) =
-                (icmp.destination, self.channels.get(channel))
+                (icmp.destination, self.carriers.channels.get(channel))
             else {
                 continue;
             };
             for key in peers.of_remote(remote).collect::<Vec<_>>() {
-                if let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn)
+                if let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn)
                     && self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
                 {
                     self.notify(conn, Event::SoftError(icmp));
@@ -403,8 +407,8 @@ impl<N: Net> Engine<N> {
     fn dtls_progress(&mut self, key: Key, ecn: Ecn) {
         self.dtls_transmit(key);
         loop {
-            let now = self.now;
-            let Some(d) = self.dtlses.get_mut(key) else { return };
+            let now = self.cx.now;
+            let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
             let Some(said) = d.session.poll_event() else { break };
             match said {
                 Said::Reachable => {
@@ -422,23 +426,23 @@ impl<N: Net> Engine<N> {
                 Said::Failed(e) => self.dtls_lost(key, Some(e)),
             }
         }
-        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
         if let Some(at) = d.session.next_timeout()
             && d.armed.is_none_or(|armed| at < armed)
         {
             d.armed = Some(at);
-            self.timers.push(at, Timer::Dtls(key));
+            self.cx.timers.push(at, Timer::Dtls(key));
         }
     }
 
     /// Sends what a session has to send. What the socket does not take is lost, as on the way, but for one datagram.
     fn dtls_transmit(&mut self, key: Key) {
-        let Some(d) = self.dtlses.get_mut(key) else { return };
-        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
+        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return };
         while ch.writable {
             let next = d.blocked.take().or_else(|| d.session.poll_transmit().map(Sealed::one));
             let Some(sealed) = next else { return };
-            match self.net.send(ch.sock, &d.transmit_all(&sealed)) {
+            match self.cx.net.send(ch.sock, &d.transmit_all(&sealed)) {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
                     ch.writable = false;
@@ -455,11 +459,11 @@ impl<N: Net> Engine<N> {
     }
 
     fn dtls_connected(&mut self, key: Key) {
-        let Some(d) = self.dtlses.get(key) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get(key) else { return };
         if let Some((conn, candidate)) = d.attempt {
             return self.attempt_established(conn, candidate, What::Dtls(key));
         }
-        match self.channels.get(d.channel).map(|c| c.behind) {
+        match self.carriers.channels.get(d.channel).map(|c| c.behind) {
             Some(Behind::Listener(listener)) => self.dtls_arrived(listener, key),
             Some(Behind::Sctp) => {
                 if let Some(socket) = d.sctp {
@@ -472,28 +476,28 @@ impl<N: Net> Engine<N> {
 
     /// The session has won the race for a connection.
     pub(crate) fn dtls_won(&mut self, conn: Key, key: Key) {
-        let (Some(d), Some(c)) = (self.dtlses.get_mut(key), self.conns.get_mut(conn)) else { return };
+        let (Some(d), Some(c)) = (self.carriers.dtls.sessions.get_mut(key), self.conns.get_mut(conn)) else { return };
         d.attempt = None;
         d.conn = Some(conn);
         c.io = Io::Dtls { dtls: key };
-        if let Some(ch) = self.channels.get_mut(d.channel) {
+        if let Some(ch) = self.carriers.channels.get_mut(d.channel) {
             ch.behind = Behind::Conn(conn);
         }
     }
 
     /// Gives a connection what has arrived for it.
     pub(crate) fn dtls_take(&mut self, key: Key, ecn: Ecn) {
-        if let Some((socket, remote)) = self.dtlses.get(key).and_then(|d| Some((d.sctp?, d.remote))) {
+        if let Some((socket, remote)) = self.carriers.dtls.sessions.get(key).and_then(|d| Some((d.sctp?, d.remote))) {
             // What a packet says may end the session.
             let came = Came { from: remote, to: None, marked: ecn == Ecn::Ce };
-            while let Some(packet) = self.dtlses.get_mut(key).and_then(|d| d.session.recv()) {
+            while let Some(packet) = self.carriers.dtls.sessions.get_mut(key).and_then(|d| d.session.recv()) {
                 self.sctp_datagram(socket, came, &packet);
             }
             return;
         }
-        let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn) else { return };
+        let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn) else { return };
         let mut got = false;
-        while let Some(data) = self.dtlses.get_mut(key).and_then(|d| d.session.recv()) {
+        while let Some(data) = self.carriers.dtls.sessions.get_mut(key).and_then(|d| d.session.recv()) {
             got |= self.queue_datagram(conn, Queued { data, ecn });
         }
         if got {
@@ -503,7 +507,7 @@ impl<N: Net> Engine<N> {
 
     /// A session is over: the peer has closed it (`None`), or it has failed.
     fn dtls_lost(&mut self, key: Key, error: Option<DtlsError>) {
-        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
         if let Some(socket) = d.sctp {
             let remote = d.remote;
             let end = error.map_or(SessionEnd::Closed, SessionEnd::Failed);
@@ -520,7 +524,7 @@ impl<N: Net> Engine<N> {
             return self.dtls_drop(key);
         };
         // The program may keep the connection as long as it likes; the address is its next client's.
-        if let Some(ch) = self.channels.get_mut(d.channel)
+        if let Some(ch) = self.carriers.channels.get_mut(d.channel)
             && let (Kind::Dtls(peers), Behind::Listener(_)) = (&mut ch.kind, ch.behind)
         {
             peers.remove(d.peer(), key);
@@ -546,33 +550,33 @@ impl<N: Net> Engine<N> {
     /// Ends a session, and tells the peer if there is one. A socket without sessions goes with the last, unless its
     /// listener still listens.
     pub(crate) fn dtls_drop(&mut self, key: Key) {
-        let now = self.now;
-        let Some(mut d) = self.dtlses.remove(key) else { return };
+        let now = self.cx.now;
+        let Some(mut d) = self.carriers.dtls.sessions.remove(key) else { return };
         d.session.close(now);
-        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return };
         while let Some(datagram) = d.session.poll_transmit() {
             if ch.writable {
                 // A farewell may be lost.
-                let _ = self.net.send(ch.sock, &d.transmit(&datagram));
+                let _ = self.cx.net.send(ch.sock, &d.transmit(&datagram));
             }
         }
         let Kind::Dtls(peers) = &mut ch.kind else { return };
         peers.remove(d.peer(), key);
         if peers.is_empty()
             && !matches!(ch.behind, Behind::Listener(l) if self.listeners.contains(l))
-            && let Some(ch) = self.channels.remove(d.channel)
+            && let Some(ch) = self.carriers.channels.remove(d.channel)
         {
-            self.net.close(ch.sock);
+            self.cx.net.close(ch.sock);
         }
     }
 
     /// A listener stops: handshakes under way are over. True if its socket is still needed.
     pub(crate) fn dtls_stop_listening(&mut self, channel: Key) -> bool {
-        if let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get_mut(channel) {
+        if let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.carriers.channels.get_mut(channel) {
             peers.unverified.clear();
         }
         for key in self.dtls_peers(channel) {
-            if self.dtlses.get(key).is_some_and(|d| !d.is_taken()) {
+            if self.carriers.dtls.sessions.get(key).is_some_and(|d| !d.is_taken()) {
                 self.dtls_drop(key);
             }
         }
@@ -584,13 +588,13 @@ impl<N: Net> Engine<N> {
     /// # Errors
     /// What the network says: `WouldBlock` means that the packets are kept until the socket takes them.
     pub(crate) fn dtls_send_packets(&mut self, key: Key, packets: &[u8], segment: usize) -> Result<(), NetError> {
-        let now = self.now;
-        let Some(d) = self.dtlses.get_mut(key) else { return Ok(()) };
-        let Some(ch) = self.channels.get_mut(d.channel) else { return Ok(()) };
+        let now = self.cx.now;
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return Ok(()) };
+        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return Ok(()) };
         for packet in packets.chunks(segment.max(1)) {
             if d.session.send(now, packet).is_err() {
                 // What the session has said about its end is heard in the next turn.
-                self.timers.push(now, Timer::Dtls(key));
+                self.cx.timers.push(now, Timer::Dtls(key));
                 return Ok(());
             }
         }
@@ -603,7 +607,7 @@ impl<N: Net> Engine<N> {
                 sealed.bytes.extend_from_slice(&datagram);
                 next = d.session.poll_transmit();
             }
-            let sent = self.net.send(ch.sock, &d.transmit_all(&sealed));
+            let sent = self.cx.net.send(ch.sock, &d.transmit_all(&sealed));
             if sent.is_err_and(|e| e.is_would_block()) {
                 ch.writable = false;
                 d.blocked = Some(sealed);
@@ -616,9 +620,9 @@ impl<N: Net> Engine<N> {
     /// Writes as much of a connection's queue as the socket takes.
     pub(crate) fn flush_dtls(&mut self, key: Key, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
         // Calls do not look at the clock, and there may have been no turn for a long time.
-        let now = self.net.now();
-        let Some(d) = self.dtlses.get_mut(key) else { return };
-        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        let now = self.cx.net.now();
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
+        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return };
         let mut retried = false;
         while let Some(front) = tx.queue.front() {
             if !ch.writable || d.blocked.is_some() || !budget.take_datagram(front.data.len()) {
@@ -639,7 +643,7 @@ impl<N: Net> Engine<N> {
             };
             let mut failed = failed;
             while let Some(datagram) = d.session.poll_transmit() {
-                match self.net.send(ch.sock, &d.transmit(&datagram)) {
+                match self.cx.net.send(ch.sock, &d.transmit(&datagram)) {
                     Ok(()) => {}
                     Err(e) if e.is_would_block() => {
                         ch.writable = false;
@@ -648,7 +652,7 @@ impl<N: Net> Engine<N> {
                     }
                     // An ICMP error of an earlier datagram: not this one's fault.
                     Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
-                        let _ = self.net.send(ch.sock, &d.transmit(&datagram));
+                        let _ = self.cx.net.send(ch.sock, &d.transmit(&datagram));
                     }
                     Err(e) if e.kind == ErrorKind::MessageTooLarge => {
                         failed = Some(SendError::MessageTooLarge { max: 0 });
@@ -667,7 +671,7 @@ impl<N: Net> Engine<N> {
         }
         if d.session.is_over() {
             // What the session has said about its end is heard in the next turn.
-            self.timers.push(now, Timer::Dtls(key));
+            self.cx.timers.push(now, Timer::Dtls(key));
         }
     }
 }

@@ -12,8 +12,8 @@
 
 use crate::channel::{Channel, Kind};
 use crate::conn::{ConnectionState, Io};
-use crate::engine::Timer;
 use crate::event::{AttemptError, ConnectionError, Event};
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, MessageId, SendError};
 use bytes::Bytes;
 use neater_base::Key;
@@ -67,20 +67,20 @@ impl<N: Net> Engine<N> {
 
     /// Whether the TLS session of a won channel has carried the first message.
     pub(crate) fn tls_took_first(&self, key: Key) -> bool {
-        matches!(self.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
+        matches!(self.carriers.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
             if tls.early_data_sent() > 0 && tls.early_data_accepted() == Some(true))
     }
 
     /// An incoming TLS connection has brought early data that was accepted, before the end of its handshake.
     pub(crate) fn has_early(&self, key: Key) -> bool {
-        matches!(self.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
+        matches!(self.carriers.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
             if tls.is_handshaking() && tls.early_data_received() > 0)
     }
 
     /// Moves on the handshake of a connection that was delivered before its end.
     pub(crate) fn drive_early(&mut self, key: Key, conn: Key) {
         let driven = self.drive_tls(key);
-        let Some(ch) = self.channels.get_mut(key) else { return };
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return };
         let open = self.conns.get(conn).is_some_and(|c| c.is_open());
         match driven {
             Ok(_) if unfinished(ch) => {}
@@ -106,10 +106,10 @@ impl<N: Net> Engine<N> {
 
     /// The time for the handshake of such a connection may be over.
     pub(crate) fn early_timeout(&mut self, key: Key, conn: Key) {
-        let Some(ch) = self.channels.get(key) else { return };
+        let Some(ch) = self.carriers.channels.get(key) else { return };
         match ch.deadline {
-            Some(at) if at > self.now => {
-                self.timers.push(at, Timer::Channel(key));
+            Some(at) if at > self.cx.now => {
+                self.cx.timers.push(at, Timer::Channel(key));
                 self.drive_early(key, conn);
                 if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
                     self.advance_close(conn);
@@ -125,8 +125,10 @@ impl<N: Net> Engine<N> {
             return false;
         };
         match c.io {
-            Io::Channel(k) => self.channels.get(k).is_some_and(unfinished),
-            Io::Stream { quic, .. } => self.quics.get(quic).is_some_and(|q| q.conn.is_handshaking()),
+            Io::Channel(k) => self.carriers.channels.get(k).is_some_and(unfinished),
+            Io::Stream { quic, .. } => {
+                self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.is_handshaking())
+            }
             _ => false,
         }
     }

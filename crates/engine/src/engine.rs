@@ -1,74 +1,26 @@
 //! The engine itself: its parts, its turn, its timers.
 
-use crate::channel::{Behind, Channel, Kind};
+use crate::carrier::Carriers;
+use crate::channel::{Behind, Kind};
 use crate::closing::Closing;
-use crate::config::{EngineConfig, EngineStats, Limits, Refusals};
+use crate::config::{EngineConfig, EngineStats, Refusals};
 use crate::conn::{ConnectionState, Conns, Io};
+use crate::context::Context;
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::glance::plain_ended;
 use crate::group::Group;
 use crate::ids::Owner;
 use crate::listen::Listener;
 use crate::notices::Notices;
-use crate::quic::{Quic, QuicSocket, Sharing};
 use crate::resolve::Names;
-use crate::sctp::{Sctp, SctpEnd, SctpSocket};
+use crate::timer::Timer;
 use crate::{ConnectionId, GroupId, ListenerId};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{Net, NetError, NetEvent, Ready, RecvBatch, SocketOptions};
-use neater_base::{Instant, Key, Rng, Slab, Timers};
+use neater_base::net::{Net, NetError, NetEvent, Ready};
+use neater_base::{Instant, Key, Rng, Slab};
 use neater_race::OutcomeCache;
 use std::collections::BTreeMap;
-
-/// What a deadline is for. A deadline whose object is gone, or no longer waits, has no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timer {
-    /// The race of a connection.
-    Race(Key),
-    /// A connection that tries the cached outcome alone has waited long enough.
-    Cached(Key),
-    /// A QUIC connection.
-    Quic(Key),
-    /// A QUIC attempt that was withdrawn has had its time to be answered.
-    Trial(Key),
-    /// The resolver.
-    Resolver,
-    /// A channel must have finished its handshake, or its lingering.
-    Channel(Key),
-    /// The closing of a connection must have made progress.
-    Closing(Key),
-    /// A framer's handshake must be over.
-    Greeting(Key),
-    /// A connection may have been idle for too long.
-    Idle(Key),
-    /// Messages of a connection may have expired.
-    Expiry(Key),
-    /// A listener that could not accept tries again.
-    Accept(Key),
-    /// The rate of a connection may allow more.
-    Rate(Key),
-    /// Somebody who waits for room in a connection wants to look, whether there is any or not.
-    Look(Key),
-    /// A QUIC connection may have been silent for too long.
-    Silence(Key),
-    /// The associations of an SCTP port.
-    Sctp(Key),
-    /// An SCTP attempt that was withdrawn has had its time to be answered.
-    SctpTrial(Key),
-    /// An SCTP port that nobody uses has answered for long enough.
-    SctpEnd(Key),
-    /// The connections that policies want to know of.
-    Flows,
-    /// A name that the program was asked for.
-    Outside,
-    /// A DTLS session.
-    Dtls(Key),
-    /// DTLS clients of a listener's socket that have not proved their address are forgotten.
-    DtlsUnverified(Key),
-    /// A DTLS client must have finished its handshake with a listener.
-    DtlsIncoming(Key),
-}
 
 /// How many events one turn takes before it lets the program have its turn.
 const EVENTS_PER_TURN: usize = 1024;
@@ -85,38 +37,15 @@ const READABLE: Ready = Ready { readable: true, writable: false, error: false, h
 
 /// The transport system as one machine over a [`Net`]; see the crate's documentation for how to drive it.
 pub struct Engine<N> {
-    pub(crate) net: N,
-    pub(crate) now: Instant,
-    pub(crate) rng: Rng,
-    pub(crate) config: EngineConfig,
-    pub(crate) limits: Limits,
+    pub(crate) cx: Context<N>,
+    pub(crate) carriers: Carriers,
     pub(crate) conns: Conns,
-    pub(crate) channels: Slab<Channel>,
     pub(crate) listeners: Slab<Listener>,
     pub(crate) groups: Slab<Group>,
-    pub(crate) quics: Slab<Quic>,
-    pub(crate) dtlses: Slab<crate::dtls::Dtls>,
-    pub(crate) quic_sockets: Slab<QuicSocket>,
-    /// Client-side QUIC sockets that new connections may share.
-    pub(crate) quic_clients: Vec<(Sharing, Key)>,
-    pub(crate) dirty_quics: Vec<Key>,
-    pub(crate) sctps: Slab<Sctp>,
-    pub(crate) sctp_ends: Slab<SctpEnd>,
-    pub(crate) sctp_sockets: Slab<SctpSocket>,
-    /// Client-side SCTP sockets that new associations may share.
-    pub(crate) sctp_clients: Vec<(crate::sctp::Sharing, Key)>,
-    pub(crate) dirty_sctp: Vec<Key>,
-    /// SCTP sockets that were not read empty within the budget.
-    pub(crate) pending_sctp: Vec<Key>,
-    /// Sockets that were not read empty within the budget.
-    pub(crate) pending_reads: Vec<Key>,
-    /// Lingering sockets, likewise.
-    pub(crate) pending_lingers: Vec<Key>,
     /// Whose framers shake hands and have more to read.
     pub(crate) pending_greetings: Vec<Key>,
     /// The connections that are being closed and wait.
     pub(crate) closings: BTreeMap<Key, Closing>,
-    pub(crate) pending_shared: Vec<(Key, Key)>,
     /// Datagrams for other engines on the same port, found in this turn.
     pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
@@ -131,11 +60,7 @@ pub struct Engine<N> {
     pub(crate) network: Option<NonZeroU64>,
     /// All usable interfaces and their addresses as a number, as of when `network` was found.
     addresses: u64,
-    pub(crate) timers: Timers<Timer>,
     pub(crate) notices: Notices,
-    pub(crate) batch: Option<Box<RecvBatch>>,
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) packet: Vec<u8>,
     /// Events that [`Engine::glance`] has taken and left to the next turn; otherwise empty, and kept for its memory.
     pub(crate) net_events: Vec<NetEvent>,
     /// With them the network has told all that there was.
@@ -143,29 +68,16 @@ pub struct Engine<N> {
     /// What it has told [`Engine::glance`] of an attempt whose end is for the next turn, or of a listener that cannot accept, and need
     /// not tell again. It concerns the first of `net_events`.
     pub(crate) refused: Option<(Key, NetError)>,
-    /// Work was left over by the budget.
-    pub(crate) again: bool,
     /// What the network was last told to wake for, so that it need not be told again.
     armed: (Option<Instant>, bool),
     /// When cryptography is to be told the time again.
     wall_due: Instant,
     /// Turns in a row that have left events.
     turns_behind: u32,
-    /// Bytes queued in all connections.
-    pub(crate) queued: usize,
-    /// Bytes of received datagrams that the program has not taken.
-    pub(crate) kept: usize,
-    /// What QUIC keeps beside that.
-    pub(crate) windows: crate::quic::Windows,
-    /// UDP sockets of listeners that have stopped, with what they were opened with: see [`Engine::listen`].
-    pub(crate) left_behind: Vec<(Key, SocketOptions)>,
     /// Nobody drives it any more: see [`Engine::orphan`].
     pub(crate) orphaned: bool,
     /// Connections that wait until that is less, though they have nothing queued themselves.
     pub(crate) crowded_out: Vec<Key>,
-    /// When the system last had no descriptor for a connection that was to be accepted, or opened.
-    pub(crate) starved: Option<Instant>,
-    pub(crate) stats: EngineStats,
 }
 
 impl<N> core::fmt::Debug for Engine<N> {
@@ -173,7 +85,7 @@ impl<N> core::fmt::Debug for Engine<N> {
         f.debug_struct("Engine")
             .field("connections", &self.conns.len())
             .field("listeners", &self.listeners.len())
-            .field("now", &self.now)
+            .field("now", &self.cx.now)
             .finish_non_exhaustive()
     }
 }
@@ -183,72 +95,43 @@ impl<N: Net> Engine<N> {
     pub fn new(net: N, config: EngineConfig) -> Self {
         let mut rng = Rng::new(config.seed);
         let names = Names::new(rng.seed());
-        let now = net.now();
+        let outcomes = OutcomeCache::new(rng.u64());
         Self {
-            now,
+            cx: Context::new(net, config, rng),
+            carriers: Carriers::default(),
             names,
             outside: None,
-            limits: config.limits.usable(),
-            outcomes: OutcomeCache::new(rng.u64()),
+            outcomes,
             adviser: None,
             flows: crate::measured::Flows::default(),
-            rng,
-            config,
-            net,
             conns: Conns::default(),
-            channels: Slab::new(),
             listeners: Slab::new(),
             groups: Slab::new(),
-            quics: Slab::new(),
-            dtlses: Slab::new(),
-            quic_sockets: Slab::new(),
-            quic_clients: Vec::new(),
-            dirty_quics: Vec::new(),
-            sctps: Slab::new(),
-            sctp_ends: Slab::new(),
-            sctp_sockets: Slab::new(),
-            sctp_clients: Vec::new(),
-            dirty_sctp: Vec::new(),
-            pending_sctp: Vec::new(),
-            pending_reads: Vec::new(),
-            pending_lingers: Vec::new(),
             pending_greetings: Vec::new(),
             closings: BTreeMap::new(),
-            pending_shared: Vec::new(),
             foreign: Vec::new(),
             network: None,
             addresses: 0,
-            timers: Timers::new(),
             notices: Notices::default(),
-            batch: None,
-            scratch: Vec::new(),
-            packet: Vec::new(),
             net_events: Vec::new(),
             glanced: false,
             refused: None,
-            again: false,
             armed: (None, false),
             wall_due: Instant::ZERO,
             turns_behind: 0,
-            queued: 0,
-            kept: 0,
-            windows: crate::quic::Windows::default(),
-            left_behind: Vec::new(),
             orphaned: false,
             crowded_out: Vec::new(),
-            starved: None,
-            stats: EngineStats::default(),
         }
     }
 
     /// The network below.
     pub fn net(&self) -> &N {
-        &self.net
+        &self.cx.net
     }
 
     /// The network below.
     pub fn net_mut(&mut self) -> &mut N {
-        &mut self.net
+        &mut self.cx.net
     }
 
     /// Does what there is to do now, within the budget of a turn: takes readiness from the network, runs timers, moves
@@ -260,12 +143,12 @@ impl<N: Net> Engine<N> {
         if self.notices.has_spent() || !self.foreign.is_empty() {
             self.forget_untaken();
         }
-        self.now = self.net.now();
-        if self.now >= self.wall_due {
+        self.cx.now = self.cx.net.now();
+        if self.cx.now >= self.wall_due {
             self.set_wall();
         }
         // Whoever leaves work over asks for another turn.
-        if core::mem::take(&mut self.again) {
+        if core::mem::take(&mut self.cx.again) {
             self.take_up_pending();
         }
         if self.names.has_unread() {
@@ -277,7 +160,7 @@ impl<N: Net> Engine<N> {
         let mut taken = 0;
         let mut drained = true;
         loop {
-            let more = !core::mem::take(&mut glanced) && self.net.poll(&mut events);
+            let more = !core::mem::take(&mut glanced) && self.cx.net.poll(&mut events);
             taken += events.len();
             for event in &events {
                 self.dispatch(*event);
@@ -289,7 +172,7 @@ impl<N: Net> Engine<N> {
                 break;
             }
             if taken >= EVENTS_PER_TURN {
-                self.again = true;
+                self.cx.again = true;
                 drained = false;
                 break;
             }
@@ -307,8 +190,8 @@ impl<N: Net> Engine<N> {
     /// Tells cryptography the time.
     #[inline(never)]
     fn set_wall(&mut self) {
-        self.config.crypto.clock.set(self.net.wall());
-        self.wall_due = self.now + WALL_EVERY;
+        self.cx.config.crypto.clock.set(self.cx.net.wall());
+        self.wall_due = self.cx.now + WALL_EVERY;
     }
 
     /// Nobody has taken it, so nobody cares.
@@ -321,19 +204,19 @@ impl<N: Net> Engine<N> {
     /// Goes on with what the budget of the last turn has left over.
     #[cold]
     fn take_up_pending(&mut self) {
-        for key in core::mem::take(&mut self.pending_reads) {
+        for key in core::mem::take(&mut self.carriers.quic.unread) {
             self.quic_socket_ready(key, READABLE);
         }
-        for key in core::mem::take(&mut self.pending_sctp) {
+        for key in core::mem::take(&mut self.carriers.sctp.unread) {
             self.sctp_socket_ready(key, READABLE);
         }
-        for key in core::mem::take(&mut self.pending_lingers) {
+        for key in core::mem::take(&mut self.carriers.pending_lingers) {
             self.linger(key);
         }
         for conn in core::mem::take(&mut self.pending_greetings) {
             self.resume_greeting(conn);
         }
-        for (listener, key) in core::mem::take(&mut self.pending_shared) {
+        for (listener, key) in core::mem::take(&mut self.carriers.pending_shared) {
             self.shared_ready(listener, key, false);
         }
     }
@@ -345,7 +228,7 @@ impl<N: Net> Engine<N> {
             return self.rearm();
         }
         // Since the last turn much time may have passed: packets that leave now have not been under way for as long.
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         self.finish_turn();
     }
 
@@ -364,8 +247,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn arm(&mut self) {
-        self.armed = (self.next_timeout(), self.again);
-        self.net.arm(self.armed.0, self.armed.1);
+        self.armed = (self.next_timeout(), self.cx.again);
+        self.cx.net.arm(self.armed.0, self.armed.1);
     }
 
     /// Arms the network's timer for the next deadline, if it became earlier since it was armed.
@@ -376,7 +259,7 @@ impl<N: Net> Engine<N> {
             (next, None) => next.is_some(),
             (None, _) => false,
         };
-        if earlier || self.again && !self.armed.1 {
+        if earlier || self.cx.again && !self.armed.1 {
             self.arm();
         }
     }
@@ -395,26 +278,26 @@ impl<N: Net> Engine<N> {
     /// The cryptography in use.
     #[must_use]
     pub fn crypto(&self) -> neater_tls::Crypto {
-        self.config.crypto.clone()
+        self.cx.config.crypto.clone()
     }
 
     /// Replaces cryptography and roots of trust, for requests compiled from now on.
     pub fn set_crypto(&mut self, crypto: neater_tls::Crypto) {
-        self.config.crypto = crypto;
+        self.cx.config.crypto = crypto;
         self.wall_due = Instant::ZERO;
     }
 
     /// When [`Engine::turn`] must be called at the latest, if nothing happens before.
     #[inline]
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        self.timers.next()
+        self.cx.timers.next()
     }
 
     /// Whether a call has left something to [`Engine::settle`].
     #[must_use]
     #[inline]
     pub fn needs_settling(&self) -> bool {
-        !self.dirty_quics.is_empty() || !self.dirty_sctp.is_empty()
+        !self.carriers.quic.dirty.is_empty() || !self.carriers.sctp.dirty.is_empty()
     }
 
     /// Takes the oldest event.
@@ -472,13 +355,13 @@ impl<N: Net> Engine<N> {
 
     #[inline]
     fn channel_ready(&mut self, key: Key, ready: Ready) {
-        let Some(c) = self.channels.get_mut(key) else { return };
+        let Some(c) = self.carriers.channels.get_mut(key) else { return };
         let (readable, writable) = c.note(ready);
         if let Behind::Attempt(id, None) = c.behind {
             // Policies want to see how it went.
             if self.refused.is_none()
                 && self.adviser.is_none()
-                && let Some(ended) = plain_ended(c, id, &mut self.conns, &mut self.net, self.now)
+                && let Some(ended) = plain_ended(c, id, &mut self.conns, &mut self.cx.net, self.cx.now)
             {
                 return match ended {
                     Ok(connected) => self.tell_connected(id, connected),
@@ -489,7 +372,7 @@ impl<N: Net> Engine<N> {
                 return self.cached_failed(key, e);
             }
         }
-        let Some(c) = self.channels.get_mut(key) else { return };
+        let Some(c) = self.carriers.channels.get_mut(key) else { return };
         if let Kind::Dtls(_) = c.kind {
             let readable = readable || ready.readable || ready.hangup || ready.error;
             return self.dtls_socket_ready(key, readable, writable);
@@ -518,9 +401,9 @@ impl<N: Net> Engine<N> {
 
     fn run_timers(&mut self) {
         // What is due has one turn; what it arms anew, and is due at once, waits for the next.
-        let there = self.timers.added();
+        let there = self.cx.timers.added();
         let mut next = Vec::new();
-        while let Some((at, age, timer)) = self.timers.pop_due_aged(self.now) {
+        while let Some((at, age, timer)) = self.cx.timers.pop_due_aged(self.cx.now) {
             if age > there {
                 next.push((at, timer));
                 continue;
@@ -551,21 +434,31 @@ impl<N: Net> Engine<N> {
             }
         }
         for (at, timer) in next {
-            self.timers.push(at, timer);
+            self.cx.timers.push(at, timer);
         }
-        let objects = self.conns.len() + self.channels.len() + self.quics.len() + self.sctps.len() + self.dtlses.len();
-        if self.timers.len() > 1024 && self.timers.len() > 4 * objects {
+        let objects = self.conns.len()
+            + self.carriers.channels.len()
+            + self.carriers.quic.connections.len()
+            + self.carriers.sctp.associations.len()
+            + self.carriers.dtls.sessions.len();
+        if self.cx.timers.len() > 1024 && self.cx.timers.len() > 4 * objects {
             self.compact_timers();
         }
     }
 
     /// Drops the deadlines whose objects are gone.
     fn compact_timers(&mut self) {
-        let (conns, channels, quics, listeners) = (&self.conns, &self.channels, &self.quics, &self.listeners);
-        let (closings, sctps, ends, dtlses) = (&self.closings, &self.sctps, &self.sctp_ends, &self.dtlses);
+        let (conns, channels, quics, listeners) =
+            (&self.conns, &self.carriers.channels, &self.carriers.quic.connections, &self.listeners);
+        let (closings, sctps, ends, dtlses) = (
+            &self.closings,
+            &self.carriers.sctp.associations,
+            &self.carriers.sctp.endpoints,
+            &self.carriers.dtls.sessions,
+        );
         // Of a deadline that was set anew, only the one that counts.
         let set = |armed: Option<Instant>, at: Instant| armed == Some(at);
-        self.timers.compact(|at, t| match t {
+        self.cx.timers.compact(|at, t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
             Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
@@ -617,7 +510,7 @@ impl<N: Net> Engine<N> {
     /// Adds a step to the timeline of a connection that is being established.
     pub(crate) fn step(&mut self, conn: Key, step: Step) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let entry = TimelineEntry { at: self.now - c.since, step };
+        let entry = TimelineEntry { at: self.cx.now - c.since, step };
         tracing::debug!(target: "neater::race", connection = ?conn, at_ms = entry.at.as_millis() as u64, "{}", entry.step);
         if c.request.observe {
             let copy = entry.clone();
@@ -647,7 +540,7 @@ impl<N: Net> Engine<N> {
         let state = foldhash::fast::FixedState::with_seed(2);
         // Whatever order the system tells them in: the same addresses are the same network.
         let (mut sum, mut all) = (0u64, 0u64);
-        for i in self.net.interfaces().iter().filter(|i| i.up) {
+        for i in self.cx.net.interfaces().iter().filter(|i| i.up) {
             let leads_out = i.default_v4 || i.default_v6;
             all = all.wrapping_add(state.hash_one((i.index, i.default_v4, i.default_v6)));
             if leads_out {
@@ -690,21 +583,21 @@ impl<N: Net> Engine<N> {
     /// Figures of the whole engine.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
-        let live: u64 = self.sctp_ends.iter().map(|(_, e)| e.refused()).sum();
-        let associations = self.stats.refusals.associations + live;
+        let live: u64 = self.carriers.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum();
+        let associations = self.cx.stats.refusals.associations + live;
         EngineStats {
             connections: self.conns.len() as u64,
-            channels: self.channels.len() as u64,
-            quic_connections: self.quics.len() as u64,
-            sctp_associations: self.sctps.len() as u64,
-            bytes_queued: self.queued as u64,
-            receive_windows: self.windows.granted(),
-            send_windows: self.windows.grown(),
-            timers: self.timers.len() as u64,
+            channels: self.carriers.channels.len() as u64,
+            quic_connections: self.carriers.quic.connections.len() as u64,
+            sctp_associations: self.carriers.sctp.associations.len() as u64,
+            bytes_queued: self.cx.queued as u64,
+            receive_windows: self.cx.windows.granted(),
+            send_windows: self.cx.windows.grown(),
+            timers: self.cx.timers.len() as u64,
             groups: self.groups.len() as u64,
             listeners: self.listeners.len() as u64,
-            refusals: Refusals { associations, ..self.stats.refusals },
-            ..self.stats
+            refusals: Refusals { associations, ..self.cx.stats.refusals },
+            ..self.cx.stats
         }
     }
 }

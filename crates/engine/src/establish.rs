@@ -19,11 +19,11 @@ pub use self::served::{Carrier, ServiceOutcome};
 use crate::advised::{self, Way};
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
-use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::ids::Owner;
 use crate::request::socket_priority;
 use crate::sctp::{Below, There};
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
@@ -137,7 +137,7 @@ impl<N: Net> Engine<N> {
         locals: &[LocalEndpoint],
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         if let ([remote], [], None) = (&remotes[..], locals, &first)
             && let Some(conn) = self.initiate_direct(request, remotes, remote)
         {
@@ -158,16 +158,16 @@ impl<N: Net> Engine<N> {
         if !request.0.direct
             || remote.interface.is_some()
             || self.adviser.is_some()
-            || self.conns.len() >= self.limits.connections
+            || self.conns.len() >= self.cx.limits.connections
         {
             return None;
         }
         let network = self.network?;
         let at = cache_key(network, remote, &request.0);
-        let outcome = self.outcomes.look_up(self.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?;
+        let outcome = self.outcomes.look_up(self.cx.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?;
         let (addr, patience) = (&outcome.addr, cached::patience(outcome, &request.0));
-        self.stats.attempts += 1;
-        let (now, net, channels) = (self.now, &mut self.net, &mut self.channels);
+        self.cx.stats.attempts += 1;
+        let (now, net, channels) = (self.cx.now, &mut self.cx.net, &mut self.carriers.channels);
         let conn = self.conns.try_insert_with(|conn| {
             let channel = channels.try_insert_with(|channel| {
                 let sock = net.connect(Owner::Channel(channel).token(), *addr, &request.0.tcp_options).ok()?;
@@ -180,9 +180,9 @@ impl<N: Net> Engine<N> {
         });
         // Why, the longer way will find out.
         let conn = conn?;
-        self.stats.initiated += 1;
-        self.stats.cache_hits += 1;
-        self.timers.push_in_order(now.after_nanos(patience), Timer::Cached(conn));
+        self.cx.stats.initiated += 1;
+        self.cx.stats.cache_hits += 1;
+        self.cx.timers.push_in_order(now.after_nanos(patience), Timer::Cached(conn));
         Some(conn)
     }
 
@@ -196,7 +196,7 @@ impl<N: Net> Engine<N> {
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
         let (conn, outcome) = self.prepare(request, remotes, locals, first.as_ref())?;
-        self.stats.initiated += 1;
+        self.cx.stats.initiated += 1;
         let conn = self.conns.insert(conn);
         self.tell_advice(conn);
         let known = outcome.and_then(|o| Some((Stack::from_number(o.stack.0)?, o)));
@@ -229,14 +229,14 @@ impl<N: Net> Engine<N> {
         if let Some(data) = first {
             self.check_message(request, data.len()).map_err(|e| refused_first(&e))?;
         }
-        if self.conns.len() >= self.limits.connections {
+        if self.conns.len() >= self.cx.limits.connections {
             return Err(EstablishmentError::new(
                 Reason::Exhausted,
-                format!("this engine has {} connections, its limit", self.limits.connections),
+                format!("this engine has {} connections, its limit", self.cx.limits.connections),
             ));
         }
         let advice = self.advice_for(request, remotes, locals)?;
-        let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
+        let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.cx.now);
         // An outcome does not tell by which interface it came about.
         let mut anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
         if let Some(advice) = advice {
@@ -246,7 +246,7 @@ impl<N: Net> Engine<N> {
         let mut outcome = None;
         if remotes.len() == 1 && locals.is_empty() && anywhere {
             conn.network = Some(self.network());
-            outcome = conn.cache_key().and_then(|key| self.outcomes.get(self.now, &key));
+            outcome = conn.cache_key().and_then(|key| self.outcomes.get(self.cx.now, &key));
         }
         if !locals.is_empty() {
             conn.ext().locals = locals.into();
@@ -257,7 +257,7 @@ impl<N: Net> Engine<N> {
     fn describe(&self, what: What) -> Option<(Stack, SocketAddr)> {
         match what {
             What::Channel(k) => {
-                let c = self.channels.get(k)?;
+                let c = self.carriers.channels.get(k)?;
                 let stack = match c.kind {
                     Kind::Tcp => Stack::Tcp,
                     Kind::TlsPending | Kind::Tls(_) => Stack::Tls,
@@ -265,9 +265,9 @@ impl<N: Net> Engine<N> {
                 };
                 Some((stack, c.remote))
             }
-            What::Quic(k) => self.quics.get(k).map(|q| (q.stack, q.remote)),
-            What::Sctp(k) => self.sctps.get(k).map(|a| (a.stack, a.remote)),
-            What::Dtls(k) => self.dtlses.get(k).map(|d| (Stack::Dtls, d.remote)),
+            What::Quic(k) => self.carriers.quic.connections.get(k).map(|q| (q.stack, q.remote)),
+            What::Sctp(k) => self.carriers.sctp.associations.get(k).map(|a| (a.stack, a.remote)),
+            What::Dtls(k) => self.carriers.dtls.sessions.get(k).map(|d| (Stack::Dtls, d.remote)),
         }
     }
 
@@ -312,7 +312,7 @@ impl<N: Net> Engine<N> {
         };
         let network = self.network();
         let ways: Vec<_> = paths.iter().map(|p| (p.remote, p.interface)).collect();
-        let mut race = Race::new(self.now, config, specs, stacks, self.rng.seed());
+        let mut race = Race::new(self.cx.now, config, specs, stacks, self.cx.rng.seed());
         for (i, way) in paths.iter().enumerate().filter_map(|(i, p)| Some((i, p.way.as_ref()?.path()?))) {
             let picks: Vec<_> = way.picks.iter().map(|p| StackId(p.stack)).collect();
             race.restrict(PathId(i as u16), &picks);
@@ -341,7 +341,7 @@ impl<N: Net> Engine<N> {
             match (r.addr, &r.host) {
                 (Some(addr), _) if addr.is_ipv4() && request.only_v6 => {}
                 (Some(addr), _) => {
-                    let source = self.net.source_for(addr);
+                    let source = self.cx.net.source_for(addr);
                     let input = Input::Answer {
                         path: PathId(path as u16),
                         family: Family::of(&addr),
@@ -366,14 +366,14 @@ impl<N: Net> Engine<N> {
 
     /// Gives the race a fact, without drawing the consequences yet.
     pub(crate) fn race_input(&mut self, conn: Key, input: Input<AttemptError>) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(est) = self.est(conn) {
             est.race.handle_input(now, input);
         }
     }
 
     pub(crate) fn race_timeout(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(est) = self.est(conn) {
             est.armed = est.armed.filter(|at| *at > now);
             if est.race.is_over() {
@@ -386,7 +386,7 @@ impl<N: Net> Engine<N> {
 
     /// Does what the race wants, until it wants nothing.
     pub(crate) fn drain_race(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         loop {
             let since = self.conns.get(conn).map_or(now, |c| c.since);
             let Some(est) = self.est(conn) else { return };
@@ -412,7 +412,7 @@ impl<N: Net> Engine<N> {
             && est.armed.is_none_or(|a| at < a)
         {
             est.armed = Some(at);
-            self.timers.push(at, Timer::Race(conn));
+            self.cx.timers.push(at, Timer::Race(conn));
         }
         if planning {
             self.go_on_planning(conn);
@@ -452,7 +452,7 @@ impl<N: Net> Engine<N> {
 
     /// Makes the cached outcome that is being tried the candidate that the race wants to start. False: it is another one.
     fn adopt(&mut self, conn: Key, candidate: &Candidate, stack: Stack) -> bool {
-        let (now, id) = (self.now, Some(candidate.id));
+        let (now, id) = (self.cx.now, Some(candidate.id));
         let Some(est) = self.est(conn) else { return false };
         let direct = |a: &&mut Attempt| a.candidate.is_none() && (a.stack, a.addr) == (stack, candidate.addr);
         let Some(attempt) = est.attempts.iter_mut().find(direct) else { return false };
@@ -460,19 +460,19 @@ impl<N: Net> Engine<N> {
         est.adopted = id;
         let what = attempt.what;
         let answered = match what {
-            What::Channel(k) => self.channels.get_mut(k).and_then(|c| {
+            What::Channel(k) => self.carriers.channels.get_mut(k).and_then(|c| {
                 c.behind = Behind::Attempt(conn, id);
                 c.connected.then(|| now - c.started)
             }),
-            What::Quic(k) => self.quics.get_mut(k).and_then(|q| {
+            What::Quic(k) => self.carriers.quic.connections.get_mut(k).and_then(|q| {
                 q.attempt = Some((conn, id));
                 q.answered_after(now)
             }),
-            What::Sctp(k) => self.sctps.get_mut(k).and_then(|a| {
+            What::Sctp(k) => self.carriers.sctp.associations.get_mut(k).and_then(|a| {
                 a.attempt = Some((conn, id));
                 a.answered_after(now)
             }),
-            What::Dtls(k) => self.dtlses.get_mut(k).and_then(|d| {
+            What::Dtls(k) => self.carriers.dtls.sessions.get_mut(k).and_then(|d| {
                 d.adopt(conn, id);
                 d.answered_after()
             }),
@@ -494,7 +494,7 @@ impl<N: Net> Engine<N> {
         addr: SocketAddr,
         path: &Path,
     ) -> Result<What, AttemptError> {
-        self.stats.attempts += 1;
+        self.cx.stats.attempts += 1;
         let request = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?.request.clone();
         let behind = Behind::Attempt(conn, candidate);
         let base = match stack {
@@ -521,30 +521,31 @@ impl<N: Net> Engine<N> {
         };
         let what = match stack {
             Stack::Tcp | Stack::Tls => {
-                let key = self.channels.next_key();
-                let sock = self.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                let key = self.carriers.channels.next_key();
+                let sock =
+                    self.cx.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
                 let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
-                let mut channel = Channel::new(sock, kind, behind, addr, self.now);
+                let mut channel = Channel::new(sock, kind, behind, addr, self.cx.now);
                 channel.via = path.remote as u8;
-                self.channels.insert(channel);
+                self.carriers.channels.insert(channel);
                 What::Channel(key)
             }
             Stack::Udp => {
-                let key = self.channels.next_key();
-                let sock = self.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
-                if let Err(e) = self.net.udp_connect(sock, addr) {
-                    self.net.close(sock);
+                let key = self.carriers.channels.next_key();
+                let sock = self.cx.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                if let Err(e) = self.cx.net.udp_connect(sock, addr) {
+                    self.cx.net.close(sock);
                     return Err(AttemptError::Net(e));
                 }
                 if let p @ 1.. = socket_priority(request.properties.connection.priority) {
                     // A wish: the datagrams leave without it, too.
-                    let _ = self.net.set(sock, SocketOption::Priority(p));
+                    let _ = self.cx.net.set(sock, SocketOption::Priority(p));
                 }
-                let mut channel = Channel::new(sock, Kind::Udp, behind, addr, self.now);
+                let mut channel = Channel::new(sock, Kind::Udp, behind, addr, self.cx.now);
                 channel.connected = true;
                 channel.writable = true;
                 channel.readable = true;
-                self.channels.insert(channel);
+                self.carriers.channels.insert(channel);
                 What::Channel(key)
             }
             Stack::Quic | Stack::QuicDatagram => {
@@ -577,13 +578,13 @@ impl<N: Net> Engine<N> {
 
     /// Moves an attempt over TCP on, after readiness.
     pub(crate) fn drive_attempt(&mut self, key: Key) {
-        let Some(c) = self.channels.get_mut(key) else { return };
+        let Some(c) = self.carriers.channels.get_mut(key) else { return };
         let Behind::Attempt(conn, candidate) = c.behind else { return };
         if !c.connected {
             if !c.writable {
                 return;
             }
-            match self.net.connect_result(c.sock) {
+            match self.cx.net.connect_result(c.sock) {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
                     c.writable = false;
@@ -594,7 +595,7 @@ impl<N: Net> Engine<N> {
             c.connected = true;
             // Nothing has been read yet, so no event is promised: the first read has to be tried.
             c.readable = true;
-            let (rtt, addr) = (self.now - c.started, c.remote);
+            let (rtt, addr) = (self.cx.now - c.started, c.remote);
             match c.kind {
                 Kind::Tcp => return self.attempt_established(conn, candidate, What::Channel(key)),
                 Kind::TlsPending => {
@@ -602,14 +603,14 @@ impl<N: Net> Engine<N> {
                         return self.attempt_failed(conn, candidate, What::Channel(key), e);
                     }
                     self.reachable(conn, candidate, Stack::Tls, addr, rtt);
-                    if !self.channels.contains(key) {
+                    if !self.carriers.channels.contains(key) {
                         return;
                     }
                 }
                 _ => {}
             }
         }
-        let Some(c) = self.channels.get(key) else { return };
+        let Some(c) = self.carriers.channels.get(key) else { return };
         match &c.kind {
             Kind::Tls(t) if t.is_handshaking() => match self.drive_tls(key) {
                 Ok(true) => self.attempt_established(conn, candidate, What::Channel(key)),
@@ -618,7 +619,7 @@ impl<N: Net> Engine<N> {
             },
             // Established and waiting for the race's decision: only a reset is news.
             Kind::Tcp | Kind::Tls(_) if c.hangup => {
-                if let Err(e) = self.net.connect_result(c.sock)
+                if let Err(e) = self.cx.net.connect_result(c.sock)
                     && !e.is_would_block()
                 {
                     self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(e));
@@ -631,7 +632,7 @@ impl<N: Net> Engine<N> {
     /// Starts the TLS handshake on a connected channel.
     fn begin_tls(&mut self, key: Key, conn: Key) -> Result<(), AttemptError> {
         let Some(c) = self.conns.get(conn) else { return Err(AttemptError::ClosedByPeer) };
-        let Some(ch) = self.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
         let Some(config) = c.request.tls.clone() else {
             return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
         };
@@ -644,9 +645,9 @@ impl<N: Net> Engine<N> {
         }
         ch.kind = Kind::Tls(Box::new(tls));
         // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
-        let deadline = self.now + HANDSHAKE_PATIENCE;
+        let deadline = self.cx.now + HANDSHAKE_PATIENCE;
         ch.deadline = Some(deadline);
-        self.timers.push(deadline, Timer::Channel(key));
+        self.cx.timers.push(deadline, Timer::Channel(key));
         Ok(())
     }
 
@@ -746,11 +747,11 @@ impl<N: Net> Engine<N> {
     fn release_attempt(&mut self, what: What, withdrawn: bool) {
         match what {
             What::Channel(k) => {
-                if let Some(c) = self.channels.remove(k) {
+                if let Some(c) = self.carriers.channels.remove(k) {
                     if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
-                        self.net.abort(c.sock);
+                        self.cx.net.abort(c.sock);
                     } else {
-                        self.net.close(c.sock);
+                        self.cx.net.close(c.sock);
                     }
                 }
             }

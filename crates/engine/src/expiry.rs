@@ -2,8 +2,8 @@
 //!
 //! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; whoever finds that it has come sets the next.
 
-use crate::engine::Timer;
 use crate::event::{ConnectionError, Event};
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine};
 use core::time::Duration;
 use neater_base::net::Net;
@@ -18,8 +18,8 @@ impl<N: Net> Engine<N> {
         lifetime: Duration,
         until: &mut Option<Instant>,
     ) -> Option<Duration> {
-        self.now = self.net.now();
-        let now = self.now;
+        self.cx.now = self.cx.net.now();
+        let now = self.cx.now;
         let at = *until.get_or_insert(now + lifetime);
         if now >= at {
             return None;
@@ -29,14 +29,14 @@ impl<N: Net> Engine<N> {
             && c.ext().look_armed.is_none_or(|armed| at < armed)
         {
             c.ext().look_armed = Some(at);
-            self.timers.push(at, Timer::Look(conn.0));
+            self.cx.timers.push(at, Timer::Look(conn.0));
         }
         Some(at - now)
     }
 
     /// Somebody has waited for room for as long as he would.
     pub(crate) fn look_due(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.ext().look_armed.is_some_and(|at| at > now) {
             return;
@@ -46,7 +46,7 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn idle_timeout(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         let Some(ext) = &mut *c.ext else { return };
         let Some(timeout) = ext.idle_timeout else { return };
@@ -54,7 +54,7 @@ impl<N: Net> Engine<N> {
         let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());
         let at = spoke.map_or(ext.last_activity, |s| s.max(ext.last_activity)) + timeout;
         if at > now {
-            self.timers.push(at, Timer::Idle(conn));
+            self.cx.timers.push(at, Timer::Idle(conn));
         } else {
             ext.idle_armed = false;
             self.fail_connection(conn, ConnectionError::TimedOut);
@@ -63,7 +63,7 @@ impl<N: Net> Engine<N> {
 
     /// Takes expired messages out of the queue, if none of their bytes was written.
     pub(crate) fn expire_messages(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.ext().expiry_armed.is_some_and(|at| at > now) {
             // Another deadline is for that.
@@ -94,7 +94,8 @@ impl<N: Net> Engine<N> {
         c.tx.bytes -= bytes;
         c.tx.spent.append(&mut spent);
         // What has become free is room, whether the transport takes something now or not.
-        let room = c.wants_room && c.is_open() && !expired.is_empty() && c.tx.waiting() < self.limits.send_buffer / 2;
+        let room =
+            c.wants_room && c.is_open() && !expired.is_empty() && c.tx.waiting() < self.cx.limits.send_buffer / 2;
         self.recount(conn);
         for id in expired {
             self.notify(conn, Event::Expired(id));
@@ -114,7 +115,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.ext().expiry_armed.is_none_or(|armed| at < armed) {
             c.ext().expiry_armed = Some(at);
-            self.timers.push(at, Timer::Expiry(conn));
+            self.cx.timers.push(at, Timer::Expiry(conn));
         }
     }
 }

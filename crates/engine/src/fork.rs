@@ -21,7 +21,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     #[inline]
     pub fn is_forked(&self) -> bool {
-        self.net.forked()
+        self.cx.net.forked()
     }
 
     /// Refuses to do anything in a child.
@@ -58,7 +58,7 @@ impl<N: Net> Engine<N> {
     /// Whoever drove this engine has stopped, and nobody will: what waits would wait for ever. Every connection ends with
     /// [`ErrorKind::NotDriven`], every listener stops, and every further call fails with it.
     pub fn orphan(&mut self) {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         self.orphaned = true;
         for listener in self.listeners.keys() {
             self.stop(ListenerId(listener));
@@ -72,16 +72,16 @@ impl<N: Net> Engine<N> {
             }
             // The peer must not take a part for the whole. What the system has all of, it may still deliver.
             if let (Io::Channel(key), false) = (c.io, c.tx.is_empty())
-                && let Some(channel) = self.channels.remove(key)
+                && let Some(channel) = self.carriers.channels.remove(key)
             {
-                self.net.abort(channel.sock);
+                self.cx.net.abort(channel.sock);
             }
             self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
         }
-        for key in self.quics.keys() {
+        for key in self.carriers.quic.connections.keys() {
             self.quic_close(key, ABORTED);
         }
-        for key in self.sctps.keys() {
+        for key in self.carriers.sctp.associations.keys() {
             self.sctp_close(key, Some(ABORTED));
         }
         // What can be said once is said: that it is over.

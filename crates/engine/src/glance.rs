@@ -5,9 +5,9 @@
 
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{ConnectionState, Conns};
-use crate::engine::Timer;
 use crate::ids::Owner;
 use crate::listen::gave_up;
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::net::{Net, NetError, NetEvent};
 use neater_base::{Instant, Key};
@@ -24,12 +24,12 @@ impl<N: Net> Engine<N> {
     /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
     /// descriptor become readable and has not called this says so by [`Engine::look_again`].
     pub fn glance(&mut self) -> bool {
-        if self.again || !self.net_events.is_empty() || self.needs_settling() || self.names.has_unread() {
+        if self.cx.again || !self.net_events.is_empty() || self.needs_settling() || self.names.has_unread() {
             self.look_again();
             return false;
         }
         let mut events = core::mem::take(&mut self.net_events);
-        let more = self.net.poll(&mut events);
+        let more = self.cx.net.poll(&mut events);
         // One that is not so simple is rarely alone.
         let mut now = None;
         let left = match events.iter().position(|e| !self.told_quickly(*e, &mut now)) {
@@ -50,16 +50,16 @@ impl<N: Net> Engine<N> {
     /// Whether no deadline that means anything has come.
     #[inline]
     fn nothing_due(&mut self, now: Option<Instant>) -> bool {
-        let Some(next) = self.timers.next() else { return true };
-        let now = now.unwrap_or_else(|| self.net.now());
+        let Some(next) = self.cx.timers.next() else { return true };
+        let now = now.unwrap_or_else(|| self.cx.net.now());
         if next > now {
             return true;
         }
         // Each connection by a cached outcome leaves one behind.
         let conns = &self.conns;
         let awaits = |c: Key| conns.get(c).is_some_and(|c| c.state == ConnectionState::Establishing);
-        self.timers.prune_due(now, |t| !matches!(t, Timer::Cached(c) if !awaits(*c)));
-        if self.timers.next().is_some_and(|at| at <= now) {
+        self.cx.timers.prune_due(now, |t| !matches!(t, Timer::Cached(c) if !awaits(*c)));
+        if self.cx.timers.next().is_some_and(|at| at <= now) {
             return false;
         }
         self.arm();
@@ -79,7 +79,7 @@ impl<N: Net> Engine<N> {
         if let NetEvent::Ready { token, ready } = event
             && !ready.error
             && let Some(Owner::Channel(key)) = Owner::of(token)
-            && let Some(ch) = self.channels.get_mut(key)
+            && let Some(ch) = self.carriers.channels.get_mut(key)
         {
             match (&ch.kind, ch.behind) {
                 (Kind::Tcp, Behind::Conn(conn)) => {
@@ -106,8 +106,8 @@ impl<N: Net> Engine<N> {
     #[inline]
     fn look_at_clock(&mut self, now: &mut Option<Instant>) {
         if now.is_none() {
-            self.now = self.net.now();
-            *now = Some(self.now);
+            self.cx.now = self.cx.net.now();
+            *now = Some(self.cx.now);
         }
     }
 
@@ -116,8 +116,8 @@ impl<N: Net> Engine<N> {
         if self.adviser.is_some() {
             return false;
         }
-        let Some(c) = self.channels.get_mut(key) else { return false };
-        match plain_ended(c, id, &mut self.conns, &mut self.net, self.now) {
+        let Some(c) = self.carriers.channels.get_mut(key) else { return false };
+        match plain_ended(c, id, &mut self.conns, &mut self.cx.net, self.cx.now) {
             Some(Ok(connected)) => {
                 self.tell_connected(id, connected);
                 true
@@ -136,7 +136,7 @@ impl<N: Net> Engine<N> {
     fn accepted_quickly(&mut self, listener: Key, key: Key) -> bool {
         for _ in 0..ACCEPT_BUDGET {
             let Some(l) = self.listeners.get(listener) else { return false };
-            if !l.delivers_plainly() || self.conns.len() >= self.limits.connections {
+            if !l.delivers_plainly() || self.conns.len() >= self.cx.limits.connections {
                 return false;
             }
             match self.accept_plain(listener, key) {
@@ -161,7 +161,7 @@ impl<N: Net> Engine<N> {
     #[inline]
     pub(crate) fn tell_connected(&mut self, id: Key, connected: Connected) {
         if connected != Connected::NotYet {
-            self.stats.established += 1;
+            self.cx.stats.established += 1;
         }
         if connected == Connected::AndWanted {
             self.notices.push_ready(ConnectionId(id));

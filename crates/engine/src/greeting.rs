@@ -8,12 +8,12 @@
 //! delivered when it is; a handshake that is not finished in time ends its connection.
 
 use crate::conn::{Conn, ConnectionState, Ext, Io, Segment, Tx};
-use crate::engine::Timer;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::kept::take_queued;
 use crate::listen::HANDSHAKE_TIMEOUT;
 use crate::receive::{CHUNK, ROUNDS};
 use crate::terminate::ABORTED;
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId, Stack};
 use core::time::Duration;
 use neater_base::net::Net;
@@ -70,9 +70,9 @@ impl<N: Net> Engine<N> {
             None => return true,
         };
         let (counted, until) = match (to, c.io) {
-            (HandOver::Listener(l), Io::Channel(_)) => (Some(l), self.now + HANDSHAKE_TIMEOUT),
-            (HandOver::Opener, _) => (None, c.request.timeout.map_or(self.now + PATIENCE, |t| c.began + t)),
-            _ => (None, self.now + HANDSHAKE_TIMEOUT),
+            (HandOver::Listener(l), Io::Channel(_)) => (Some(l), self.cx.now + HANDSHAKE_TIMEOUT),
+            (HandOver::Opener, _) => (None, c.request.timeout.map_or(self.cx.now + PATIENCE, |t| c.began + t)),
+            _ => (None, self.cx.now + HANDSHAKE_TIMEOUT),
         };
         if let Ok(Readiness::Ready) = started {
             self.queue_front(conn, out);
@@ -85,7 +85,7 @@ impl<N: Net> Engine<N> {
         self.greet(conn, out);
         match started {
             Ok(_) => {
-                self.timers.push(until, Timer::Greeting(conn));
+                self.cx.timers.push(until, Timer::Greeting(conn));
                 self.drive_greeting(conn);
             }
             Err(e) => self.greeting_failed(conn, &ConnectionError::Framer(e.0)),
@@ -124,7 +124,7 @@ impl<N: Net> Engine<N> {
     /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. Nobody knows of one
     /// whose framer shakes hands, so that there is nobody to tell.
     pub(crate) fn come_back_to(&mut self, conn: Key) {
-        self.again = true;
+        self.cx.again = true;
         let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
         match greeting {
             None => self.notify(conn, Event::Readable),
@@ -158,13 +158,13 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_greeting()) else { return Ok(None) };
         let mut ended = false;
         if c.stack.is_some_and(Stack::is_stream) {
-            let mut scratch = core::mem::take(&mut self.scratch);
+            let mut scratch = core::mem::take(&mut self.cx.scratch);
             scratch.resize(CHUNK, 0);
             let read = self.read_transport(conn, &mut scratch);
             if let (Ok(Some(n)), Some(c)) = (&read, self.conns.get_mut(conn)) {
                 c.ext().receiver.buffer().extend_from_slice(&scratch[..*n]);
             }
-            self.scratch = scratch;
+            self.cx.scratch = scratch;
             match read? {
                 None => return Ok(None),
                 Some(n) => ended = n == 0,
@@ -173,7 +173,7 @@ impl<N: Net> Engine<N> {
             let io = c.io;
             let data = loop {
                 let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
-                match (take_queued(c, &mut self.kept), io) {
+                match (take_queued(c, &mut self.cx.kept), io) {
                     (Some((data, _)), _) => break data,
                     (None, Io::Channel(k)) if self.fill_datagrams(conn, k)? => {}
                     _ => return Ok(None),
@@ -208,7 +208,7 @@ impl<N: Net> Engine<N> {
 
     /// The framer is ready: so is the connection.
     fn greeted(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(mut greeting) = self.end_greeting(conn) else { return };
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.since = now;
@@ -244,7 +244,7 @@ impl<N: Net> Engine<N> {
     /// Takes a connection's handshake out of all books.
     fn end_greeting(&mut self, conn: Key) -> Option<Box<Greeting>> {
         let mut greeting = self.conns.get_mut(conn)?.ext.as_mut()?.greeting.take()?;
-        self.queued -= greeting.tx.counted;
+        self.cx.queued -= greeting.tx.counted;
         if let Some(queue) = greeting.tx.made() {
             queue.counted = 0;
         }
@@ -302,7 +302,7 @@ impl<N: Net> Engine<N> {
     /// The time for a framer's handshake may be over.
     pub(crate) fn greeting_timeout(&mut self, conn: Key) {
         let until = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.greeting.as_ref()?.until));
-        if until.is_some_and(|until| until <= self.now) {
+        if until.is_some_and(|until| until <= self.cx.now) {
             self.greeting_failed(conn, &ConnectionError::TimedOut);
         }
     }

@@ -97,7 +97,7 @@ impl<N: Net> Engine<N> {
 
     /// Reports a stream of the peer's to its group.
     pub(crate) fn report_stream(&mut self, group: Key, conn: Key) {
-        let max = self.limits.untaken;
+        let max = self.cx.limits.untaken;
         if let Some(g) = self.groups.get_mut(group) {
             g.untaken += 1;
             g.full |= g.untaken >= max;
@@ -108,13 +108,13 @@ impl<N: Net> Engine<N> {
     /// Whether streams of the peer's must wait in their session, because the group holds as many that nobody has taken as
     /// [`crate::Limits::untaken`] allows.
     pub(crate) fn is_group_full(&self, group: Key) -> bool {
-        self.groups.get(group).is_some_and(|g| g.full || g.waiting.len() >= self.limits.untaken)
+        self.groups.get(group).is_some_and(|g| g.full || g.waiting.len() >= self.cx.limits.untaken)
     }
 
     /// The program has taken a stream that was reported to its group ([`Event::StreamReceived`]): there is room for another
     /// one. Whoever drives an engine calls this once for each, whatever has become of the stream.
     pub fn taken_stream(&mut self, group: GroupId) {
-        let max = self.limits.untaken;
+        let max = self.cx.limits.untaken;
         let Some(g) = self.groups.get_mut(group.0) else { return };
         g.untaken = g.untaken.saturating_sub(1);
         if g.full && g.untaken <= max / 4 * 3 {
@@ -126,12 +126,12 @@ impl<N: Net> Engine<N> {
     /// Takes the peer's streams that have waited in the session for room in the group.
     fn accept_waiting(&mut self, group: Key) {
         if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
-            self.now = self.net.now();
+            self.cx.now = self.cx.net.now();
             self.sctp_accept(sctp);
         }
         let Some(quic) = self.groups.get(group).and_then(|g| g.quic) else { return };
-        if self.quics.get(quic).is_some_and(|q| q.lost.is_none()) {
-            self.now = self.net.now();
+        if self.carriers.quic.connections.get(quic).is_some_and(|q| q.lost.is_none()) {
+            self.cx.now = self.cx.net.now();
             self.quic_accept(quic, Direction::Both);
             self.quic_accept(quic, Direction::One);
             self.quic_take_datagrams(quic);
@@ -174,7 +174,7 @@ impl<N: Net> Engine<N> {
         direction: Direction,
     ) -> Result<ConnectionId, EstablishmentError> {
         self.own_to_establish()?;
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         let c = self.conns.get(conn.0).filter(|c| c.is_open()).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "only an established connection can be cloned")
         })?;
@@ -185,7 +185,7 @@ impl<N: Net> Engine<N> {
                 self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
             }
-            Io::Sctp { sctp, .. } if self.sctps.get(sctp).is_some_and(|a| a.mux) => {
+            Io::Sctp { sctp, .. } if self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux) => {
                 let clone = self.sctp_open(sctp, direction)?;
                 self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
@@ -222,7 +222,7 @@ impl<N: Net> Engine<N> {
     /// The group is gone, or its transport has no streams.
     pub fn open_stream(&mut self, group: GroupId, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
         self.own_to_establish()?;
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         if let Some(sctp) = self.groups.get(group.0).and_then(|g| g.sctp) {
             return self.sctp_open(sctp, direction);
         }
@@ -238,12 +238,12 @@ impl<N: Net> Engine<N> {
         quic: Key,
         direction: Direction,
     ) -> Result<ConnectionId, EstablishmentError> {
-        let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
+        let Some(q) = self.carriers.quic.connections.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
             return Err(EstablishmentError::new(Reason::EstablishmentFailed, "the QUIC connection is over"));
         };
         let (request, stack, remotes) = (q.request.clone(), q.stack, q.remotes.clone());
         let stream = q.conn.open(direction);
-        let mut c = Conn::new(request, remotes, self.now);
+        let mut c = Conn::new(request, remotes, self.cx.now);
         c.stack = Some(stack);
         if direction == Direction::One {
             c.read_closed = true;
@@ -270,7 +270,7 @@ impl<N: Net> Engine<N> {
 
     /// The peer allows more streams: give them to the members that wait, oldest first.
     pub(crate) fn open_pending(&mut self, quic: Key) {
-        let Some(group) = self.quics.get(quic).and_then(|q| q.group) else { return };
+        let Some(group) = self.carriers.quic.connections.get(quic).and_then(|q| q.group) else { return };
         for conn in self.pending_on(quic) {
             let Some(g) = self.groups.get_mut(group) else { return };
             let Some(at) = g.pending.iter().position(|(c, _)| *c == conn) else { continue };
@@ -279,7 +279,9 @@ impl<N: Net> Engine<N> {
                 continue;
             }
             let Some((_, direction)) = g.pending.get(at).copied() else { return };
-            let Some(stream) = self.quics.get_mut(quic).and_then(|q| q.conn.open(direction)) else { return };
+            let Some(stream) = self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.open(direction)) else {
+                return;
+            };
             if let Some(g) = self.groups.get_mut(group) {
                 g.pending.remove(at);
             }
@@ -294,9 +296,9 @@ impl<N: Net> Engine<N> {
     /// Whether the group lives on a transport with streams.
     #[must_use]
     pub fn group_has_streams(&self, group: GroupId) -> bool {
-        self.groups
-            .get(group.0)
-            .is_some_and(|g| g.quic.is_some() || g.sctp.and_then(|k| self.sctps.get(k)).is_some_and(|a| a.mux))
+        self.groups.get(group.0).is_some_and(|g| {
+            g.quic.is_some() || g.sctp.and_then(|k| self.carriers.sctp.associations.get(k)).is_some_and(|a| a.mux)
+        })
     }
 
     /// The stack that carries a group's session; `None` if the session is gone, or there is none.
@@ -304,8 +306,8 @@ impl<N: Net> Engine<N> {
     pub fn group_stack(&self, group: GroupId) -> Option<crate::Stack> {
         let g = self.groups.get(group.0)?;
         match g.sctp {
-            Some(sctp) => Some(self.sctps.get(sctp)?.stack),
-            None => Some(self.quics.get(g.quic?)?.stack),
+            Some(sctp) => Some(self.carriers.sctp.associations.get(sctp)?.stack),
+            None => Some(self.carriers.quic.connections.get(g.quic?)?.stack),
         }
     }
 
@@ -313,7 +315,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn group_alpn(&self, group: GroupId) -> Option<Vec<u8>> {
         let quic = self.groups.get(group.0)?.quic?;
-        self.quics.get(quic)?.conn.alpn()
+        self.carriers.quic.connections.get(quic)?.conn.alpn()
     }
 
     /// The peer's address of a group's session.
@@ -321,8 +323,8 @@ impl<N: Net> Engine<N> {
     pub fn group_remote(&self, group: GroupId) -> Option<std::net::SocketAddr> {
         let g = self.groups.get(group.0)?;
         match g.sctp {
-            Some(sctp) => Some(self.sctps.get(sctp)?.remote),
-            None => Some(self.quics.get(g.quic?)?.conn.remote()),
+            Some(sctp) => Some(self.carriers.sctp.associations.get(sctp)?.remote),
+            None => Some(self.carriers.quic.connections.get(g.quic?)?.conn.remote()),
         }
     }
 
@@ -338,7 +340,7 @@ impl<N: Net> Engine<N> {
 
     /// Closes all connections of a group gracefully, and the session below when they are done.
     pub fn close_group(&mut self, group: GroupId) {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         let Some(g) = self.groups.get_mut(group.0) else { return };
         g.closing = true;
         for conn in g.members.clone() {
@@ -375,7 +377,12 @@ impl<N: Net> Engine<N> {
     /// There may be room for another connection of the peer's. `waited`: as one of those that nobody holds.
     pub(crate) fn room_in_group(&mut self, group: Key, waited: bool) {
         if let Some(quic) = self.groups.get(group).and_then(|g| g.quic)
-            && self.quics.get(quic).is_some_and(|q| (q.peer_limit.is_some() || waited) && q.lost.is_none())
+            && self
+                .carriers
+                .quic
+                .connections
+                .get(quic)
+                .is_some_and(|q| (q.peer_limit.is_some() || waited) && q.lost.is_none())
         {
             self.quic_accept(quic, Direction::Both);
             self.quic_accept(quic, Direction::One);
@@ -388,13 +395,13 @@ impl<N: Net> Engine<N> {
 
     /// The group whose session this is. One that a member has for itself is nobody else's.
     pub(crate) fn group_of_quic(&self, key: Key) -> Option<Key> {
-        let group = self.quics.get(key)?.group?;
+        let group = self.carriers.quic.connections.get(key)?.group?;
         self.groups.get(group).filter(|g| g.quic == Some(key)).map(|_| group)
     }
 
     /// The same of an association.
     pub(crate) fn group_of_sctp(&self, key: Key) -> Option<Key> {
-        let group = self.sctps.get(key)?.group?;
+        let group = self.carriers.sctp.associations.get(key)?.group?;
         self.groups.get(group).filter(|g| g.sctp == Some(key)).map(|_| group)
     }
 
@@ -421,7 +428,7 @@ impl<N: Net> Engine<N> {
             return self.tidy_group(group);
         }
         if let Some(quic) = quic {
-            let ours = self.quics.get(quic).is_some_and(|q| q.client || q.is_spent());
+            let ours = self.carriers.quic.connections.get(quic).is_some_and(|q| q.client || q.is_spent());
             let closing = self.groups.get(group).is_some_and(|g| g.closing);
             if ours || closing {
                 self.quic_close(quic, abort_code.unwrap_or(0));
@@ -430,8 +437,8 @@ impl<N: Net> Engine<N> {
                 return;
             }
         }
-        if let Some(sctp) = sctp.filter(|k| self.sctps.get(*k).is_some_and(|a| !a.is_over())) {
-            let ours = self.sctps.get(sctp).is_some_and(|a| a.client || !a.mux);
+        if let Some(sctp) = sctp.filter(|k| self.carriers.sctp.associations.get(*k).is_some_and(|a| !a.is_over())) {
+            let ours = self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.client || !a.mux);
             if ours || self.groups.get(group).is_some_and(|g| g.closing) {
                 self.sctp_close(sctp, abort_code);
             } else if !held {

@@ -36,8 +36,8 @@ impl<N: Net> Engine<N> {
     /// The request of one isolated connection.
     pub(crate) fn isolated(&mut self, request: &Request, isolate: &Isolate) -> Request {
         // 0 is what all connections share that are not isolated.
-        let isolation = self.rng.u64().max(1);
-        let store = SessionStore::global(&self.config.crypto, isolation);
+        let isolation = self.cx.rng.u64().max(1);
+        let store = SessionStore::global(&self.cx.config.crypto, isolation);
         let common = &*request.0;
         let own = |config: &Arc<_>, for_quic| neater_tls::with_sessions(config, isolate.sessions, for_quic, &store);
         let tls = common.tls.as_ref().map(|config| own(config, false));

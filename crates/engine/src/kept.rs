@@ -15,11 +15,11 @@ const EACH: usize = 64;
 impl<N: Net> Engine<N> {
     /// Hands a datagram to a connection's queue; false if there was no room.
     pub(crate) fn queue_datagram(&mut self, conn: Key, d: Queued) -> bool {
-        let limits = &self.limits;
+        let limits = &self.cx.limits;
         // Many peers that nobody listens to keep a little each when they keep much together.
-        let crowded = self.kept >= limits.engine_bytes;
+        let crowded = self.cx.kept >= limits.engine_bytes;
         let limit = if crowded { limits.datagram_buffer.min(limits.send_floor) } else { limits.datagram_buffer };
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return false };
         let unwanted = c.read_closed;
         let ext = c.ext();
@@ -33,12 +33,12 @@ impl<N: Net> Engine<N> {
         let limit = if ext.datagrams.is_empty() { limits.datagram_buffer } else { limit };
         if ext.datagram_bytes + cost > limit {
             c.dropped = c.dropped.saturating_add(1);
-            self.stats.refusals.datagrams += 1;
+            self.cx.stats.refusals.datagrams += 1;
             return false;
         }
         ext.datagram_bytes += cost;
         ext.datagrams.push_back(d);
-        self.kept += cost;
+        self.cx.kept += cost;
         true
     }
 }

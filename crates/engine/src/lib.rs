@@ -20,10 +20,12 @@
 
 mod advised;
 mod backlog;
+mod carrier;
 mod channel;
 mod closing;
 mod config;
 mod conn;
+mod context;
 mod dtls;
 mod early;
 mod endpoint;
@@ -55,6 +57,7 @@ mod siblings;
 mod spent;
 mod stacks;
 mod terminate;
+mod timer;
 mod transport;
 mod write;
 

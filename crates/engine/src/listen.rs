@@ -8,12 +8,12 @@ pub(crate) use accept::gave_up;
 use crate::channel::{Behind, Channel, Kind};
 use crate::config::Refusal;
 use crate::conn::{ConnectionState, Io};
-use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::sctp::Below;
 use crate::terminate::ABORTED;
+use crate::timer::Timer;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
@@ -68,7 +68,7 @@ impl<N: Net> Engine<N> {
     /// bound, and which. Nothing stays open then.
     pub fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError> {
         self.own_to_establish()?;
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         if local.is_empty() {
             return Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
@@ -117,7 +117,7 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get(listener) else { return };
         let (channels, sockets) = (l.channels.clone(), l.quic_sockets.clone());
         for key in channels {
-            match self.channels.get(key).map(|c| &c.kind) {
+            match self.carriers.channels.get(key).map(|c| &c.kind) {
                 Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
                 Some(Kind::Dtls(_)) => self.dtls_readable(key),
                 _ => self.accept(listener, key),
@@ -231,7 +231,7 @@ impl<N: Net> Engine<N> {
             _ => &request.udp_options,
         };
         // Engines that share a secret may share ports.
-        let reuse_address = base.reuse_address || self.config.shared_secret.is_some();
+        let reuse_address = base.reuse_address || self.cx.config.shared_secret.is_some();
         let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
         options.set.extend(request.no_checksum.option(stack, addr.is_ipv4())?);
         if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
@@ -242,8 +242,8 @@ impl<N: Net> Engine<N> {
             if let Some(l) = self.listeners.get_mut(listener) {
                 l.quic_sockets.push(key);
             }
-            let sock = self.quic_sockets.get(key).map(|s| s.sock).ok_or(AttemptError::NoAddress)?;
-            return Ok(self.net.local_addr(sock)?);
+            let sock = self.carriers.quic.sockets.get(key).map(|s| s.sock).ok_or(AttemptError::NoAddress)?;
+            return Ok(self.cx.net.local_addr(sock)?);
         }
         if let Some(below) = Below::of(stack) {
             let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
@@ -257,24 +257,24 @@ impl<N: Net> Engine<N> {
         if stack.over_udp()
             && let Some(key) = self.reopen_shared(listener, stack, &options)
         {
-            let sock = self.channels.get(key).map(|c| c.sock).ok_or(AttemptError::NoAddress)?;
-            return Ok(self.net.local_addr(sock)?);
+            let sock = self.carriers.channels.get(key).map(|c| c.sock).ok_or(AttemptError::NoAddress)?;
+            return Ok(self.cx.net.local_addr(sock)?);
         }
-        let key = self.channels.next_key();
+        let key = self.carriers.channels.next_key();
         let token = Owner::Channel(key).token();
         let (sock, kind) = match stack {
-            Stack::Udp => (self.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
-            Stack::Dtls => (self.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
-            _ => (self.net.listen(token, addr, &options)?, Kind::Accept),
+            Stack::Udp => (self.cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
+            Stack::Dtls => (self.cx.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
+            _ => (self.cx.net.listen(token, addr, &options)?, Kind::Accept),
         };
-        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, self.now);
+        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, self.cx.now);
         channel.connected = true;
         channel.writable = stack.over_udp();
-        self.channels.insert(channel);
+        self.carriers.channels.insert(channel);
         if let Some(l) = self.listeners.get_mut(listener) {
             l.channels.push(key);
         }
-        let local = self.net.local_addr(sock)?;
+        let local = self.cx.net.local_addr(sock)?;
         if let Some(l) = self.listeners.get_mut(listener).filter(|_| stack.over_udp()) {
             l.shared.push((key, SocketOptions { local: Some(local), ..options }));
         }
@@ -284,15 +284,15 @@ impl<N: Net> Engine<N> {
     /// Listens again at a UDP socket that is there for the connections of a listener that has stopped, if there is one: another
     /// cannot have its port.
     fn reopen_shared(&mut self, listener: Key, stack: Stack, options: &SocketOptions) -> Option<Key> {
-        let channels = &mut self.channels;
-        self.left_behind.retain(|(key, _)| channels.contains(*key));
+        let channels = &mut self.carriers.channels;
+        self.carriers.left_behind.retain(|(key, _)| channels.contains(*key));
         let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
             Some(Kind::UdpShared(_)) => stack == Stack::Udp,
             Some(Kind::Dtls(_)) => stack == Stack::Dtls,
             _ => false,
         };
-        let at = self.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
-        let (key, options) = self.left_behind.swap_remove(at);
+        let at = self.carriers.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
+        let (key, options) = self.carriers.left_behind.swap_remove(at);
         channels.get_mut(key)?.behind = Behind::Listener(listener);
         let l = self.listeners.get_mut(listener)?;
         l.channels.push(key);
@@ -307,19 +307,19 @@ impl<N: Net> Engine<N> {
         let shared: Vec<_> = l.shared.extract_if(.., |(key, _)| channels.contains(key)).collect();
         let sockets = l.quic_sockets.split_off(keep.1);
         let ends = l.sctp_ends.split_off(keep.3);
-        self.left_behind.retain(|(key, _)| self.channels.contains(*key));
+        self.carriers.left_behind.retain(|(key, _)| self.carriers.channels.contains(*key));
         for key in channels {
             // Connections that were delivered go on: a shared socket is closed with the last of them.
-            let kept = match self.channels.get(key).map(|c| &c.kind) {
+            let kept = match self.carriers.channels.get(key).map(|c| &c.kind) {
                 Some(Kind::UdpShared(peers)) => !peers.is_empty(),
                 _ => self.dtls_stop_listening(key),
             };
             if kept {
-                self.left_behind.extend(shared.iter().find(|(of, _)| *of == key).cloned());
+                self.carriers.left_behind.extend(shared.iter().find(|(of, _)| *of == key).cloned());
                 continue;
             }
-            if let Some(c) = self.channels.remove(key) {
-                self.net.close(c.sock);
+            if let Some(c) = self.carriers.channels.remove(key) {
+                self.cx.net.close(c.sock);
             }
         }
         for key in sockets {
@@ -333,11 +333,12 @@ impl<N: Net> Engine<N> {
     /// A QUIC socket no longer accepts; it lives on for the connections that it has. Handshakes that are under way are over: they
     /// were begun by this listener's rules, and another one may be at this socket before they end.
     fn release_quic_listener(&mut self, key: Key) {
-        let shaking = self.quics.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
+        let shaking =
+            self.carriers.quic.connections.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
         for quic in shaking.collect::<Vec<_>>() {
             self.quic_refuse(quic, Refusal::Untaken);
         }
-        if let Some(s) = self.quic_sockets.get_mut(key) {
+        if let Some(s) = self.carriers.quic.sockets.get_mut(key) {
             neater_quic::EndpointApi::stop_accepting(&mut s.endpoint);
             s.listener = None;
         }
@@ -359,7 +360,7 @@ impl<N: Net> Engine<N> {
 
     /// How many connections the listener may still deliver; `None`: any number. At zero, connections wait in the kernel.
     pub fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>) {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         let Some(l) = self.listeners.get_mut(listener.0) else { return };
         l.limit = limit;
         if limit != Some(0) {
@@ -384,8 +385,8 @@ impl<N: Net> Engine<N> {
     /// The QUIC connections and the SCTP associations that came to this listener.
     fn sessions_of(&self, listener: Key) -> (Vec<Key>, Vec<Key>) {
         let of = |group: &Option<Key>| group.and_then(|g| self.group_listener(g)) == Some(ListenerId(listener));
-        let quics = self.quics.iter().filter(|(_, q)| of(&q.group)).map(|(k, _)| k).collect();
-        let sctps = self.sctps.iter().filter(|(_, a)| of(&a.group)).map(|(k, _)| k).collect();
+        let quics = self.carriers.quic.connections.iter().filter(|(_, q)| of(&q.group)).map(|(k, _)| k).collect();
+        let sctps = self.carriers.sctp.associations.iter().filter(|(_, a)| of(&a.group)).map(|(k, _)| k).collect();
         (quics, sctps)
     }
 
@@ -397,7 +398,7 @@ impl<N: Net> Engine<N> {
         for key in quics {
             self.quic_accept(*key, neater_quic::Direction::Both);
             self.quic_accept(*key, neater_quic::Direction::One);
-            let group = self.quics.get(*key).and_then(|q| q.group);
+            let group = self.carriers.quic.connections.get(*key).and_then(|q| q.group);
             if unused(self, group) {
                 // What has arrived is thrown away: the peer is not to take it for delivered.
                 self.quic_close(*key, ABORTED);
@@ -405,7 +406,7 @@ impl<N: Net> Engine<N> {
         }
         for key in sctps {
             self.sctp_accept(*key);
-            let group = self.sctps.get(*key).and_then(|a| a.group);
+            let group = self.carriers.sctp.associations.get(*key).and_then(|a| a.group);
             if unused(self, group) {
                 self.sctp_close(*key, Some(ABORTED));
             }
@@ -424,7 +425,7 @@ impl<N: Net> Engine<N> {
     pub fn stop(&mut self, listener: ListenerId) {
         if self.listeners.contains(listener.0) {
             // Sessions end with it, and repeat that for a while from now on.
-            self.now = self.net.now();
+            self.cx.now = self.cx.net.now();
             self.close_listener(listener.0);
             self.notify_listener(listener.0, Event::Stopped);
         }
@@ -436,6 +437,7 @@ impl<N: Net> Engine<N> {
         self.listeners.remove(listener);
         self.refuse_undelivered(&quics, &sctps);
         let unfinished: Vec<_> = self
+            .carriers
             .channels
             .iter()
             .filter(|(_, c)| {
@@ -444,8 +446,8 @@ impl<N: Net> Engine<N> {
             .map(|(k, _)| k)
             .collect();
         for key in unfinished {
-            if let Some(c) = self.channels.remove(key) {
-                self.net.abort(c.sock);
+            if let Some(c) = self.carriers.channels.remove(key) {
+                self.cx.net.abort(c.sock);
             }
         }
     }
@@ -463,7 +465,7 @@ impl<N: Net> Engine<N> {
     /// One more of what the listener may deliver is delivered.
     pub(crate) fn count_received(&mut self, listener: Key) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
-        l.backlog.count_untaken(self.limits.untaken);
+        l.backlog.count_untaken(self.cx.limits.untaken);
         if let Some(limit) = &mut l.limit {
             *limit = limit.saturating_sub(1);
         }
@@ -471,7 +473,7 @@ impl<N: Net> Engine<N> {
 
     /// As `enter_established`, for connections whose being established is told by another event.
     pub(crate) fn enter_established_quietly(&mut self, conn: Key) {
-        self.stats.established += 1;
+        self.cx.stats.established += 1;
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Established;
         if c.request.rates != (None, None) {
@@ -485,12 +487,12 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if matches!(c.io, Io::Peer { .. } | Io::Dtls { .. }) {
             let timeout = c.request.idle_timeout.unwrap_or(UDP_PEER_TIMEOUT);
-            let now = self.now;
+            let now = self.cx.now;
             let ext = c.ext();
             ext.idle_timeout = Some(timeout);
             ext.last_activity = now;
             ext.idle_armed = true;
-            self.timers.push(now + timeout, Timer::Idle(conn));
+            self.cx.timers.push(now + timeout, Timer::Idle(conn));
         }
     }
 }

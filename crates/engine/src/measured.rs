@@ -9,7 +9,7 @@
 //! [`MEASURED`]: neater_policy::advice::MEASURED
 
 use crate::conn::Io;
-use crate::engine::Timer;
+use crate::timer::Timer;
 use crate::{ConnectionId, ConnectionState, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{Interface, Net};
@@ -124,7 +124,7 @@ impl<N: Net> Engine<N> {
             return;
         }
         let counters = self.counters_of(conn).unwrap_or_default();
-        self.flows.all.push(Flow { conn, way, at: self.now, counters, silent: 0, pause: LOOK });
+        self.flows.all.push(Flow { conn, way, at: self.cx.now, counters, silent: 0, pause: LOOK });
         self.arm_flows();
     }
 
@@ -146,7 +146,7 @@ impl<N: Net> Engine<N> {
         let Some(next) = self.flows.all.iter().map(|flow| flow.at + flow.pause).min() else { return };
         if self.flows.armed.is_none_or(|armed| next < armed) {
             self.flows.armed = Some(next);
-            self.timers.push(next, Timer::Flows);
+            self.cx.timers.push(next, Timer::Flows);
         }
     }
 
@@ -156,14 +156,14 @@ impl<N: Net> Engine<N> {
             return None;
         }
         let index = interface.or_else(|| self.interface_of(conn))?;
-        let interface = self.net.interfaces().iter().find(|i| i.index == index)?.name.as_str().into();
+        let interface = self.cx.net.interfaces().iter().find(|i| i.index == index)?.name.as_str().into();
         let remote = self.conns.get(conn)?.remotes.get(remote)?.clone();
         Some(Tried { interface, remote, stack })
     }
 
     /// Tells the adviser what became of an attempt: for as long as the engine itself remembers it.
     pub(crate) fn report_outcome(&mut self, tried: &Tried, won: bool) {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         let lifetime = if won { neater_race::DEFAULT_LIFETIME } else { neater_race::BAD_LIFETIME };
         let until = WallTime(wall.0.saturating_add(lifetime));
         let (remote, transport) = (&tried.remote, policy_name(tried.stack).to_owned());
@@ -176,24 +176,24 @@ impl<N: Net> Engine<N> {
     /// Whether other programs of this user may be told something now: at most once a second.
     #[must_use]
     pub fn has_facts(&self) -> bool {
-        self.adviser.as_ref().is_some_and(|adviser| adviser.0.has_news()) && self.now >= self.flows.tell
+        self.adviser.as_ref().is_some_and(|adviser| adviser.0.has_news()) && self.cx.now >= self.flows.tell
     }
 
     /// What connections have seen that others have not been told, a bounded number of facts.
     pub fn take_facts(&mut self) -> Vec<Fact> {
-        let wall = self.net.wall();
-        self.flows.tell = self.now + TELL;
+        let wall = self.cx.net.wall();
+        self.flows.tell = self.cx.now + TELL;
         self.adviser.as_mut().map_or_else(Vec::new, |adviser| adviser.0.take_news(MAX_TOLD, wall))
     }
 
     /// Others cannot be told now: not before another second has passed.
     pub fn hold_facts(&mut self) {
-        self.flows.tell = self.now + TELL;
+        self.flows.tell = self.cx.now + TELL;
     }
 
     /// Takes what connections of other programs have seen. Without an adviser nothing is taken.
     pub fn share_facts(&mut self, facts: Vec<Fact>) {
-        let wall = self.net.wall();
+        let wall = self.cx.net.wall();
         if let Some(adviser) = &mut self.adviser {
             adviser.0.hear(facts, wall);
         }
@@ -210,10 +210,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn flows_timeout(&mut self) {
         let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
         let mut all = core::mem::take(&mut self.flows.all);
-        all.retain_mut(|flow| heeds && (self.now < flow.at + flow.pause || self.look_at(flow)));
+        all.retain_mut(|flow| heeds && (self.cx.now < flow.at + flow.pause || self.look_at(flow)));
         self.flows.all = all;
         // An earlier look may have been put in before the one that was waited for.
-        self.flows.armed = self.flows.armed.filter(|armed| self.now < *armed);
+        self.flows.armed = self.flows.armed.filter(|armed| self.cx.now < *armed);
         self.arm_flows();
     }
 
@@ -221,12 +221,12 @@ impl<N: Net> Engine<N> {
     fn look_at(&mut self, flow: &mut Flow) -> bool {
         if self.conns.get(flow.conn).is_some_and(|c| c.state == ConnectionState::Establishing) {
             // Its transport is there, and something above it is not: a framer's greeting, or a stream that the peer allows.
-            flow.at = self.now;
+            flow.at = self.cx.now;
             return true;
         }
         let Some(counters) = self.counters_of(flow.conn) else { return false };
-        let (before, time) = (core::mem::replace(&mut flow.counters, counters), self.now - flow.at);
-        flow.at = self.now;
+        let (before, time) = (core::mem::replace(&mut flow.counters, counters), self.cx.now - flow.at);
+        flow.at = self.cx.now;
         let moved = |now: (u64, u64), then: (u64, u64)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
         let bytes = moved(counters.bytes, before.bytes);
         let carried = counters.carried.saturating_sub(before.carried);
@@ -265,7 +265,12 @@ impl<N: Net> Engine<N> {
         };
         match c.io {
             Io::Channel(k) => {
-                let info = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()).unwrap_or_default();
+                let info = self
+                    .carriers
+                    .channels
+                    .get(k)
+                    .and_then(|ch| self.cx.net.stream_info(ch.sock).ok())
+                    .unwrap_or_default();
                 let here = info.unsent.unwrap_or(0) + info.in_flight.unwrap_or(0);
                 counters.carried = stats.bytes_sent.saturating_sub(here);
                 if let Some(lost) = info.retransmits {
@@ -275,7 +280,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             Io::Stream { quic, .. } | Io::Datagrams { quic } => {
-                if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
+                if let Some(s) = self.carriers.quic.connections.get(quic).map(|q| q.conn.stats()) {
                     (counters.carried, counters.packets) = (s.sent.1.saturating_sub(s.lost.1), (s.sent.0, s.lost.0));
                 }
             }
@@ -296,18 +301,18 @@ impl<N: Net> Engine<N> {
             Some(local) => local,
             None => {
                 let remote = self.remote_addr(ConnectionId(conn))?.ip();
-                self.net.source_for(remote)?
+                self.cx.net.source_for(remote)?
             }
         };
         let has = |i: &&Interface| i.addrs.iter().any(|a| a.addr == local);
-        self.net.interfaces().iter().find(has).map(|i| i.index)
+        self.cx.net.interfaces().iter().find(has).map(|i| i.index)
     }
 
     /// Tells the adviser.
     fn report_flow(&mut self, conn: Key, way: Way, seen: &Seen) {
         let Some(remote) = self.conns.get(conn).and_then(|c| c.remotes.get(way.remote)) else { return };
-        let Some(interface) = self.net.interfaces().iter().find(|i| i.index == way.interface) else { return };
-        let wall = self.net.wall();
+        let Some(interface) = self.cx.net.interfaces().iter().find(|i| i.index == way.interface) else { return };
+        let wall = self.cx.net.wall();
         if let Some(adviser) = &mut self.adviser {
             adviser.0.learn(&interface.name, remote.host.as_deref(), remote.addr, seen, wall);
         }

@@ -128,10 +128,10 @@ impl<N: Net> Engine<N> {
             return;
         }
         let Some(asked) = self.outside.as_mut().and_then(|o| o.remove(id)) else { return };
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         let answer = match answer {
             Ok(addresses) => {
-                let now = self.now;
+                let now = self.cx.now;
                 if !asked.elsewhere {
                     self.resolver().tell(now, &asked.name, asked.interface, addresses, lifetime);
                 }
@@ -145,7 +145,7 @@ impl<N: Net> Engine<N> {
             self.drain_race(conn);
         }
         // Whoever has called waits for nothing: what attempts have begun is seen to by the next turn.
-        self.again = true;
+        self.cx.again = true;
     }
 
     /// Asks the program, if names are asked of it and this one is not this host's own business. True: somebody else's business now.
@@ -153,7 +153,7 @@ impl<N: Net> Engine<N> {
         if !self.asks_outside() || self.resolver().decides(name) {
             return false;
         }
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(addresses) = self.resolver().told(now, name, interface) {
             self.tell_race(conn, path, Ok(&addresses));
             return true;
@@ -179,13 +179,13 @@ impl<N: Net> Engine<N> {
             .asked
             .insert(id, Asked { name: name.to_owned(), interface, waiters: vec![waiter], due, elsewhere: false });
         self.arm_outside();
-        self.again = true;
+        self.cx.again = true;
         true
     }
 
     /// Whoever was asked has not answered.
     pub(crate) fn outside_timeout(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(outside) = &mut self.outside {
             outside.armed = false;
         }
@@ -205,7 +205,7 @@ impl<N: Net> Engine<N> {
         let Some(outside) = self.outside.as_deref_mut().filter(|o| !o.armed) else { return };
         if let Some((_, first)) = outside.asked.first_key_value() {
             outside.armed = true;
-            self.timers.push(first.due, crate::engine::Timer::Outside);
+            self.cx.timers.push(first.due, crate::timer::Timer::Outside);
         }
     }
 

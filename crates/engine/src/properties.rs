@@ -107,8 +107,8 @@ impl<N: Net> Engine<N> {
         match (&c.request.framer, c.stack) {
             (_, Some(Stack::Dtls)) => neater_dtls::MAX_MESSAGE as u64,
             (_, Some(s)) if !s.is_stream() => UDP_PAYLOAD_MAX as u64,
-            (neater_framing::FramerSpec::LengthPrefixed { max, .. }, _) => (*max).min(self.limits.message as u64),
-            _ => self.limits.message as u64,
+            (neater_framing::FramerSpec::LengthPrefixed { max, .. }, _) => (*max).min(self.cx.limits.message as u64),
+            _ => self.cx.limits.message as u64,
         }
     }
 
@@ -123,13 +123,13 @@ impl<N: Net> Engine<N> {
                 let sending = self.send_msg_max_len(conn);
                 let c = self.conns.get(conn.0)?;
                 let sealing = match c.io {
-                    crate::conn::Io::Dtls { dtls } => self.dtlses.get(dtls)?.overhead(),
+                    crate::conn::Io::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.overhead(),
                     _ => 0,
                 };
                 let ip = self.local_addr(conn)?.ip();
                 // A socket that is bound to no address says so: any interface may be the way.
                 let of = |i: &&neater_base::net::Interface| ip.is_unspecified() || i.addrs.iter().any(|a| a.addr == ip);
-                let mtu = self.net.interfaces().iter().filter(of).map(|i| i.mtu).min()?;
+                let mtu = self.cx.net.interfaces().iter().filter(of).map(|i| i.mtu).min()?;
                 let headers = if ip.is_ipv4() { UDP_HEADERS.0 } else { UDP_HEADERS.1 };
                 Some((mtu as usize).saturating_sub(headers + sealing).min(sending))
             }
@@ -139,7 +139,7 @@ impl<N: Net> Engine<N> {
 
     fn is_from_temporary(&self, conn: ConnectionId) -> bool {
         let Some(local) = self.local_addr(conn) else { return false };
-        let addrs = self.net.interfaces().iter().flat_map(|i| &i.addrs);
+        let addrs = self.cx.net.interfaces().iter().flat_map(|i| &i.addrs);
         addrs.into_iter().any(|a| a.addr == local.ip() && a.temporary)
     }
 
@@ -307,7 +307,7 @@ impl<N: Net> Engine<N> {
         let unsettled = c.state == ConnectionState::Establishing && c.stack.is_none();
         let group = c.group.and_then(|g| self.groups.get(g));
         let (quic, sctp) = group.map_or((None, None), |g| (g.quic, g.sctp));
-        if let Some(a) = sctp.and_then(|k| self.sctps.get_mut(k)).filter(|a| a.mux) {
+        if let Some(a) = sctp.and_then(|k| self.carriers.sctp.associations.get_mut(k)).filter(|a| a.mux) {
             // Others may have been opened with the same request.
             Arc::make_mut(&mut a.request).properties.connection.group_conn_limit = limit;
             if let Some(sctp) = sctp {
@@ -318,7 +318,7 @@ impl<N: Net> Engine<N> {
         let Some(quic) = quic else {
             return if unsettled || limit.is_none() { Ok(()) } else { Err(ErrorKind::Unsupported.into()) };
         };
-        if let Some(q) = self.quics.get_mut(quic) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
             q.peer_limit = limit;
             let tuning = neater_quic::Tuning::default();
             // A listener of datagrams delivers no stream, and allows none.

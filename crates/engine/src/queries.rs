@@ -79,13 +79,15 @@ impl<N: Net> Engine<N> {
     pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
         let c = self.conns.get(conn.0)?;
         match c.io {
-            Io::Channel(k) => self.channels.get(k).map(|c| c.remote),
+            Io::Channel(k) => self.carriers.channels.get(k).map(|c| c.remote),
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
-                self.quics.get(quic).map(|q| q.conn.remote())
+                self.carriers.quic.connections.get(quic).map(|q| q.conn.remote())
             }
-            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctps.get(sctp).map(|a| a.remote),
+            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => {
+                self.carriers.sctp.associations.get(sctp).map(|a| a.remote)
+            }
             Io::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
-            Io::Dtls { dtls } => self.dtlses.get(dtls).map(|d| d.remote),
+            Io::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls).map(|d| d.remote),
             Io::None => None,
         }
     }
@@ -93,19 +95,19 @@ impl<N: Net> Engine<N> {
     /// Our address.
     #[must_use]
     pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        let bound = |channel: Key| self.net.local_addr(self.channels.get(channel)?.sock).ok();
+        let bound = |channel: Key| self.cx.net.local_addr(self.carriers.channels.get(channel)?.sock).ok();
         let c = self.conns.get(conn.0)?;
         match c.io {
             Io::Channel(k) => bound(k),
             Io::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
-                let q = self.quics.get(quic)?;
-                let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
+                let q = self.carriers.quic.connections.get(quic)?;
+                let bound = self.cx.net.local_addr(self.carriers.quic.sockets.get(q.socket)?.sock).ok()?;
                 Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
             }
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
             Io::Dtls { dtls } => {
-                let d = self.dtlses.get(dtls)?;
+                let d = self.carriers.dtls.sessions.get(dtls)?;
                 Some(d.peer().local(bound(d.channel())?))
             }
             Io::None => None,
@@ -116,11 +118,11 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {
         match self.conns.get(conn.0)?.io {
-            Io::Channel(k) => match &self.channels.get(k)?.kind {
+            Io::Channel(k) => match &self.carriers.channels.get(k)?.kind {
                 Kind::Tls(t) => t.alpn().map(<[u8]>::to_vec),
                 _ => None,
             },
-            Io::Stream { quic, .. } | Io::Datagrams { quic } => self.quics.get(quic)?.conn.alpn(),
+            Io::Stream { quic, .. } | Io::Datagrams { quic } => self.carriers.quic.connections.get(quic)?.conn.alpn(),
             _ => None,
         }
     }
@@ -129,21 +131,22 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
         match self.conns.get(conn.0).map(|c| c.io) {
-            Some(Io::Channel(k)) => match self.channels.get(k).map(|c| &c.kind) {
+            Some(Io::Channel(k)) => match self.carriers.channels.get(k).map(|c| &c.kind) {
                 Some(Kind::Tls(t)) => {
                     t.peer_certificates().map(|l| l.iter().map(|c| c.to_vec()).collect()).unwrap_or_default()
                 }
                 _ => Vec::new(),
             },
             Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
-                self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
+                self.carriers.quic.connections.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
             }
             Some(Io::Sctp { sctp, .. }) => {
-                let session = self.sctps.get(sctp).and_then(|a| self.dtlses.get(a.dtls?));
+                let session =
+                    self.carriers.sctp.associations.get(sctp).and_then(|a| self.carriers.dtls.sessions.get(a.dtls?));
                 session.map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
             }
             Some(Io::Dtls { dtls }) => {
-                self.dtlses.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+                self.carriers.dtls.sessions.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
             }
             _ => Vec::new(),
         }
@@ -153,7 +156,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn security(&self, conn: ConnectionId) -> Option<String> {
         match self.conns.get(conn.0)?.io {
-            Io::Channel(k) => match &self.channels.get(k)?.kind {
+            Io::Channel(k) => match &self.carriers.channels.get(k)?.kind {
                 Kind::Tls(t) => match t.version()? {
                     neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
                     neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
@@ -162,8 +165,10 @@ impl<N: Net> Engine<N> {
                 _ => None,
             },
             Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
-            Io::Dtls { dtls } => self.dtlses.get(dtls)?.version(),
-            Io::Sctp { sctp, .. } => self.dtlses.get(self.sctps.get(sctp)?.dtls?)?.version(),
+            Io::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.version(),
+            Io::Sctp { sctp, .. } => {
+                self.carriers.dtls.sessions.get(self.carriers.sctp.associations.get(sctp)?.dtls?)?.version()
+            }
             _ => None,
         }
     }
@@ -192,15 +197,15 @@ impl<N: Net> Engine<N> {
         let end = u64::from(c.fin_done && !c.fin_acked);
         match c.io {
             Io::Channel(k) => {
-                let ch = self.channels.get(k)?;
-                let info = self.net.stream_info(ch.sock).ok()?;
+                let ch = self.carriers.channels.get(k)?;
+                let info = self.cx.net.stream_info(ch.sock).ok()?;
                 let records = matches!(&ch.kind, Kind::Tls(tls) if tls.wants_write());
                 let system = info.in_flight.unwrap_or(0) + info.unsent.unwrap_or(0);
                 let pending = queued + u64::from(records) + system;
                 Some(Delivery { acknowledged: info.acknowledged.unwrap_or(0), pending, received })
             }
             Io::Stream { quic, .. } => {
-                let acknowledged = self.quics.get(quic)?.conn.acknowledged();
+                let acknowledged = self.carriers.quic.connections.get(quic)?.conn.acknowledged();
                 Some(Delivery { acknowledged, pending: queued + end, received })
             }
             Io::Sctp { sctp, .. } => {
@@ -217,7 +222,7 @@ impl<N: Net> Engine<N> {
         let g = self.groups.get(group.0)?;
         let acknowledged = match g.sctp {
             Some(sctp) => self.sctp_acknowledged(sctp),
-            None => self.quics.get(g.quic?)?.conn.acknowledged(),
+            None => self.carriers.quic.connections.get(g.quic?)?.conn.acknowledged(),
         };
         Some(Delivery { acknowledged, ..Delivery::default() })
     }
@@ -241,13 +246,13 @@ impl<N: Net> Engine<N> {
         };
         match c.io {
             Io::Channel(k) => {
-                if let Some(info) = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()) {
+                if let Some(info) = self.carriers.channels.get(k).and_then(|ch| self.cx.net.stream_info(ch.sock).ok()) {
                     stats.rtt = info.rtt;
                     stats.congestion_window = info.congestion_window;
                 }
             }
             Io::Stream { quic, .. } | Io::Datagrams { quic } => {
-                if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
+                if let Some(s) = self.carriers.quic.connections.get(quic).map(|q| q.conn.stats()) {
                     stats.rtt = Some(s.rtt);
                     stats.congestion_window = Some(s.congestion_window);
                 }

@@ -7,16 +7,15 @@ mod stay;
 mod window;
 
 use self::stay::{Moved, Stay};
-pub(crate) use self::window::Windows;
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState, Io};
-use crate::engine::Timer;
 use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::request::Compiled;
 use crate::terminate::ABORTED;
+use crate::timer::Timer;
 use crate::{Engine, GroupId, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
@@ -137,12 +136,12 @@ impl Quic {
 impl<N: Net> Engine<N> {
     /// Who the QUIC endpoint at `local` is.
     fn identity(&mut self, local: Option<SocketAddr>) -> Identity {
-        let secret = self.config.shared_secret.unwrap_or(self.config.seed);
+        let secret = self.cx.config.shared_secret.unwrap_or(self.cx.config.seed);
         let mut keys = neater_base::Rng::new(secret);
-        let qlog = self.config.qlog.clone();
-        let (engine, seed) = (self.config.engine, self.rng.seed());
+        let qlog = self.cx.config.qlog.clone();
+        let (engine, seed) = (self.cx.config.engine, self.cx.rng.seed());
         let (own, token_key) = (keys.seed(), keys.seed());
-        let reset_key = match (&self.config.reset_secret, local) {
+        let reset_key = match (&self.cx.config.reset_secret, local) {
             (Some(secret), Some(local)) => neater_quic::reset_key_at(secret, local),
             _ => own,
         };
@@ -167,15 +166,15 @@ impl<N: Net> Engine<N> {
             options.set.push(SocketOption::IcmpErrors(true));
         }
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
-        let key = self.quic_sockets.next_key();
-        let sock = self.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
-        let local = self.net.local_addr(sock).ok();
+        let key = self.carriers.quic.sockets.next_key();
+        let sock = self.cx.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
+        let local = self.cx.net.local_addr(sock).ok();
         let identity = self.identity(local);
         let made = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic);
-        let mut endpoint = made.inspect_err(|_| self.net.close(sock))?;
-        endpoint.set_wall(self.net.wall());
-        endpoint.limit_handshakes(self.limits.handshakes);
-        self.quic_sockets.insert(QuicSocket {
+        let mut endpoint = made.inspect_err(|_| self.cx.net.close(sock))?;
+        endpoint.set_wall(self.cx.net.wall());
+        endpoint.limit_handshakes(self.cx.limits.handshakes);
+        self.carriers.quic.sockets.insert(QuicSocket {
             sock,
             endpoint,
             conns: Vec::new(),
@@ -198,11 +197,13 @@ impl<N: Net> Engine<N> {
         request: &Arc<Compiled>,
     ) -> Result<Option<Key>, AttemptError> {
         let left = |s: &QuicSocket| s.listener.is_none() && s.endpoint.is_server() && s.options == *options;
-        let Some(key) = self.quic_sockets.iter().find(|(_, s)| left(s)).map(|(k, _)| k) else { return Ok(None) };
+        let Some(key) = self.carriers.quic.sockets.iter().find(|(_, s)| left(s)).map(|(k, _)| k) else {
+            return Ok(None);
+        };
         let Some((tls, tuning)) = request.quic_server.as_ref() else { return Ok(None) };
-        let local = self.quic_sockets.get(key).and_then(|s| s.options.local);
+        let local = self.carriers.quic.sockets.get(key).and_then(|s| s.options.local);
         let identity = self.identity(local);
-        let Some(s) = self.quic_sockets.get_mut(key) else { return Ok(None) };
+        let Some(s) = self.carriers.quic.sockets.get_mut(key) else { return Ok(None) };
         s.endpoint.accept_again(&identity, tls.clone(), tuning).map_err(AttemptError::Quic)?;
         s.listener = Some(listener);
         Ok(Some(key))
@@ -223,7 +224,9 @@ impl<N: Net> Engine<N> {
         // Connections share a socket unless the socket itself was asked to be special.
         let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
         let shared = self
-            .quic_clients
+            .carriers
+            .quic
+            .client_sockets
             .iter()
             .find(|(of, _)| plain && *of == (addr.is_ipv6(), options.interface, request.isolation))
             .map(|(_, k)| *k);
@@ -234,7 +237,7 @@ impl<N: Net> Engine<N> {
                 // Nothing can have come yet, but no event is promised before it was tried.
                 self.quic_socket_readable(k);
                 if plain {
-                    self.quic_clients.push(((addr.is_ipv6(), options.interface, request.isolation), k));
+                    self.carriers.quic.client_sockets.push(((addr.is_ipv6(), options.interface, request.isolation), k));
                 }
                 k
             }
@@ -245,8 +248,8 @@ impl<N: Net> Engine<N> {
             self.tidy_quic_socket(socket);
             return Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()));
         };
-        let now = self.now;
-        let Some(s) = self.quic_sockets.get_mut(socket) else { return Err(AttemptError::NoAddress) };
+        let now = self.cx.now;
+        let Some(s) = self.carriers.quic.sockets.get_mut(socket) else { return Err(AttemptError::NoAddress) };
         let (handle, connection) = match s.endpoint.connect(now, setup, addr, name) {
             Ok(c) => c,
             Err(e) => {
@@ -257,7 +260,7 @@ impl<N: Net> Engine<N> {
         let remotes = self.conns.get(conn).map(|c| c.remotes.clone()).unwrap_or_default();
         let key = self.insert_quic(socket, handle, connection, stack, addr, request.clone(), remotes, true);
         let early = self.conns.get(conn).and_then(|c| c.ext.as_ref()).and_then(|e| e.early.clone());
-        if let Some(q) = self.quics.get_mut(key) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             // By a certain interface it may be another one.
             q.local = options.local.map(|l| l.ip()).or(source.filter(|_| options.interface.is_none()));
             q.attempt = Some((conn, candidate));
@@ -290,7 +293,7 @@ impl<N: Net> Engine<N> {
         client: bool,
     ) -> Key {
         let peer_limit = request.properties.connection.group_conn_limit;
-        let key = self.quics.insert(Quic {
+        let key = self.carriers.quic.connections.insert(Quic {
             socket,
             handle,
             conn,
@@ -316,11 +319,11 @@ impl<N: Net> Engine<N> {
             spoken: false,
             drained: false,
             armed: None,
-            started: self.now,
+            started: self.cx.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             granted: 0,
             peer_limit,
-            heard: self.now,
+            heard: self.cx.now,
             local: None,
             stays: None,
             moved: None,
@@ -328,7 +331,7 @@ impl<N: Net> Engine<N> {
             give_up: None,
             keep_alive: None,
         });
-        if let Some(s) = self.quic_sockets.get_mut(socket) {
+        if let Some(s) = self.carriers.quic.sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {
                 s.conns.resize(handle.0 + 1, None);
             }
@@ -339,11 +342,11 @@ impl<N: Net> Engine<N> {
 
     /// Notes that a connection has something to say.
     pub(crate) fn mark_dirty(&mut self, quic: Key) {
-        if let Some(q) = self.quics.get_mut(quic)
+        if let Some(q) = self.carriers.quic.connections.get_mut(quic)
             && !q.dirty
         {
             q.dirty = true;
-            self.dirty_quics.push(quic);
+            self.carriers.quic.dirty.push(quic);
         }
     }
 
@@ -351,32 +354,32 @@ impl<N: Net> Engine<N> {
     pub(crate) fn drive_dirty(&mut self) {
         // Driving one may mark another; what is marked again by the budget waits for the next turn.
         let mut rounds = 0;
-        while !self.dirty_quics.is_empty() && rounds < 8 {
+        while !self.carriers.quic.dirty.is_empty() && rounds < 8 {
             rounds += 1;
-            let mut list = core::mem::take(&mut self.dirty_quics);
+            let mut list = core::mem::take(&mut self.carriers.quic.dirty);
             for key in list.drain(..) {
-                if let Some(q) = self.quics.get_mut(key) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(key) {
                     q.dirty = false;
                 }
                 self.drive_quic(key);
             }
-            if self.dirty_quics.is_empty() {
-                self.dirty_quics = list;
+            if self.carriers.quic.dirty.is_empty() {
+                self.carriers.quic.dirty = list;
             }
         }
-        if !self.dirty_quics.is_empty() {
-            self.again = true;
+        if !self.carriers.quic.dirty.is_empty() {
+            self.cx.again = true;
         }
     }
 
     pub(crate) fn drive_quic(&mut self, key: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let mut sent = 0;
         loop {
             // Events first: they may produce more to send.
             loop {
-                let Some(q) = self.quics.get_mut(key) else { return };
-                let Some(s) = self.quic_sockets.get_mut(q.socket) else { return };
+                let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
+                let Some(s) = self.carriers.quic.sockets.get_mut(q.socket) else { return };
                 if q.drained {
                     break;
                 }
@@ -395,7 +398,7 @@ impl<N: Net> Engine<N> {
                 }
                 // Every frame says that its stream can be read, and nobody reads in between: the first is enough.
                 let mut readable = None;
-                while let Some(event) = self.quics.get_mut(key).and_then(|q| q.conn.poll_event()) {
+                while let Some(event) = self.carriers.quic.connections.get_mut(key).and_then(|q| q.conn.poll_event()) {
                     progress = true;
                     match event {
                         QuicEvent::Readable(stream) if readable.replace(stream) == Some(stream) => {}
@@ -406,12 +409,12 @@ impl<N: Net> Engine<N> {
                     break;
                 }
             }
-            if self.quics.get_mut(key).is_some_and(|q| q.conn.unread_has_shifted()) {
+            if self.carriers.quic.connections.get_mut(key).is_some_and(|q| q.conn.unread_has_shifted()) {
                 self.quic_tune_receiving(key);
             }
             if sent >= SEND_BUDGET {
                 self.mark_dirty(key);
-                self.again = true;
+                self.cx.again = true;
                 break;
             }
             match self.quic_send_one(key, now) {
@@ -419,12 +422,12 @@ impl<N: Net> Engine<N> {
                 packets => sent += packets,
             }
         }
-        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         if let Some(at) = q.conn.next_timeout()
             && q.armed.is_none_or(|a| at < a)
         {
             q.armed = Some(at);
-            self.timers.push(at, Timer::Quic(key));
+            self.cx.timers.push(at, Timer::Quic(key));
         }
         // A connection of datagrams that is being closed waits for the last of them to leave.
         if let Some(conn) = q.datagrams
@@ -441,7 +444,7 @@ impl<N: Net> Engine<N> {
             QuicEvent::Reachable => {}
             QuicEvent::Connected => self.quic_connected(key),
             QuicEvent::Lost(error) => self.quic_lost(key, error),
-            QuicEvent::Opened(direction) => match self.quics.get(key) {
+            QuicEvent::Opened(direction) => match self.carriers.quic.connections.get(key) {
                 // Early data: without a listener that asks for it, none is accepted.
                 Some(q) if !q.client && !q.connected && q.conn.has_early_data() => self.quic_connected(key),
                 _ => self.quic_accept(key, direction),
@@ -477,7 +480,8 @@ impl<N: Net> Engine<N> {
             QuicEvent::Stopped(stream, code) => {
                 if let Some(conn) = self.quic_member(key, stream) {
                     self.quic_stopped(conn, key, stream, code);
-                } else if let Some(q) = self.quics.get_mut(key).filter(|q| q.early == Some(stream)) {
+                } else if let Some(q) = self.carriers.quic.connections.get_mut(key).filter(|q| q.early == Some(stream))
+                {
                     // It is said once, and the race is not decided.
                     q.early_stopped = Some(code);
                 }
@@ -485,7 +489,7 @@ impl<N: Net> Engine<N> {
             QuicEvent::Available(_) => self.open_pending(key),
             QuicEvent::DatagramReceived => self.quic_take_datagrams(key),
             QuicEvent::DatagramsUnblocked => {
-                if let Some(conn) = self.quics.get(key).and_then(|q| q.datagrams) {
+                if let Some(conn) = self.carriers.quic.connections.get(key).and_then(|q| q.datagrams) {
                     self.conn_ready_stream(conn, false);
                 }
             }
@@ -500,18 +504,20 @@ impl<N: Net> Engine<N> {
 
     /// Tells a connection that has just got the stream of its early data what its peer said of that before.
     pub(crate) fn quic_heed_early_stop(&mut self, conn: Key, key: Key) {
-        let Some(code) = self.quics.get_mut(key).and_then(|q| q.early_stopped.take()) else { return };
+        let Some(code) = self.carriers.quic.connections.get_mut(key).and_then(|q| q.early_stopped.take()) else {
+            return;
+        };
         if let Some(Io::Stream { stream, .. }) = self.conns.get(conn).map(|c| c.io) {
             self.quic_stopped(conn, key, stream, code);
         }
     }
 
     fn quic_member(&self, key: Key, stream: StreamId) -> Option<Key> {
-        self.quics.get(key)?.streams.get(&stream).copied()
+        self.carriers.quic.connections.get(key)?.streams.get(&stream).copied()
     }
 
     fn quic_connected(&mut self, key: Key) {
-        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         if core::mem::replace(&mut q.connected, true) || !q.client && q.lost.is_some() {
             // It was delivered with its early data, or is not wanted any more.
             return;
@@ -523,24 +529,24 @@ impl<N: Net> Engine<N> {
         // them.
         let (socket, datagrams) = (q.socket, q.stack == Stack::QuicDatagram);
         self.quic_shook(key);
-        let Some(s) = self.quic_sockets.get(socket) else { return };
+        let Some(s) = self.carriers.quic.sockets.get(socket) else { return };
         let Some(listener) = s.listener else {
             // The listener has stopped meanwhile. What the peer has said already is not delivered, and it is to know.
             return self.quic_close(key, ABORTED);
         };
         if datagrams && !self.quic_can_be_answered(key) {
-            self.stats.refused += 1;
+            self.cx.stats.refused += 1;
             return self.quic_close_saying(key, ABORTED, kind::NONE_OFFERED);
         }
         // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
         let waits = !datagrams && self.listeners.get(listener).is_some_and(|l| !l.groups);
         if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) || !waits && self.is_full(listener) {
             // The program takes nothing, and no kernel keeps this for it.
-            self.stats.refuse(Refusal::Untaken);
+            self.cx.stats.refuse(Refusal::Untaken);
             return self.quic_close(key, ABORTED);
         }
         let group = self.new_group(Some(key), Some(listener));
-        if let Some(q) = self.quics.get_mut(key) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             q.group = Some(group);
         }
         if self.listeners.get(listener).is_some_and(|l| l.groups) {
@@ -549,14 +555,14 @@ impl<N: Net> Engine<N> {
             self.notify_listener(listener, Event::GroupReceived(GroupId(group)));
         }
         if datagrams {
-            let Some(q) = self.quics.get(key) else { return };
-            let mut c = Conn::new(q.request.clone(), Arc::default(), self.now);
+            let Some(q) = self.carriers.quic.connections.get(key) else { return };
+            let mut c = Conn::new(q.request.clone(), Arc::default(), self.cx.now);
             c.stack = Some(Stack::QuicDatagram);
             c.passive = true;
             c.io = Io::Datagrams { quic: key };
             let conn = self.conns.insert(c);
             self.join_group(group, conn);
-            if let Some(q) = self.quics.get_mut(key) {
+            if let Some(q) = self.carriers.quic.connections.get_mut(key) {
                 q.datagrams = Some(conn);
             }
             self.deliver_incoming(listener, conn);
@@ -573,7 +579,7 @@ impl<N: Net> Engine<N> {
     /// section 9.2): only where the listener asks for it.
     pub(crate) fn quic_accept(&mut self, key: Key, direction: Direction) {
         loop {
-            let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
+            let Some(q) = self.carriers.quic.connections.get_mut(key).filter(|q| q.connected) else { return };
             let (client, limit) = (q.client, q.peer_limit);
             let Some(group) = q.group else { return };
             if self.is_group_full(group) {
@@ -594,16 +600,16 @@ impl<N: Net> Engine<N> {
                 // Until one of them leaves.
                 return;
             }
-            let Some(q) = self.quics.get_mut(key) else { return };
+            let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
             let Some(stream) = q.conn.accept(direction) else { return };
             // Or there is no room for another connection.
-            if unwanted || self.conns.len() >= self.limits.connections {
+            if unwanted || self.conns.len() >= self.cx.limits.connections {
                 q.conn.stop(stream, ABORTED);
                 q.conn.reset(stream, ABORTED);
-                self.stats.refuse(Refusal::Stream);
+                self.cx.stats.refuse(Refusal::Stream);
                 continue;
             }
-            let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.now);
+            let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.cx.now);
             c.stack = Some(Stack::Quic);
             c.passive = true;
             c.io = Io::Stream { quic: key, stream };
@@ -618,7 +624,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn quic_lost(&mut self, key: Key, error: QuicError) {
-        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         let connected = q.connected;
         q.lost = Some(error.clone());
         if let Some((conn, candidate)) = q.attempt.take() {
@@ -628,7 +634,7 @@ impl<N: Net> Engine<N> {
             };
             return self.attempt_failed(conn, candidate, What::Quic(key), error);
         }
-        if !connected && !self.quics.get(key).is_some_and(|q| q.client) {
+        if !connected && !self.carriers.quic.connections.get(key).is_some_and(|q| q.client) {
             self.quic_shook(key);
             // The peer gave up before it was connected. There is nobody to drain for, and quinn-proto forgets to when the
             // first packet says so: it would be kept until the idle timeout.
@@ -636,7 +642,7 @@ impl<N: Net> Engine<N> {
                 self.quic_forget(key);
             }
         }
-        let Some(q) = self.quics.get(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get(key) else { return };
         let mut members: Vec<Key> = q.streams.values().copied().collect();
         members.extend(q.datagrams);
         let group = q.group;
@@ -655,13 +661,13 @@ impl<N: Net> Engine<N> {
 
     /// An attempt is not wanted any more.
     pub(crate) fn quic_abandon(&mut self, key: Key) {
-        if let Some(q) = self.quics.get_mut(key) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             q.attempt = None;
             if q.lost.is_none() && !q.spoken {
                 // The peer has heard nothing, and need not hear that it was nothing.
                 self.quic_forget(key);
             } else if q.lost.is_none() {
-                let now = self.now;
+                let now = self.cx.now;
                 q.conn.close(now, NO_ERROR, b"");
             }
             self.mark_dirty(key);
@@ -670,8 +676,8 @@ impl<N: Net> Engine<N> {
 
     /// Ends a connection without the usual exchange; the next time it is driven it is removed.
     fn quic_forget(&mut self, key: Key) {
-        let Some(q) = self.quics.get_mut(key) else { return };
-        let Some(s) = self.quic_sockets.get_mut(q.socket) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
+        let Some(s) = self.carriers.quic.sockets.get_mut(q.socket) else { return };
         if !q.drained {
             q.drained = true;
             q.lost.get_or_insert(QuicError::LocallyClosed);
@@ -684,7 +690,7 @@ impl<N: Net> Engine<N> {
 
     /// A connection that was to be a stream of this attempt, or group, is not wanted any more.
     pub(crate) fn quic_abandon_stream(&mut self, conn: Key, quic: Key) {
-        let Some(q) = self.quics.get(quic) else { return };
+        let Some(q) = self.carriers.quic.connections.get(quic) else { return };
         if q.attempt.is_some_and(|(c, _)| c == conn) {
             self.quic_abandon(quic);
         }
@@ -696,9 +702,9 @@ impl<N: Net> Engine<N> {
 
     /// The same, with words for the peer.
     fn quic_close_saying(&mut self, key: Key, code: u64, reason: &str) {
-        let now = self.now;
+        let now = self.cx.now;
         self.quic_shook(key);
-        if let Some(q) = self.quics.get_mut(key)
+        if let Some(q) = self.carriers.quic.connections.get_mut(key)
             && q.lost.is_none()
         {
             q.conn.close(now, code, reason.as_bytes());
@@ -713,7 +719,7 @@ impl<N: Net> Engine<N> {
         let group = match self.conns.get(conn).and_then(|c| c.group) {
             Some(g) => {
                 // Several members of a group without streams may have raced, and each have won a session of its own.
-                let own = self.groups.get(g).and_then(|g| g.quic).and_then(|q| self.quics.get(q));
+                let own = self.groups.get(g).and_then(|g| g.quic).and_then(|q| self.carriers.quic.connections.get(q));
                 let first = own.is_none_or(|q| q.lost.is_some());
                 if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
                     g.quic = Some(key);
@@ -726,7 +732,7 @@ impl<N: Net> Engine<N> {
                 g
             }
         };
-        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         q.attempt = None;
         q.group = Some(group);
         if stack == Stack::QuicDatagram {
@@ -760,7 +766,7 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
-        if let Some(q) = self.quics.get_mut(key) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             q.streams.insert(stream, conn);
             self.quic_listen(key);
         }
@@ -771,7 +777,7 @@ impl<N: Net> Engine<N> {
 
     /// A connection no longer uses its stream.
     pub(crate) fn quic_unbind(&mut self, key: Key, stream: Option<StreamId>) {
-        if let Some(q) = self.quics.get_mut(key) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             match stream {
                 Some(s) => drop(q.streams.remove(&s)),
                 None => (q.datagrams, q.datagrams_over) = (None, true),
@@ -783,7 +789,9 @@ impl<N: Net> Engine<N> {
 
     /// A session that is not its group's own ends with the last that uses it: the group will not end it.
     pub(crate) fn close_spare(&mut self, key: Key) {
-        let Some(q) = self.quics.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none()) else {
+        let Some(q) =
+            self.carriers.quic.connections.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none())
+        else {
             return;
         };
         let Some(g) = q.group.and_then(|g| self.groups.get(g)) else { return };
@@ -795,7 +803,7 @@ impl<N: Net> Engine<N> {
 
     /// The connections that wait for a stream of this session, in the order in which they get one.
     pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
-        let group = self.quics.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
+        let group = self.carriers.quic.connections.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
         let waits = |conn: &Key| {
             self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key))
         };
@@ -804,13 +812,13 @@ impl<N: Net> Engine<N> {
 
     /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.
     fn tidy_quic(&mut self, key: Key) {
-        let Some(q) = self.quics.get(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get(key) else { return };
         if !q.drained || !q.streams.is_empty() || q.datagrams.is_some() || q.attempt.is_some() {
             return;
         }
         let (socket, group) = (q.socket, q.group);
         self.quic_give_back(key);
-        self.quics.remove(key);
+        self.carriers.quic.connections.remove(key);
         if let Some(g) = group {
             if let Some(g) = self.groups.get_mut(g).filter(|g| g.quic == Some(key)) {
                 g.quic = None;
@@ -821,28 +829,28 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn tidy_quic_socket(&mut self, socket: Key) {
-        let Some(s) = self.quic_sockets.get(socket) else { return };
+        let Some(s) = self.carriers.quic.sockets.get(socket) else { return };
         if s.endpoint.open_connections() > 0
             || s.listener.is_some()
-            || self.quics.iter().any(|(_, q)| q.socket == socket)
+            || self.carriers.quic.connections.iter().any(|(_, q)| q.socket == socket)
         {
             return;
         }
-        self.quic_clients.retain(|(_, k)| *k != socket);
-        if let Some(s) = self.quic_sockets.remove(socket) {
-            self.net.close(s.sock);
+        self.carriers.quic.client_sockets.retain(|(_, k)| *k != socket);
+        if let Some(s) = self.carriers.quic.sockets.remove(socket) {
+            self.cx.net.close(s.sock);
         }
     }
 
     /// Closes a group's session with an application error code and words for the peer (HTTP/3 has such codes).
     pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
-        self.now = self.net.now();
-        let now = self.now;
+        self.cx.now = self.cx.net.now();
+        let now = self.cx.now;
         if let Some(sctp) = self.groups.get(group.0).and_then(|g| g.sctp) {
             return self.sctp_close(sctp, Some(code));
         }
         let Some(key) = self.groups.get(group.0).and_then(|g| g.quic) else { return };
-        if let Some(q) = self.quics.get_mut(key)
+        if let Some(q) = self.carriers.quic.connections.get_mut(key)
             && q.lost.is_none()
         {
             q.conn.close(now, code, reason);
@@ -859,9 +867,9 @@ impl<N: Net> Engine<N> {
         }
         let g = self.groups.get(group.0)?;
         if let Some(sctp) = g.sctp {
-            return self.sctps.get(sctp).and_then(|a| a.lost.clone()).map(ConnectionError::Sctp);
+            return self.carriers.sctp.associations.get(sctp).and_then(|a| a.lost.clone()).map(ConnectionError::Sctp);
         }
-        match g.quic.and_then(|q| self.quics.get(q)) {
+        match g.quic.and_then(|q| self.carriers.quic.connections.get(q)) {
             Some(q) => q.lost.clone().map(ConnectionError::Quic),
             None => Some(ConnectionError::Closed),
         }

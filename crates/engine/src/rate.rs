@@ -8,8 +8,8 @@
 
 use crate::Engine;
 use crate::conn::Conn;
-use crate::engine::Timer;
 use crate::event::Event;
+use crate::timer::Timer;
 use core::time::Duration;
 use neater_base::net::Net;
 use neater_base::{Instant, Key};
@@ -115,7 +115,7 @@ impl Conn {
 impl<N: Net> Engine<N> {
     /// Limits a connection to these rates, in bit/s, from now on; `None`: unlimited.
     pub(crate) fn limit_rates(&mut self, conn: Key, send: Option<u64>, receive: Option<u64>) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         if send.is_none() && receive.is_none() && c.ext.as_ref().is_none_or(|e| e.rates.is_none()) {
             return;
@@ -124,7 +124,7 @@ impl<N: Net> Engine<N> {
         let waiting = c.receive_bucket().is_some_and(|b| b.waiting);
         c.ext().rates = Some(Box::new(Rates { send: bucket(send), receive: bucket(receive) }));
         // Who waits at an old bucket looks at the new one.
-        self.timers.push(now, Timer::Rate(conn));
+        self.cx.timers.push(now, Timer::Rate(conn));
         if waiting {
             self.notify(conn, Event::Readable);
         }
@@ -146,7 +146,7 @@ impl<N: Net> Engine<N> {
             && let Some(at) = b.wait(bytes)
         {
             b.waiting = true;
-            self.timers.push(at, Timer::Rate(conn));
+            self.cx.timers.push(at, Timer::Rate(conn));
         }
     }
 
@@ -157,7 +157,7 @@ impl<N: Net> Engine<N> {
             && let Some(at) = b.wait(1)
         {
             b.waiting = true;
-            self.timers.push(at, Timer::Rate(conn));
+            self.cx.timers.push(at, Timer::Rate(conn));
         }
     }
 

@@ -88,7 +88,7 @@ impl<N: Net> Engine<N> {
             && c.quick.read
             && !buf.is_empty()
         {
-            match self.net.read(c.quick.sock, buf) {
+            match self.cx.net.read(c.quick.sock, buf) {
                 Ok(n) if n > 0 => {
                     c.bytes_received += n as u64;
                     return n;
@@ -106,7 +106,7 @@ impl<N: Net> Engine<N> {
             Err(e) if e.is_would_block() => {
                 if let Some(c) = self.conns.get_quick(conn.0)
                     && let Io::Channel(k) = c.io
-                    && let Some(ch) = self.channels.get_mut(k)
+                    && let Some(ch) = self.carriers.channels.get_mut(k)
                 {
                     ch.drained();
                     c.quick.ran_dry();
@@ -148,7 +148,7 @@ impl<N: Net> Engine<N> {
         if c.read_closed {
             return Ok(Some(0));
         }
-        let room = c.may_receive_now(self.now);
+        let room = c.may_receive_now(self.cx.now);
         if room == 0 && !buf.is_empty() {
             self.wait_to_receive(conn);
             return Ok(None);
@@ -158,15 +158,15 @@ impl<N: Net> Engine<N> {
         let result = match c.io {
             Io::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
             Io::Channel(k) => {
-                let Some(ch) = self.channels.get_mut(k) else { return Err(closed(c.error())) };
+                let Some(ch) = self.carriers.channels.get_mut(k) else { return Err(closed(c.error())) };
                 match &mut ch.kind {
-                    Kind::Tcp => match ch.read(&mut self.net, buf) {
+                    Kind::Tcp => match ch.read(&mut self.cx.net, buf) {
                         Ok(n) => Ok(Some(n)),
                         Err(e) if e.is_would_block() => Ok(None),
                         Err(e) => Err(ConnectionError::Net(e)),
                     },
                     Kind::Tls(_) => {
-                        let read = read_tls(&mut self.net, ch, buf);
+                        let read = read_tls(&mut self.cx.net, ch, buf);
                         if read == Ok(None) && ch.readable {
                             self.come_back_to(conn);
                         }
@@ -176,7 +176,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             Io::Stream { quic, stream } => {
-                let Some(q) = self.quics.get_mut(quic) else { return Err(closed(c.error())) };
+                let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return Err(closed(c.error())) };
                 let outcome = q.conn.read(stream, buf);
                 let lost = q.lost.clone();
                 let r = match outcome {
@@ -205,15 +205,15 @@ impl<N: Net> Engine<N> {
     fn read_remains(&mut self, conn: Key, key: Key, buf: &mut [u8]) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         let (error, in_order) = (closed(c.error()), c.error().is_none());
-        let Some(ch) = self.channels.get_mut(key) else { return Err(error) };
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(error) };
         let tls = matches!(ch.kind, Kind::Tls(_));
         let mut read = Ok(None);
         // A socket that is gone does not block. If it says so all the same, nobody can be told to come back.
         for _ in 0..ROUNDS {
             ch.readable = true;
             read = match ch.kind {
-                Kind::Tls(_) => read_tls(&mut self.net, ch, buf),
-                _ => match ch.read(&mut self.net, buf) {
+                Kind::Tls(_) => read_tls(&mut self.cx.net, ch, buf),
+                _ => match ch.read(&mut self.cx.net, buf) {
                     Err(e) if e.is_would_block() => Ok(None),
                     read => read.map(Some).map_err(ConnectionError::Net),
                 },
@@ -321,7 +321,7 @@ impl<N: Net> Engine<N> {
         if self.conns.get(key).is_some_and(|c| c.read_closed) {
             return Ok(ReceiveOutcome::End);
         }
-        let mut scratch = core::mem::take(&mut self.scratch);
+        let mut scratch = core::mem::take(&mut self.cx.scratch);
         scratch.resize(CHUNK, 0);
         let want = max.clamp(1, CHUNK);
         let read = self.read_transport(key, &mut scratch[..want]);
@@ -349,7 +349,7 @@ impl<N: Net> Engine<N> {
                 message: None,
             }),
         });
-        self.scratch = scratch;
+        self.cx.scratch = scratch;
         outcome
     }
 
@@ -379,13 +379,13 @@ impl<N: Net> Engine<N> {
             if c.read_closed && c.ext().receiver.finished() {
                 return Ok(ReceiveOutcome::End);
             }
-            let mut scratch = core::mem::take(&mut self.scratch);
+            let mut scratch = core::mem::take(&mut self.cx.scratch);
             scratch.resize(CHUNK, 0);
             let read = self.read_transport(key, &mut scratch);
             if let (Ok(Some(n)), Some(c)) = (&read, self.conns.get_mut(key)) {
                 c.ext().receiver.buffer().extend_from_slice(&scratch[..*n]);
             }
-            self.scratch = scratch;
+            self.cx.scratch = scratch;
             match read? {
                 None => return Ok(ReceiveOutcome::Blocked),
                 Some(n) => {
@@ -401,7 +401,7 @@ impl<N: Net> Engine<N> {
         }
         // There is more to read: come back without waiting for readiness.
         self.notify(key, crate::Event::Readable);
-        self.again = true;
+        self.cx.again = true;
         Ok(ReceiveOutcome::Blocked)
     }
 
@@ -476,7 +476,7 @@ impl<N: Net> Engine<N> {
                     message: None,
                 }));
             }
-            if let Some((data, ecn)) = take_queued(c, &mut self.kept) {
+            if let Some((data, ecn)) = take_queued(c, &mut self.cx.kept) {
                 if framed {
                     self.frame_datagram(key, &data, ecn);
                     continue;
@@ -503,7 +503,7 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 Io::Datagrams { quic } => {
-                    return match self.quics.get(quic).and_then(|q| q.lost.clone()) {
+                    return match self.carriers.quic.connections.get(quic).and_then(|q| q.lost.clone()) {
                         Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(ConnectionError::Quic(e)),
                         None => Ok(ReceiveOutcome::Blocked),
@@ -511,7 +511,7 @@ impl<N: Net> Engine<N> {
                 }
                 Io::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
                 Io::Dtls { dtls } => {
-                    return match self.dtlses.get(dtls).and_then(crate::dtls::Dtls::lost) {
+                    return match self.carriers.dtls.sessions.get(dtls).and_then(crate::dtls::Dtls::lost) {
                         Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(e),
                         None => Ok(ReceiveOutcome::Blocked),
@@ -521,7 +521,7 @@ impl<N: Net> Engine<N> {
             }
         }
         self.notify(key, crate::Event::Readable);
-        self.again = true;
+        self.cx.again = true;
         Ok(ReceiveOutcome::Blocked)
     }
 
@@ -543,18 +543,18 @@ impl<N: Net> Engine<N> {
 
     /// The same, with the error that shows that the peer is not there, if there was one.
     fn read_datagrams(&mut self, conn: Key, channel: Key) -> Result<(bool, Option<NetError>), ConnectionError> {
-        let Some(ch) = self.channels.get_mut(channel) else { return Err(ConnectionError::Closed) };
+        let Some(ch) = self.carriers.channels.get_mut(channel) else { return Err(ConnectionError::Closed) };
         if !ch.readable {
             return Ok((false, None));
         }
         let sock = ch.sock;
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut got = false;
         // ICMP errors come between datagrams; each is worth one more try.
         let mut drained = false;
         let mut missing = None;
         for _ in 0..ROUNDS {
-            match self.net.recv(sock, &mut batch) {
+            match self.cx.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
                         let mut rest = &*data;
@@ -579,7 +579,7 @@ impl<N: Net> Engine<N> {
                 // ICMP gives a soft error on a connectionless transport (RFC 9623 section 10.3).
                 Err(e) => {
                     if self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
-                        && let Some(icmp) = self.net.take_icmp_error(sock)
+                        && let Some(icmp) = self.cx.net.take_icmp_error(sock)
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
                     }
@@ -591,8 +591,8 @@ impl<N: Net> Engine<N> {
                 }
             }
         }
-        self.batch = Some(batch);
-        if let Some(ch) = self.channels.get_mut(channel).filter(|_| drained) {
+        self.cx.batch = Some(batch);
+        if let Some(ch) = self.carriers.channels.get_mut(channel).filter(|_| drained) {
             ch.readable = false;
         }
         let missing = missing.filter(|_| self.is_unanswered(conn));
@@ -610,7 +610,7 @@ impl<N: Net> Engine<N> {
             return false;
         }
         let Some(Io::Channel(channel)) = self.conns.get(conn).map(|c| c.io) else { return true };
-        if let Some(ch) = self.channels.get_mut(channel) {
+        if let Some(ch) = self.carriers.channels.get_mut(channel) {
             ch.readable = true;
         }
         if self.read_datagrams(conn, channel).is_ok_and(|(got, _)| got) {

@@ -193,7 +193,7 @@ impl<N: Net> Engine<N> {
         let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);
         let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
         let sockets = socket_options(properties, role);
-        let tuning = tuning(properties, role, &ranked, self.limits.datagram_buffer);
+        let tuning = tuning(properties, role, &ranked, self.cx.limits.datagram_buffer);
 
         let isolation = options.isolation;
         let direct = !options.observe
@@ -204,7 +204,7 @@ impl<N: Net> Engine<N> {
         let sessions = (security.max_cached_sessions, security.cached_session_lifetime);
         let isolate = (connection.isolate_session && isolation == 0 && role != Role::Listen)
             .then(|| Box::new(Isolate { sessions, direct }));
-        let crypto = &self.config.crypto;
+        let crypto = &self.cx.config.crypto;
         let sessions = SessionStore::global(crypto, isolation);
         let bad_security = |e: neater_tls::SecurityError| invalid(e.to_string());
         let (mut tls, mut quic, mut tls_server, mut quic_server) = (None, None, None, None);
@@ -321,7 +321,7 @@ impl<N: Net> Engine<N> {
         if !eligible.contains(&ip) {
             return Vec::new();
         }
-        let Some(text) = self.net.raw_obstacle(crate::sctp::PROTOCOL) else { return Vec::new() };
+        let Some(text) = self.cx.net.raw_obstacle(crate::sctp::PROTOCOL) else { return Vec::new() };
         eligible.retain(|s| *s != ip);
         vec![unfit_for(ip, "this host", text.to_owned())]
     }

@@ -85,7 +85,7 @@ fn configure<N: Net>(net: &N) -> (Config, Hosts) {
 
 impl<N: Net> Engine<N> {
     pub(crate) fn resolver(&mut self) -> &mut Resolver {
-        let (net, seed, unconfigured) = (&self.net, self.names.seed, &mut self.names.unconfigured);
+        let (net, seed, unconfigured) = (&self.cx.net, self.names.seed, &mut self.names.unconfigured);
         self.names.resolver.get_or_insert_with(|| {
             let (config, hosts) = configure(net);
             *unconfigured = net.name_config_error().is_some();
@@ -98,15 +98,15 @@ impl<N: Net> Engine<N> {
         self.resolver();
         if self.names.unconfigured {
             self.names_changed();
-            self.names.unconfigured = self.net.name_config_error().is_some();
+            self.names.unconfigured = self.cx.net.name_config_error().is_some();
         }
-        self.names.unconfigured.then(|| self.net.name_config_error()).flatten()
+        self.names.unconfigured.then(|| self.cx.net.name_config_error()).flatten()
     }
 
     pub(crate) fn names_changed(&mut self) {
         if self.names.resolver.is_some() {
-            let (config, hosts) = configure(&self.net);
-            let now = self.now;
+            let (config, hosts) = configure(&self.cx.net);
+            let now = self.cx.now;
             // Names may mean other addresses now.
             self.outcomes.forget_outcomes();
             self.resolver().set_config(now, config, hosts);
@@ -117,7 +117,7 @@ impl<N: Net> Engine<N> {
     /// Until when an address of this family may be taken for that of a connection's only remote endpoint: what its name
     /// meant is good for as long as the name server has said. `None`: the endpoint has no name.
     pub(crate) fn resolved_until(&mut self, conn: Key, v4: bool) -> Option<Instant> {
-        let now = self.now;
+        let now = self.cx.now;
         let remotes = self.conns.get(conn)?.remotes.clone();
         let [remote] = &remotes[..] else { return None };
         let host = remote.host.as_deref().filter(|_| remote.addr.is_none())?;
@@ -134,7 +134,7 @@ impl<N: Net> Engine<N> {
         resolver.abandon(id);
         if resolver.has_turns() {
             // Not here: whoever is told may be in the midst of being told.
-            self.timers.push(self.now, crate::engine::Timer::Resolver);
+            self.cx.timers.push(self.cx.now, crate::timer::Timer::Resolver);
         }
     }
 
@@ -145,7 +145,7 @@ impl<N: Net> Engine<N> {
 
     /// The host is attached to another network, where names may mean something else.
     pub(crate) fn forget_names(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(resolver) = &mut self.names.resolver {
             resolver.network_changed(now);
         }
@@ -157,7 +157,7 @@ impl<N: Net> Engine<N> {
     /// Forgets every answer and every outcome.
     pub fn flush_caches(&mut self) {
         self.resolver().flush_cache();
-        self.outcomes = neater_race::OutcomeCache::new(self.rng.u64());
+        self.outcomes = neater_race::OutcomeCache::new(self.cx.rng.u64());
     }
 
     /// Starts a lookup for one path of a connection's race.
@@ -175,7 +175,7 @@ impl<N: Net> Engine<N> {
             }
             return;
         }
-        let now = self.now;
+        let now = self.cx.now;
         let q = Question { name, a: true, aaaa: true, https: https.then_some(port), interface };
         let id = self.resolver().lookup(now, &q);
         self.names.lookups.insert(id.0, (conn, path));
@@ -185,9 +185,9 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn resolver_timeout(&mut self) {
-        self.names.armed = self.names.armed.filter(|at| *at > self.now);
+        self.names.armed = self.names.armed.filter(|at| *at > self.cx.now);
         if self.names.resolver.is_some() {
-            let now = self.now;
+            let now = self.cx.now;
             self.resolver().handle_timeout(now);
             self.drain_resolver();
         }
@@ -195,7 +195,7 @@ impl<N: Net> Engine<N> {
 
     /// Does what the resolver wants, until it wants nothing.
     pub(crate) fn drain_resolver(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         while let Some(output) = self.names.resolver.as_mut().and_then(|r| r.poll_output(now)) {
             match output {
                 Output::OpenUdp { transport, server, interface } => {
@@ -207,7 +207,7 @@ impl<N: Net> Engine<N> {
                 Output::Send { transport, data } => self.transport_send(transport, &data),
                 Output::Close { transport } => {
                     if let Some(t) = self.names.transports.remove(&transport.0) {
-                        self.net.close(t.sock);
+                        self.cx.net.close(t.sock);
                     }
                 }
                 Output::Answer { lookup, kind, answer } => self.answered(lookup, kind, answer),
@@ -232,7 +232,7 @@ impl<N: Net> Engine<N> {
             && self.names.armed.is_none_or(|a| at < a)
         {
             self.names.armed = Some(at);
-            self.timers.push(at, crate::engine::Timer::Resolver);
+            self.cx.timers.push(at, crate::timer::Timer::Resolver);
         }
     }
 
@@ -240,10 +240,10 @@ impl<N: Net> Engine<N> {
         let options = SocketOptions { interface, ..SocketOptions::default() };
         let token = Owner::Resolver(id.0).token();
         let opened = if stream {
-            self.net.connect(token, server, &options)
+            self.cx.net.connect(token, server, &options)
         } else {
-            self.net.udp(token, server, &options).and_then(|sock| {
-                self.net.udp_connect(sock, server).inspect_err(|_| self.net.close(sock))?;
+            self.cx.net.udp(token, server, &options).and_then(|sock| {
+                self.cx.net.udp_connect(sock, server).inspect_err(|_| self.cx.net.close(sock))?;
                 Ok(sock)
             })
         };
@@ -268,7 +268,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn transport_failed(&mut self, id: TransportId, stream: bool, error: NetError) {
-        let now = self.now;
+        let now = self.cx.now;
         let input = if stream {
             Input::TcpClosed { transport: id, error: Some(error) }
         } else {
@@ -293,7 +293,7 @@ impl<N: Net> Engine<N> {
             segment_size: None,
             contents: data,
         };
-        match self.net.send(t.sock, &transmit) {
+        match self.cx.net.send(t.sock, &transmit) {
             Err(e) if e.is_would_block() => {
                 if t.waiting.len() < MAX_WAITING {
                     t.waiting.push_back(data.to_vec());
@@ -313,7 +313,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(t) = self.names.transports.get_mut(&id.0) else { return };
         while t.connected && !t.unsent.is_empty() {
-            match self.net.write(t.sock, &[IoSlice::new(&t.unsent)]) {
+            match self.cx.net.write(t.sock, &[IoSlice::new(&t.unsent)]) {
                 Ok(n) => drop(t.unsent.drain(..n)),
                 Err(e) if e.is_would_block() => return,
                 Err(e) => return self.transport_failed(id, true, e),
@@ -324,10 +324,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn resolver_ready(&mut self, number: u32, ready: Ready) {
         let id = TransportId(number);
         let Some(t) = self.names.transports.get_mut(&number) else { return };
-        let now = self.now;
+        let now = self.cx.now;
         let mut connected = false;
         if t.stream && !t.connected && ready.writable {
-            match self.net.connect_result(t.sock) {
+            match self.cx.net.connect_result(t.sock) {
                 Ok(()) => {
                     t.connected = true;
                     connected = true;
@@ -347,14 +347,14 @@ impl<N: Net> Engine<N> {
     }
 
     fn transport_read(&mut self, id: TransportId) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(t) = self.names.transports.get(&id.0) else { return };
         let (sock, stream) = (t.sock, t.stream);
         if stream {
             let mut buf = [0; 4096];
             for _ in 0..READS_PER_TURN {
                 let Some(r) = &mut self.names.resolver else { return };
-                match self.net.read(sock, &mut buf) {
+                match self.cx.net.read(sock, &mut buf) {
                     Ok(0) => return r.handle_input(now, Input::TcpClosed { transport: id, error: None }),
                     Ok(n) => r.handle_input(now, Input::TcpReceived { transport: id, data: &buf[..n] }),
                     Err(e) if e.is_would_block() => return,
@@ -363,10 +363,10 @@ impl<N: Net> Engine<N> {
             }
             return self.read_later(id);
         }
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut more = true;
         for _ in 0..READS_PER_TURN {
-            match self.net.recv(sock, &mut batch) {
+            match self.cx.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
                         for datagram in data.chunks(meta.stride.max(1)) {
@@ -389,7 +389,7 @@ impl<N: Net> Engine<N> {
                 }
             }
         }
-        self.batch = Some(batch);
+        self.cx.batch = Some(batch);
         if more {
             self.read_later(id);
         }
@@ -400,7 +400,7 @@ impl<N: Net> Engine<N> {
         if !self.names.unread.contains(&id) {
             self.names.unread.push(id);
         }
-        self.again = true;
+        self.cx.again = true;
     }
 
     /// Goes on with what the budget of the last turn left.
@@ -415,7 +415,7 @@ impl<N: Net> Engine<N> {
     fn addresses(&mut self, list: &[IpAddr]) -> Vec<Address> {
         // An IPv4-mapped address is IPv4's, and is answered from there. Among AAAA records it means nothing (RFC 4291 section 2.5.5.2).
         let list = list.iter().map(IpAddr::to_canonical);
-        let mut addresses: Vec<_> = list.map(|a| Address::new(a, self.net.source_for(a))).collect();
+        let mut addresses: Vec<_> = list.map(|a| Address::new(a, self.cx.net.source_for(a))).collect();
         sort_destinations(&mut addresses);
         addresses
     }

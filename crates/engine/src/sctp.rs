@@ -17,10 +17,10 @@ mod stream;
 mod wire;
 
 use crate::conn::{Conn, ConnectionState, Io};
-use crate::engine::Timer;
 use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::request::Compiled;
+use crate::timer::Timer;
 use crate::{Engine, MessageId, RemoteEndpoint, Stack};
 use core::time::Duration;
 use foldhash::fast::FixedState;
@@ -293,16 +293,16 @@ impl Sctp {
 impl<N: Net> Engine<N> {
     /// Notes that an endpoint has something to do.
     pub(crate) fn mark_sctp(&mut self, end: Key) {
-        if let Some(e) = self.sctp_ends.get_mut(end)
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end)
             && !e.dirty
         {
             e.dirty = true;
-            self.dirty_sctp.push(end);
+            self.carriers.sctp.dirty.push(end);
         }
     }
 
     fn mark_sctp_of(&mut self, key: Key) {
-        if let Some(end) = self.sctps.get(key).map(|a| a.end) {
+        if let Some(end) = self.carriers.sctp.associations.get(key).map(|a| a.end) {
             self.mark_sctp(end);
         }
     }
@@ -311,21 +311,21 @@ impl<N: Net> Engine<N> {
     pub(crate) fn drive_dirty_sctp(&mut self) {
         // Driving one may mark another; what is marked again by the budget waits for the next turn.
         for _ in 0..8 {
-            if self.dirty_sctp.is_empty() {
+            if self.carriers.sctp.dirty.is_empty() {
                 return;
             }
-            let mut list = core::mem::take(&mut self.dirty_sctp);
+            let mut list = core::mem::take(&mut self.carriers.sctp.dirty);
             for key in list.drain(..) {
-                if let Some(e) = self.sctp_ends.get_mut(key) {
+                if let Some(e) = self.carriers.sctp.endpoints.get_mut(key) {
                     e.dirty = false;
                 }
                 self.drive_sctp(key);
             }
-            if self.dirty_sctp.is_empty() {
-                self.dirty_sctp = list;
+            if self.carriers.sctp.dirty.is_empty() {
+                self.carriers.sctp.dirty = list;
             }
         }
-        self.again |= !self.dirty_sctp.is_empty();
+        self.cx.again |= !self.carriers.sctp.dirty.is_empty();
     }
 
     fn drive_sctp(&mut self, key: Key) {
@@ -335,52 +335,54 @@ impl<N: Net> Engine<N> {
             self.sctp_events(key);
             if self.sctp_send(key) {
                 self.mark_sctp(key);
-                self.again = true;
+                self.cx.again = true;
                 break;
             }
-            let Some(end) = self.sctp_ends.get_mut(key) else { return };
+            let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
             // Once: what cannot be done now is tried when something has come, or a timer has.
             if !core::mem::replace(&mut looked, true) {
                 for _ in 0..end.ending.len().min(ENDINGS) {
-                    let Some(a) = self.sctp_ends.get_mut(key).and_then(|e| e.ending.pop_front()) else { break };
-                    if let Some(a) = self.sctps.get_mut(a) {
+                    let Some(a) = self.carriers.sctp.endpoints.get_mut(key).and_then(|e| e.ending.pop_front()) else {
+                        break;
+                    };
+                    if let Some(a) = self.carriers.sctp.associations.get_mut(a) {
                         a.listed = false;
                     }
                     self.sctp_end_streams(a);
                 }
                 self.sctp_feed_ranked(key);
             }
-            let Some(end) = self.sctp_ends.get_mut(key) else { return };
+            let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
             if end.endpoint.is_idle() {
                 break;
             }
-            let waits = self.sctp_sockets.get(end.socket).is_some_and(|s| !s.writable);
+            let waits = self.carriers.sctp.sockets.get(end.socket).is_some_and(|s| !s.writable);
             if waits {
                 break;
             }
         }
-        let Some(end) = self.sctp_ends.get_mut(key) else { return };
-        let soon = (end.ending.len() > ENDINGS).then(|| self.now + ENDINGS_AGAIN);
+        let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
+        let soon = (end.ending.len() > ENDINGS).then(|| self.cx.now + ENDINGS_AGAIN);
         if let Some(at) = [end.endpoint.next_timeout(), soon].into_iter().flatten().min()
             && end.armed.is_none_or(|a| at < a)
         {
             end.armed = Some(at);
-            self.timers.push(at, Timer::Sctp(key));
+            self.cx.timers.push(at, Timer::Sctp(key));
         }
     }
 
     pub(crate) fn sctp_timeout(&mut self, key: Key) {
-        let now = self.now;
-        let Some(end) = self.sctp_ends.get_mut(key) else { return };
-        end.armed = end.armed.filter(|at| *at > self.now);
+        let now = self.cx.now;
+        let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
+        end.armed = end.armed.filter(|at| *at > self.cx.now);
         end.endpoint.handle_timeout(now);
         self.mark_sctp(key);
     }
 
     /// Takes what an endpoint has to report.
     fn sctp_events(&mut self, end: Key) {
-        while let Some((id, event)) = self.sctp_ends.get_mut(end).and_then(|e| e.endpoint.poll_event()) {
-            let known = self.sctp_ends.get(end).and_then(|e| e.associations.get(&id).copied());
+        while let Some((id, event)) = self.carriers.sctp.endpoints.get_mut(end).and_then(|e| e.endpoint.poll_event()) {
+            let known = self.carriers.sctp.endpoints.get(end).and_then(|e| e.associations.get(&id).copied());
             match (known, event) {
                 (Some(a), event) => self.sctp_event(a, event),
                 (None, SctpEvent::Accepted) => self.sctp_accepted(end, id),
@@ -399,9 +401,9 @@ impl<N: Net> Engine<N> {
             SctpEvent::Failed { message, .. } => self.sctp_reported(key, message.0, false),
             // Where streams are no connections, that one begins anew ends nothing: its numbers do (RFC 6525 section 5.2.2).
             SctpEvent::OutgoingReset { .. } | SctpEvent::IncomingReset { .. }
-                if self.sctps.get(key).is_none_or(|a| !a.mux) => {}
+                if self.carriers.sctp.associations.get(key).is_none_or(|a| !a.mux) => {}
             SctpEvent::OutgoingReset { streams, .. } => {
-                if let Some(a) = self.sctps.get_mut(key) {
+                if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
                     a.resetting = false;
                 }
                 // Refused or forgotten (the peer has begun anew): whoever is of our kind and does that harms only itself.
@@ -410,7 +412,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             SctpEvent::IncomingReset { streams } => {
-                let streams = match (&streams[..], self.sctps.get(key)) {
+                let streams = match (&streams[..], self.carriers.sctp.associations.get(key)) {
                     // All that there are.
                     ([], Some(a)) => a.numbers.keys().copied().collect::<Vec<_>>(),
                     (some, _) => some.iter().map(|s| s.0).collect(),
@@ -429,7 +431,7 @@ impl<N: Net> Engine<N> {
             SctpEvent::Closed(reason) => self.sctp_closed(key, reason),
             // An association has one path here, and its failure is the association's; but the peer's address can change (behind a NAT).
             SctpEvent::Path { route, state: PathState::Active, .. } => {
-                if let Some(a) = self.sctps.get_mut(key).filter(|a| a.dtls.is_none()) {
+                if let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| a.dtls.is_none()) {
                     a.route = route.remote;
                     a.remote.set_ip(route.remote.ip());
                 }
@@ -451,7 +453,7 @@ impl<N: Net> Engine<N> {
     fn sctp_closed(&mut self, key: Key, reason: CloseReason) {
         // A peer that has said everything and ended in order while the race is being decided can still be read by the winner, as with
         // TCP: `sctp_begin` goes on from here.
-        let racing = self.sctps.get_mut(key).filter(|a| a.connected && a.attempt.is_some());
+        let racing = self.carriers.sctp.associations.get_mut(key).filter(|a| a.connected && a.attempt.is_some());
         if let Some(a) = racing.filter(|_| reason == CloseReason::Shutdown) {
             a.over = true;
             a.before.get_or_insert_default().closed = true;
@@ -463,12 +465,12 @@ impl<N: Net> Engine<N> {
 
     /// Nothing more comes of an association.
     fn sctp_lost(&mut self, key: Key, reason: CloseReason) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.over = true;
         let ours = a.lost.replace(reason.clone()).is_some();
         // What it had more than others is for others, also while the program keeps its connections.
         self.sctp_give_back(key);
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         if let Some((conn, candidate)) = a.attempt {
             let error = match reason {
                 CloseReason::Unreachable => AttemptError::TimedOut,
@@ -482,7 +484,7 @@ impl<N: Net> Engine<N> {
         let group = a.group;
         // Members that go take the association with them.
         let whose = self.group_of_sctp(key);
-        let Some(a) = self.sctps.get(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
         let mut members: Vec<Key> = a.streams.values().filter_map(|s| s.conn).collect();
         for conn in self.pending_on_sctp(key) {
             if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
@@ -534,10 +536,10 @@ impl<N: Net> Engine<N> {
     /// The peer has begun anew, with an association of the same name (RFC 9260 section 5.2): to the connections it is lost, and
     /// to a listener it is new.
     fn sctp_restarted(&mut self, key: Key) {
-        let Some(a) = self.sctps.get(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
         let (end, id) = (a.end, a.id);
         // What the endpoint holds under this name is the new one's from here on, data that came with the cookie included.
-        if let Some(e) = self.sctp_ends.get_mut(end) {
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
             e.associations.remove(&id);
             e.endpoint.set_held(id, 0);
         }
@@ -547,17 +549,17 @@ impl<N: Net> Engine<N> {
 
     /// Drops an association that is over and used by nobody.
     pub(crate) fn tidy_sctp(&mut self, key: Key) {
-        let Some(a) = self.sctps.get(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
         if !a.over || a.attempt.is_some() || a.trial.is_some() || a.is_used() {
             return;
         }
         let (end, id, group, session) = (a.end, a.id, a.group, a.dtls);
         self.sctp_give_back(key);
-        self.sctps.remove(key);
+        self.carriers.sctp.associations.remove(key);
         if let Some(session) = session {
             self.sctp_leaves_session(session);
         }
-        if let Some(e) = self.sctp_ends.get_mut(end)
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end)
             && e.associations.get(&id) == Some(&key)
         {
             e.associations.remove(&id);
@@ -574,15 +576,15 @@ impl<N: Net> Engine<N> {
 
     /// Ends an association: in order, or at once with a code that its last connection was aborted with.
     pub(crate) fn sctp_close(&mut self, key: Key, abort: Option<u64>) {
-        let now = self.now;
+        let now = self.cx.now;
         // Who closes in order may lose his patience.
         let ends = |a: &Sctp| match a.lost {
             None => true,
             Some(CloseReason::Shutdown) => abort.is_some() && !a.is_over(),
             Some(_) => false,
         };
-        let Some(a) = self.sctps.get_mut(key).filter(|a| ends(a)) else { return };
-        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| ends(a)) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
         let reason = match abort {
             Some(code) => {
                 e.endpoint.abort(a.id, format!("aborted with code {code}").as_bytes());
@@ -600,24 +602,24 @@ impl<N: Net> Engine<N> {
 
     /// The peer's address of a connection's association; and ours, with the SCTP port.
     pub(crate) fn sctp_addrs(&self, key: Key) -> Option<(SocketAddr, SocketAddr)> {
-        let a = self.sctps.get(key)?;
-        let end = self.sctp_ends.get(a.end)?;
-        let bound = self.net.local_addr(self.sctp_sockets.get(end.socket)?.sock).ok()?;
+        let a = self.carriers.sctp.associations.get(key)?;
+        let end = self.carriers.sctp.endpoints.get(a.end)?;
+        let bound = self.cx.net.local_addr(self.carriers.sctp.sockets.get(end.socket)?.sock).ok()?;
         Some((a.remote, SocketAddr::new(end.at.unwrap_or(bound.ip()), end.endpoint.port())))
     }
 
     /// Smoothed round-trip time and congestion window.
     pub(crate) fn sctp_path(&self, key: Key) -> Option<(Option<Duration>, u64)> {
-        let a = self.sctps.get(key)?;
-        let path = self.sctp_ends.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
+        let a = self.carriers.sctp.associations.get(key)?;
+        let path = self.carriers.sctp.endpoints.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
         Some((path.srtt, path.window))
     }
 
     /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
     /// wait to be acknowledged.
     pub(crate) fn sctp_set_patience(&mut self, key: Key, patience: Option<Duration>) {
-        let Some(a) = self.sctps.get(key) else { return };
-        if let Some(e) = self.sctp_ends.get_mut(a.end).filter(|_| !a.over) {
+        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end).filter(|_| !a.over) {
             e.endpoint.set_patience(a.id, patience);
         }
         self.mark_sctp_of(key);
@@ -625,33 +627,33 @@ impl<N: Net> Engine<N> {
 
     /// A number that grows with what the peer has acknowledged.
     pub(crate) fn sctp_acknowledged(&self, key: Key) -> u64 {
-        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
-        self.sctps.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
+        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
+        self.carriers.sctp.associations.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
     }
 
     /// Packets of the peer that have come.
     pub(crate) fn sctp_packets_received(&self, key: Key) -> u64 {
-        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
-        self.sctps.get(key).and_then(of).map_or(0, |s| s.packets_received)
+        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
+        self.carriers.sctp.associations.get(key).and_then(of).map_or(0, |s| s.packets_received)
     }
 
     /// Chunks with data that were sent, and how many of them were lost.
     pub(crate) fn sctp_sent_and_lost(&self, key: Key) -> (u64, u64) {
-        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
-        let stats = self.sctps.get(key).and_then(of).unwrap_or_default();
+        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
+        let stats = self.carriers.sctp.associations.get(key).and_then(of).unwrap_or_default();
         (stats.chunks_sent + stats.retransmissions, stats.lost)
     }
 
     /// Whether the peer has sent anything but the handshake.
     pub(crate) fn sctp_has_heard(&self, key: Key) -> bool {
-        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
-        self.sctps.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
+        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
+        self.carriers.sctp.associations.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
     }
 
     /// A member of the group as it was delivered or opened: a stream of the association.
     fn sctp_conn(&mut self, key: Key, stream: Option<u32>, passive: bool) -> Option<Key> {
-        let a = self.sctps.get(key)?;
-        let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.now);
+        let a = self.carriers.sctp.associations.get(key)?;
+        let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.cx.now);
         c.stack = Some(a.stack);
         c.passive = passive;
         c.io = stream.map_or(Io::SctpPending { sctp: key }, |stream| Io::Sctp { sctp: key, stream });

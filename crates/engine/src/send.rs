@@ -142,8 +142,8 @@ impl<N: Net> Engine<N> {
         if !request.0.may_send {
             return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
         }
-        if len > self.limits.message {
-            return Err(SendError::MessageTooLarge { max: self.limits.message });
+        if len > self.cx.limits.message {
+            return Err(SendError::MessageTooLarge { max: self.cx.limits.message });
         }
         Ok(())
     }
@@ -158,12 +158,12 @@ impl<N: Net> Engine<N> {
         self.own_to_send()?;
         let len = data.as_ref().map_or(0, Bytes::len);
         let closed = SendError::Connection(ConnectionError::Closed);
-        let limits = self.limits;
+        let limits = self.cx.limits;
         if self.conns.get(conn.0).is_some_and(|c| c.batching && !c.tx.is_empty() && len + PIECE > self.room_of(c)) {
             // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
             self.flush_batch(conn.0);
         }
-        let crowded = self.queued >= limits.engine_bytes;
+        let crowded = self.cx.queued >= limits.engine_bytes;
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(closed) };
         match c.state {
             ConnectionState::Closed => {
@@ -245,9 +245,9 @@ impl<N: Net> Engine<N> {
             return Err(SendError::Blocked { room: limits.send_buffer });
         }
         if options.lifetime.is_some() {
-            self.now = self.net.now();
+            self.cx.now = self.cx.net.now();
         }
-        let expires = options.lifetime.map(|l| self.now + l);
+        let expires = options.lifetime.map(|l| self.cx.now + l);
         let id = self.queue_message(conn.0, data.take().unwrap_or_default(), options, expires)?;
         if let Some(at) = expires {
             self.arm_expiry(conn.0, at);
@@ -276,8 +276,8 @@ impl<N: Net> Engine<N> {
 
     /// How much more a connection may keep for its peer: less where the connections of this engine keep much together.
     fn room_of(&self, c: &Conn) -> usize {
-        let crowded = self.queued >= self.limits.engine_bytes;
-        let limit = if crowded { self.limits.send_floor } else { self.limits.send_buffer };
+        let crowded = self.cx.queued >= self.cx.limits.engine_bytes;
+        let limit = if crowded { self.cx.limits.send_floor } else { self.cx.limits.send_buffer };
         limit.saturating_sub(c.tx.waiting())
     }
 
@@ -487,8 +487,10 @@ impl<N: Net> Engine<N> {
     /// Largest datagram that this connection can send now, in bytes.
     pub(crate) fn datagram_max(&mut self, conn: Key) -> usize {
         match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Datagrams { quic }) => self.quics.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0),
-            Some(Io::Dtls { dtls }) => self.dtlses.get(dtls).map_or(0, crate::dtls::Dtls::max_message),
+            Some(Io::Datagrams { quic }) => {
+                self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0)
+            }
+            Some(Io::Dtls { dtls }) => self.carriers.dtls.sessions.get(dtls).map_or(0, crate::dtls::Dtls::max_message),
             _ => UDP_PAYLOAD_MAX,
         }
     }
@@ -498,7 +500,7 @@ impl<N: Net> Engine<N> {
         match self.conns.get(conn.0).map(|c| (c.stack, c.final_sent)) {
             None | Some((_, true)) => 0,
             Some((Some(s), _)) if !s.is_stream() => self.datagram_max(conn.0),
-            Some(_) => self.limits.message,
+            Some(_) => self.cx.limits.message,
         }
     }
 
@@ -519,8 +521,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn apply_option(&mut self, conn: Key, option: SocketOption) -> Result<(), NetError> {
-        match self.channel_of(conn).and_then(|k| self.channels.get(k)) {
-            Some(ch) => self.net.set(ch.sock, option),
+        match self.channel_of(conn).and_then(|k| self.carriers.channels.get(k)) {
+            Some(ch) => self.cx.net.set(ch.sock, option),
             None => Err(ErrorKind::Unsupported.into()),
         }
     }
@@ -541,7 +543,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn apply_priority(&mut self, conn: Key, priority: u32) {
         match self.conns.get(conn) {
             Some(Conn { io: Io::Stream { quic, stream }, .. }) => {
-                if let Some(q) = self.quics.get_mut(*quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(*quic) {
                     // QUIC has it the other way round: higher goes first, 0 is the default, as 100 is here.
                     q.conn.set_priority(*stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
                 }

@@ -52,9 +52,9 @@ impl ForeignDatagram {
 impl<N: Net> Engine<N> {
     /// Keeps a datagram for another engine, if this one has siblings. Without, it is answered as nobody's.
     pub(crate) fn keep_foreign(&mut self, socket: Key, meta: Datagram, foreign: Foreign) {
-        let Some(sock) = self.quic_sockets.get(socket).map(|s| s.sock) else { return };
-        if self.config.shared_secret.is_none() {
-            self.stats.foreign_datagrams += 1;
+        let Some(sock) = self.carriers.quic.sockets.get(socket).map(|s| s.sock) else { return };
+        if self.cx.config.shared_secret.is_none() {
+            self.cx.stats.foreign_datagrams += 1;
             return self.answer(sock, foreign.answer.as_ref());
         }
         self.keep(sock, foreign.engine, What::Quic(meta, foreign.answer), || foreign.data);
@@ -63,18 +63,18 @@ impl<N: Net> Engine<N> {
     fn answer(&mut self, sock: Sock, answer: Option<&Answer>) {
         // Stateless answers may be lost.
         if let Some((t, contents)) = answer {
-            let _ = self.net.send(sock, &transmit(t, None, contents));
+            let _ = self.cx.net.send(sock, &transmit(t, None, contents));
         }
     }
 
     /// The number of the sibling to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine
     /// begins with its own. What opens an association has none.
     pub(crate) fn sctp_sibling(&self, packet: &[u8]) -> Option<u8> {
-        self.config.shared_secret?;
+        self.cx.config.shared_secret?;
         let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
         // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
         let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
-        (*tag != [0; 4] && !is_sent_back && tag[0] != self.config.engine).then_some(tag[0])
+        (*tag != [0; 4] && !is_sent_back && tag[0] != self.cx.config.engine).then_some(tag[0])
     }
 
     /// The same for a packet of SCTP.
@@ -83,11 +83,11 @@ impl<N: Net> Engine<N> {
     }
 
     fn keep(&mut self, sock: Sock, engine: u8, what: What, data: impl FnOnce() -> BytesMut) {
-        self.stats.foreign_datagrams += 1;
+        self.cx.stats.foreign_datagrams += 1;
         if self.foreign.len() >= KEPT_MAX {
             return;
         }
-        if let Ok(local) = self.net.local_addr(sock) {
+        if let Ok(local) = self.cx.net.local_addr(sock) {
             self.foreign.push(ForeignDatagram { engine, local, what, data: data() });
         }
     }
@@ -101,7 +101,7 @@ impl<N: Net> Engine<N> {
     /// engine cannot take, because it is not at that port any more, is returned, for [`Engine::deliver_unclaimed`] of the engine at
     /// which it has arrived.
     pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) -> Option<ForeignDatagram> {
-        if datagram.engine == self.config.engine { self.take_in(datagram, false) } else { None }
+        if datagram.engine == self.cx.config.engine { self.take_in(datagram, false) } else { None }
     }
 
     /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
@@ -114,12 +114,12 @@ impl<N: Net> Engine<N> {
         if self.is_forked() {
             return None;
         }
-        self.now = self.net.now();
-        let net = &self.net;
+        self.cx.now = self.cx.net.now();
+        let net = &self.cx.net;
         let is_here = |sock| net.local_addr(sock).is_ok_and(|local| local == datagram.local);
         match datagram.what {
             What::Quic(meta, answer) => {
-                let here = self.quic_sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
+                let here = self.carriers.quic.sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
                 match here.map(|(socket, s)| (socket, s.sock)) {
                     Some((_, sock)) if unclaimed => self.answer(sock, answer.as_ref()),
                     Some((socket, _)) => self.quic_datagram(socket, meta, datagram.data),
@@ -127,7 +127,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             What::Sctp(came) => {
-                let here = self.sctp_sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
+                let here = self.carriers.sctp.sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
                 match here {
                     Some((socket, _)) => self.sctp_unclaimed(socket, came, &datagram.data),
                     None => return Some(ForeignDatagram { what: What::Sctp(came), ..datagram }),

@@ -28,7 +28,7 @@ impl<N: Net> Engine<N> {
     /// [`Event::ConnectionError`] follows instead, after [`Event::SendError`] for every message
     /// that waits.
     pub fn close(&mut self, conn: ConnectionId) {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         self.close_now(conn);
     }
 
@@ -106,7 +106,7 @@ impl<N: Net> Engine<N> {
             Io::Channel(k) => self.close_channel(conn, k),
             Io::Stream { quic, stream } => {
                 let (read_closed, fin) = (c.read_closed, core::mem::replace(&mut c.fin_done, true));
-                let Some(q) = self.quics.get_mut(quic) else { return self.finish_close(conn) };
+                let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return self.finish_close(conn) };
                 if let Some(e) = q.lost.clone() {
                     return self.fail_connection(conn, ConnectionError::Quic(e));
                 }
@@ -129,7 +129,7 @@ impl<N: Net> Engine<N> {
             Io::Sctp { sctp, stream } => {
                 let fin = core::mem::replace(&mut c.fin_done, true);
                 let (read_closed, acked) = (c.read_closed, c.fin_acked);
-                let Some(a) = self.sctps.get(sctp) else { return self.finish_close(conn) };
+                let Some(a) = self.carriers.sctp.associations.get(sctp) else { return self.finish_close(conn) };
                 match (a.is_over(), a.lost.clone(), a.mux) {
                     (true, Some(reason), _) if !acked => {
                         return self.fail_connection(conn, ConnectionError::Sctp(reason));
@@ -152,7 +152,7 @@ impl<N: Net> Engine<N> {
                 // What was queued leaves before the session may end. Datagrams are not acknowledged one by one.
                 self.drive_quic(quic);
                 let waits = |q: &mut crate::quic::Quic| q.lost.is_none() && q.conn.queued_datagrams() > 0;
-                if !self.quics.get_mut(quic).is_some_and(waits) {
+                if !self.carriers.quic.connections.get_mut(quic).is_some_and(waits) {
                     self.finish_close(conn);
                 }
             }
@@ -173,31 +173,31 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn channel_timeout(&mut self, key: Key) {
-        let Some(ch) = self.channels.get(key) else { return };
+        let Some(ch) = self.carriers.channels.get(key) else { return };
         match ch.behind {
             Behind::Lingering { .. } => self.lingered(key),
             Behind::Listener(listener)
                 if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_) | Kind::TlsPending) =>
             {
-                if self.now - ch.started < core::time::Duration::from_secs(10) {
+                if self.cx.now - ch.started < core::time::Duration::from_secs(10) {
                     return self.drive_incoming(listener, key);
                 }
-                if let Some(ch) = self.channels.remove(key) {
-                    self.net.abort(ch.sock);
+                if let Some(ch) = self.carriers.channels.remove(key) {
+                    self.cx.net.abort(ch.sock);
                 }
-                self.stats.refuse(Refusal::Handshake);
+                self.cx.stats.refuse(Refusal::Handshake);
                 self.handshake_over(listener);
             }
             Behind::Listener(_) if matches!(ch.kind, Kind::TlsPending) => {
                 // It has waited so long for its handshake to begin that its peer will have given up.
-                if let Some(ch) = self.channels.remove(key) {
-                    self.net.abort(ch.sock);
+                if let Some(ch) = self.carriers.channels.remove(key) {
+                    self.cx.net.abort(ch.sock);
                 }
-                self.stats.refuse(Refusal::NotBegun);
+                self.cx.stats.refuse(Refusal::NotBegun);
             }
             Behind::Attempt(conn, candidate) => {
                 let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
-                if silent && ch.deadline.is_some_and(|d| d <= self.now) {
+                if silent && ch.deadline.is_some_and(|d| d <= self.cx.now) {
                     let what = crate::establish::What::Channel(key);
                     return self.attempt_failed(conn, candidate, what, crate::AttemptError::TimedOut);
                 }
@@ -246,16 +246,16 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => {
-                if self.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
-                    && let Some(ch) = self.channels.remove(k)
+                if self.carriers.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
+                    && let Some(ch) = self.carriers.channels.remove(k)
                 {
-                    self.net.close(ch.sock);
+                    self.cx.net.close(ch.sock);
                 }
             }
             Io::Stream { quic, stream } => {
                 // What was not ended in order is given up, and the peer told. It changes nothing about what was.
                 let (fin_done, read_closed) = (c.fin_done, c.read_closed);
-                if let Some(q) = self.quics.get_mut(quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     if !fin_done {
                         q.conn.reset(stream, NO_CODE);
                     }
@@ -268,7 +268,7 @@ impl<N: Net> Engine<N> {
             Io::Datagrams { quic } => self.quic_unbind(quic, None),
             Io::Sctp { sctp, stream } => {
                 let (fin_done, read_closed) = (c.fin_done, c.read_closed);
-                match self.sctps.get(sctp).map(|a| (a.mux, a.lost.is_some())) {
+                match self.carriers.sctp.associations.get(sctp).map(|a| (a.mux, a.lost.is_some())) {
                     Some((true, false)) => {
                         // What was not ended in order is given up, and the peer told.
                         if !read_closed {
@@ -289,17 +289,17 @@ impl<N: Net> Engine<N> {
             Io::Dtls { dtls } => self.dtls_drop(dtls),
             Io::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
-                let listener = self.channels.get(channel).map(|c| c.behind);
+                let listener = self.carriers.channels.get(channel).map(|c| c.behind);
                 if let (Some(Kind::UdpShared(peers)), Some(peer)) =
-                    (self.channels.get_mut(channel).map(|c| &mut c.kind), peer)
+                    (self.carriers.channels.get_mut(channel).map(|c| &mut c.kind), peer)
                 {
                     peers.remove(&peer);
                     // The last connection of a listener that has stopped takes the socket with it.
                     if peers.is_empty()
                         && !matches!(listener, Some(Behind::Listener(l)) if self.listeners.contains(l))
-                        && let Some(c) = self.channels.remove(channel)
+                        && let Some(c) = self.carriers.channels.remove(channel)
                     {
-                        self.net.close(c.sock);
+                        self.cx.net.close(c.sock);
                     }
                 }
             }
@@ -328,7 +328,7 @@ impl<N: Net> Engine<N> {
         self.detach(conn);
         // The framer is the program's.
         if let Some(Some(rare)) = self.conns.discard_if(conn, |c| Some(c.ext.take())) {
-            self.kept = self.kept.saturating_sub(rare.datagram_bytes);
+            self.cx.kept = self.cx.kept.saturating_sub(rare.datagram_bytes);
             self.notices.spend(ConnectionId(conn), |s| s.keep_rare(rare));
         }
     }
@@ -385,14 +385,18 @@ impl<N: Net> Engine<N> {
         // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
         // the peer of a session that the program has ended.
         let kept = match c.io {
-            Io::Stream { quic, stream } => self.quics.get(quic).is_some_and(|q| q.conn.has_unsent(stream)),
+            Io::Stream { quic, stream } => {
+                self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.has_unsent(stream))
+            }
             _ => false,
         };
         let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !kept);
         let why = c.error().filter(|_| orderly).cloned().unwrap_or_else(|| ConnectionError::Quic(error.clone()));
         // Datagrams are not acknowledged: what has left is all that can be known.
         let all_left = match c.io {
-            Io::Datagrams { quic } => self.quics.get_mut(quic).is_none_or(|q| q.conn.queued_datagrams() == 0),
+            Io::Datagrams { quic } => {
+                self.carriers.quic.connections.get_mut(quic).is_none_or(|q| q.conn.queued_datagrams() == 0)
+            }
             _ => false,
         };
         match c.state {
@@ -425,7 +429,7 @@ impl<N: Net> Engine<N> {
 
     /// As [`Engine::abort`], with an application error code for transports that carry one (QUIC).
     pub fn abort_with(&mut self, conn: ConnectionId, code: u64) {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
             ConnectionState::Closed if matches!(c.io, Io::Channel(_)) => return self.detach(conn.0),
@@ -436,12 +440,12 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.io {
             Io::Channel(k) => {
-                if let Some(ch) = self.channels.remove(k) {
-                    self.net.abort(ch.sock);
+                if let Some(ch) = self.carriers.channels.remove(k) {
+                    self.cx.net.abort(ch.sock);
                 }
             }
             Io::Stream { quic, stream } => {
-                if let Some(q) = self.quics.get_mut(quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     q.conn.reset(stream, code);
                     q.conn.stop(stream, code);
                 }
@@ -498,7 +502,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if let Io::Stream { quic, stream } = c.io {
-            if let Some(q) = self.quics.get_mut(quic) {
+            if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                 q.conn.stop(stream, code);
             }
             self.mark_dirty(quic);
@@ -523,7 +527,7 @@ impl<N: Net> Engine<N> {
             self.report_unsent(conn.0, &ConnectionError::LocalAbort);
             return self.wake_sender(conn.0);
         }
-        let stream = |k| self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
+        let stream = |k| self.carriers.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
         if let Io::Channel(k) = c.io
             && stream(k)
         {
@@ -539,7 +543,7 @@ impl<N: Net> Engine<N> {
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if let Io::Stream { quic, stream } = c.io {
-            if let Some(q) = self.quics.get_mut(quic) {
+            if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                 q.conn.reset(stream, code);
             }
             self.mark_dirty(quic);
@@ -566,7 +570,7 @@ impl<N: Net> Engine<N> {
     /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
     /// removed, with its socket, when what was sent is delivered, or not taken for ten seconds ([`Engine::close`]).
     pub fn release(&mut self, conn: ConnectionId) {
-        let channels = &mut self.channels;
+        let channels = &mut self.carriers.channels;
         let sock = self.conns.discard_if(conn.0, |c| {
             c.released = true;
             // A plain TCP connection on which nothing was said needs no farewell.
@@ -583,7 +587,7 @@ impl<N: Net> Engine<N> {
             }
         });
         match sock {
-            Some(sock) => self.net.close(sock),
+            Some(sock) => self.cx.net.close(sock),
             None => self.release_in_full(conn),
         }
     }
@@ -594,7 +598,7 @@ impl<N: Net> Engine<N> {
         match c.state {
             ConnectionState::Closed => self.remove(conn.0),
             _ => {
-                self.now = self.net.now();
+                self.cx.now = self.cx.net.now();
                 self.close_now(conn);
             }
         }

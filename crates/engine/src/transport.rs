@@ -133,16 +133,16 @@ pub(crate) fn tls_in<N: Net>(net: &mut N, c: &mut Channel) -> Result<(), TlsIn> 
 impl<N: Net> Engine<N> {
     /// Moves a TLS handshake on. True: it is complete.
     pub(crate) fn drive_tls(&mut self, key: Key) -> Result<bool, AttemptError> {
-        let Some(c) = self.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
+        let Some(c) = self.carriers.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
         // A handshake takes a handful of flights; each may come in several reads.
         for _ in 0..64 {
             let Kind::Tls(tls) = &c.kind else { return Ok(true) };
             let was_handshaking = tls.is_handshaking();
-            let all_out = tls_out(&mut self.net, c)?;
+            let all_out = tls_out(&mut self.cx.net, c)?;
             if !was_handshaking {
                 return Ok(true);
             }
-            match tls_in(&mut self.net, c) {
+            match tls_in(&mut self.cx.net, c) {
                 Ok(()) => {}
                 Err(TlsIn::Blocked) => {
                     let Kind::Tls(tls) = &c.kind else { return Ok(true) };
@@ -153,9 +153,9 @@ impl<N: Net> Engine<N> {
                 Err(TlsIn::Tls(e)) => return Err(AttemptError::Tls(e)),
             }
         }
-        self.again = true;
-        if let Some(c) = self.channels.get_mut(key) {
-            self.timers.push(self.now, crate::engine::Timer::Channel(key));
+        self.cx.again = true;
+        if let Some(c) = self.carriers.channels.get_mut(key) {
+            self.cx.timers.push(self.cx.now, crate::timer::Timer::Channel(key));
             c.readable = true;
         }
         Ok(false)
@@ -184,7 +184,7 @@ impl<N: Net> Engine<N> {
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.stack == Some(Stack::Tls) && self.channels.get(key).is_some_and(crate::early::unfinished) {
+        if c.stack == Some(Stack::Tls) && self.carriers.channels.get(key).is_some_and(crate::early::unfinished) {
             self.drive_early(key, conn);
         }
         let Some(c) = self.conns.get(conn) else { return };
@@ -200,7 +200,7 @@ impl<N: Net> Engine<N> {
         // The first answer over UDP, or an ICMP error instead of it: a program that is not reading
         // has to learn of that, too.
         if readable && self.is_unanswered(conn) {
-            if let Some(ch) = self.channels.get_mut(key) {
+            if let Some(ch) = self.carriers.channels.get_mut(key) {
                 ch.readable = true;
             }
             if self.fill_datagrams(conn, key).is_err() {
@@ -234,10 +234,10 @@ impl<N: Net> Engine<N> {
 
     /// The system reports an error of a connection's socket: the connection is gone, or its error queue holds something.
     pub(crate) fn conn_error(&mut self, key: Key, conn: Key) {
-        if let Some(ch) = self.channels.get(key)
+        if let Some(ch) = self.carriers.channels.get(key)
             && matches!(ch.kind, Kind::Tcp | Kind::Tls(_))
             && self.conns.get(conn).is_some_and(|c| c.state != ConnectionState::Closed)
-            && let Some(error) = self.net.take_error(ch.sock)
+            && let Some(error) = self.cx.net.take_error(ch.sock)
         {
             // What has arrived before it is the framer's, which may be ready with it, or report a
             // cause that explains more.
@@ -255,8 +255,8 @@ impl<N: Net> Engine<N> {
     fn take_soft_errors(&mut self, key: Key, conn: Key) {
         // Nothing else brings it back here before the next: all of it, however large the program has made the queue.
         for _ in 0..64 * ICMP_BUDGET {
-            let Some(sock) = self.channels.get(key).map(|c| c.sock) else { return };
-            let Some(icmp) = self.net.take_icmp_error(sock) else { return };
+            let Some(sock) = self.carriers.channels.get(key).map(|c| c.sock) else { return };
+            let Some(icmp) = self.cx.net.take_icmp_error(sock) else { return };
             self.notify(conn, Event::SoftError(icmp));
         }
     }
@@ -294,7 +294,7 @@ impl<N: Net> Engine<N> {
         if let Some(error) = done.error {
             return self.break_connection(conn, error);
         }
-        let limit = self.limits.send_buffer;
+        let limit = self.cx.limits.send_buffer;
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state == ConnectionState::Closing && c.tx.is_empty() {
             return self.advance_close(conn);
@@ -316,9 +316,10 @@ impl<N: Net> Engine<N> {
     /// Whether a write would get somewhere, as far as is known.
     fn may_write(&self, conn: Key) -> bool {
         match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Channel(k) | Io::Peer { channel: k }) => self.channels.get(k).is_some_and(|c| c.writable),
+            Some(Io::Channel(k) | Io::Peer { channel: k }) => self.carriers.channels.get(k).is_some_and(|c| c.writable),
             Some(Io::Dtls { dtls }) => {
-                let channel = self.dtlses.get(dtls).and_then(|d| self.channels.get(d.channel()));
+                let channel =
+                    self.carriers.dtls.sessions.get(dtls).and_then(|d| self.carriers.channels.get(d.channel()));
                 channel.is_some_and(|c| c.writable)
             }
             _ => true,
@@ -330,20 +331,20 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         match c.io {
             Io::Channel(k) => {
-                let Some(ch) = self.channels.get_mut(k) else { return };
+                let Some(ch) = self.carriers.channels.get_mut(k) else { return };
                 match &mut ch.kind {
                     Kind::Tcp => {
                         c.fin_done = true;
                         // A connection that is gone already is reported when it is read.
-                        let _ = self.net.shutdown_write(ch.sock);
+                        let _ = self.cx.net.shutdown_write(ch.sock);
                     }
                     Kind::Tls(tls) => {
                         tls.close_notify();
                         // It waits for the handshake of a connection that was delivered before its end.
                         let queued = tls.close_notify_queued();
-                        if matches!(tls_out(&mut self.net, ch), Ok(true)) && queued {
+                        if matches!(tls_out(&mut self.cx.net, ch), Ok(true)) && queued {
                             c.fin_done = true;
-                            let _ = self.net.shutdown_write(ch.sock);
+                            let _ = self.cx.net.shutdown_write(ch.sock);
                         }
                     }
                     _ => c.fin_done = true,
@@ -351,7 +352,7 @@ impl<N: Net> Engine<N> {
             }
             Io::Stream { quic, stream } => {
                 c.fin_done = true;
-                if let Some(q) = self.quics.get_mut(quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     q.conn.finish(stream);
                 }
                 self.mark_dirty(quic);
@@ -369,8 +370,8 @@ impl<N: Net> Engine<N> {
     fn flush_transport(&mut self, conn: Key, io: Io) -> Flushed {
         let mut done = Flushed::default();
         let (Io::Channel(k), Some(c)) = (io, self.conns.get_mut(conn)) else { return done };
-        let Some(ch) = self.channels.get_mut(k) else { return done };
-        match tls_out(&mut self.net, ch) {
+        let Some(ch) = self.carriers.channels.get_mut(k) else { return done };
+        match tls_out(&mut self.cx.net, ch) {
             Ok(true) if !c.tx.sealed.is_empty() => {
                 done.sent = core::mem::take(&mut c.tx.sealed);
                 c.messages_sent = c.messages_sent.saturating_add(done.sent.len() as u32);
@@ -392,37 +393,37 @@ impl<N: Net> Engine<N> {
         if c.tx.is_empty() {
             return self.flush_transport(conn, io);
         }
-        let (room, full) = c.may_send_now(self.now);
+        let (room, full) = c.may_send_now(self.cx.now);
         let mut budget = Budget { room, full, refused: None };
         let mut tx = core::mem::take(&mut c.tx);
         match io {
-            Io::Channel(k) => match self.channels.get_mut(k) {
+            Io::Channel(k) => match self.carriers.channels.get_mut(k) {
                 Some(ch) if matches!(ch.kind, Kind::Udp) => {
                     let peer = Peer::from(ch.remote);
-                    flush_datagrams(&mut self.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.packet));
+                    flush_datagrams(&mut self.cx.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.cx.packet));
                 }
                 Some(ch) => {
-                    flush_stream(&mut self.net, ch, &mut tx, &mut budget, &mut done);
+                    flush_stream(&mut self.cx.net, ch, &mut tx, &mut budget, &mut done);
                     seal(ch, &mut tx, &mut done);
                 }
                 None => {}
             },
             Io::Peer { channel } => {
                 // Calls do not look at the clock, and there may have been no turn for a long time.
-                c.ext().spoke = Some(self.net.now());
+                c.ext().spoke = Some(self.cx.net.now());
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
-                if let (Some(ch), Some(peer)) = (self.channels.get_mut(channel), peer) {
-                    flush_datagrams(&mut self.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.packet));
+                if let (Some(ch), Some(peer)) = (self.carriers.channels.get_mut(channel), peer) {
+                    flush_datagrams(&mut self.cx.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.cx.packet));
                 }
             }
             Io::Stream { quic, stream } => {
-                if let Some(q) = self.quics.get_mut(quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     flush_quic_stream(q, stream, &mut tx, &mut budget, &mut done);
                     self.mark_dirty(quic);
                 }
             }
             Io::Datagrams { quic } => {
-                if let Some(q) = self.quics.get_mut(quic) {
+                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     while let Some(front) = tx.queue.front() {
                         let before = budget;
                         if !budget.take_datagram(front.data.len()) {
@@ -451,7 +452,7 @@ impl<N: Net> Engine<N> {
             }
             Io::Sctp { sctp, stream } => self.flush_sctp(conn, (sctp, stream), &mut tx, &mut budget, &mut done),
             Io::Dtls { dtls } => {
-                c.ext().spoke = Some(self.net.now());
+                c.ext().spoke = Some(self.cx.net.now());
                 self.flush_dtls(dtls, &mut tx, &mut budget, &mut done);
             }
             Io::None | Io::StreamPending { .. } | Io::SctpPending { .. } => {}
@@ -501,7 +502,7 @@ impl<N: Net> Engine<N> {
         let (now, before) = (tx.cost(), tx.counted);
         if now != before {
             tx.counted = now;
-            self.queued = self.queued + now - before;
+            self.cx.queued = self.cx.queued + now - before;
         }
         if !tx.spent.is_empty() {
             self.notices.spend(crate::ConnectionId(conn), |s| s.keep_all(&mut tx.spent));
@@ -514,7 +515,7 @@ impl<N: Net> Engine<N> {
     /// Something has left the engine's queues.
     #[inline]
     pub(crate) fn let_in_if_room(&mut self) {
-        if !self.crowded_out.is_empty() && self.queued < self.limits.engine_bytes {
+        if !self.crowded_out.is_empty() && self.cx.queued < self.cx.limits.engine_bytes {
             self.let_in();
         }
     }
@@ -585,10 +586,10 @@ impl<N: Net> Engine<N> {
     /// Whether a channel is behind an open connection.
     pub(crate) fn channel_of(&self, conn: Key) -> Option<Key> {
         match self.conns.get(conn)?.io {
-            Io::Channel(k) => self.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
+            Io::Channel(k) => self.carriers.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
             Io::Dtls { dtls } => {
-                let key = self.dtlses.get(dtls)?.channel();
-                self.channels.get(key).filter(|c| c.behind == Behind::Conn(conn)).map(|_| key)
+                let key = self.carriers.dtls.sessions.get(dtls)?.channel();
+                self.carriers.channels.get(key).filter(|c| c.behind == Behind::Conn(conn)).map(|_| key)
             }
             _ => None,
         }

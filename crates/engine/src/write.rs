@@ -60,7 +60,7 @@ impl<N: Net> Engine<N> {
             && let Some(c) = self.conns.get_quick(conn.0)
             && c.quick.write
         {
-            match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
+            match self.cx.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
                 Ok(n) => {
                     c.bytes_sent += n as u64;
                     return Ok(Some(n));
@@ -79,7 +79,7 @@ impl<N: Net> Engine<N> {
             self.break_connection(conn.0, ConnectionError::Net(*e));
         } else if let Some(c) = self.conns.get_quick(conn.0)
             && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get_mut(k)
+            && let Some(ch) = self.carriers.channels.get_mut(k)
         {
             ch.writable = false;
             c.quick.filled_up();
@@ -93,7 +93,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn note_quick(&mut self, conn: Key) {
         if let Some(c) = self.conns.get_mut(conn)
             && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get(k)
+            && let Some(ch) = self.carriers.channels.get(k)
             && matches!(ch.kind, Kind::Tcp)
         {
             let (may_write, may_read) = (c.may_write_bytes(), c.may_read_bytes());
@@ -112,9 +112,9 @@ impl<N: Net> Engine<N> {
     pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
         let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
         let Io::Channel(k) = c.io else { return None };
-        let ch = self.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
-        let lane = self.net.lane(ch.sock)?;
-        c.quick.lane = Some(Box::new(self.net.lane(ch.sock)?));
+        let ch = self.carriers.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
+        let lane = self.cx.net.lane(ch.sock)?;
+        c.quick.lane = Some(Box::new(self.cx.net.lane(ch.sock)?));
         self.note_quick(conn.0);
         Some(lane)
     }
@@ -151,7 +151,7 @@ impl<N: Net> Engine<N> {
             c.wants_room = true;
             return Ok(None);
         }
-        let (room, _) = c.may_send_now(self.now);
+        let (room, _) = c.may_send_now(self.cx.now);
         if room == 0 && bufs.iter().any(|b| !b.is_empty()) {
             c.wants_room = true;
             self.wait_to_send(conn.0, 1);
@@ -166,14 +166,14 @@ impl<N: Net> Engine<N> {
         };
         let result = match c.io {
             Io::Channel(k) => {
-                let Some(ch) = self.channels.get_mut(k) else {
+                let Some(ch) = self.carriers.channels.get_mut(k) else {
                     return Err(SendError::Connection(ConnectionError::Closed));
                 };
                 match &mut ch.kind {
-                    Kind::Tcp => ch.write(&mut self.net, bufs),
+                    Kind::Tcp => ch.write(&mut self.cx.net, bufs),
                     Kind::Tls(tls) => {
                         let n = tls.write_plain(bufs);
-                        match tls_out(&mut self.net, ch) {
+                        match tls_out(&mut self.cx.net, ch) {
                             Ok(_) if n > 0 => Ok(n),
                             Ok(true) => {
                                 // The records that filled the buffer are out now.
@@ -182,7 +182,7 @@ impl<N: Net> Engine<N> {
                                 if let (0, Some(e)) = (n, tls.error()) {
                                     return Err(SendError::Connection(ConnectionError::Tls(e.clone())));
                                 }
-                                tls_out(&mut self.net, ch)
+                                tls_out(&mut self.cx.net, ch)
                                     .and_then(|_| if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) })
                             }
                             Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),
@@ -197,7 +197,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             Io::Stream { quic, stream } => {
-                let Some(q) = self.quics.get_mut(quic) else {
+                let Some(q) = self.carriers.quic.connections.get_mut(quic) else {
                     return Err(SendError::Connection(ConnectionError::Closed));
                 };
                 let mut total = 0;

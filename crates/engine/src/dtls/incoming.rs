@@ -10,9 +10,9 @@ use crate::backlog::who_makes_room;
 use crate::channel::{Behind, Channel, Kind, Peer};
 use crate::config::Refusal;
 use crate::conn::{Conn, Io};
-use crate::engine::Timer;
 use crate::event::ConnectionError;
 use crate::sctp::SessionEnd;
+use crate::timer::Timer;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
@@ -30,7 +30,7 @@ struct Caller {
 
 impl<N: Net> Engine<N> {
     fn dtls_peers_mut(&mut self, channel: Key) -> Option<&mut Peers> {
-        match self.channels.get_mut(channel).map(|c| &mut c.kind) {
+        match self.carriers.channels.get_mut(channel).map(|c| &mut c.kind) {
             Some(Kind::Dtls(peers)) => Some(peers),
             _ => None,
         }
@@ -38,7 +38,7 @@ impl<N: Net> Engine<N> {
 
     /// A datagram has arrived on a socket of sessions.
     pub(super) fn dtls_datagram(&mut self, channel: Key, peer: Peer, data: &[u8], ecn: Ecn) {
-        let Some(Channel { kind: Kind::Dtls(peers), behind, .. }) = self.channels.get(channel) else { return };
+        let Some(Channel { kind: Kind::Dtls(peers), behind, .. }) = self.carriers.channels.get(channel) else { return };
         let Behind::Listener(listener) = *behind else {
             // There is but one.
             let (holder, _) = peers.at(Peer::from(peer.remote));
@@ -51,7 +51,7 @@ impl<N: Net> Engine<N> {
         match look(data) {
             // A hello has no key and no proof: it is a verified client's only if it repeats the random of its own.
             Look::Hello { random, whole } => {
-                let same = |key: &Key| self.dtlses.get(*key).is_some_and(|d| d.random == Some(random));
+                let same = |key: &Key| self.carriers.dtls.sessions.get(*key).is_some_and(|d| d.random == Some(random));
                 match [successor, holder].into_iter().flatten().find(same) {
                     Some(key) => self.dtls_hand(key, data, ecn),
                     None => self.dtls_hello(from, random, whole, data, ecn),
@@ -73,8 +73,8 @@ impl<N: Net> Engine<N> {
     }
 
     fn dtls_hand(&mut self, key: Key, data: &[u8], ecn: Ecn) {
-        let now = self.now;
-        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let now = self.cx.now;
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
         d.session.handle_datagram(now, data);
         self.dtls_progress(key, ecn);
     }
@@ -98,39 +98,39 @@ impl<N: Net> Engine<N> {
         let request = l.request.clone();
         let Some(config) = request.0.dtls.1.as_ref() else { return false };
         let full = l.limit == Some(0) || l.backlog.is_full();
-        if full || self.conns.len() >= self.limits.connections {
-            self.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
+        if full || self.conns.len() >= self.cx.limits.connections {
+            self.cx.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
             return false;
         }
-        let (now, max) = (self.now, self.limits.unverified);
-        let pending = Pending::new(Session::server(config, now, &mut self.rng), now);
+        let (now, max) = (self.cx.now, self.cx.limits.unverified);
+        let pending = Pending::new(Session::server(config, now, &mut self.cx.rng), now);
         let Some(peers) = self.dtls_peers_mut(from.channel) else { return false };
         let thrown_out = peers.unverified.insert((from.peer, random), pending, max);
         // A client that has sent one datagram and is never heard of again is forgotten, too.
         let arm = !core::mem::replace(&mut peers.unverified.armed, true);
         if thrown_out {
-            self.stats.refuse(Refusal::Unverified);
+            self.cx.stats.refuse(Refusal::Unverified);
         }
         if arm {
-            self.timers.push(now + INCOMING_TIMEOUT, Timer::DtlsUnverified(from.channel));
+            self.cx.timers.push(now + INCOMING_TIMEOUT, Timer::DtlsUnverified(from.channel));
         }
         true
     }
 
     pub(crate) fn dtls_unverified_timeout(&mut self, channel: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(peers) = self.dtls_peers_mut(channel) else { return };
         let next = peers.unverified.expire(now, INCOMING_TIMEOUT);
         peers.unverified.armed = next.is_some();
         if let Some(at) = next {
-            self.timers.push(at, Timer::DtlsUnverified(channel));
+            self.cx.timers.push(at, Timer::DtlsUnverified(channel));
         }
     }
 
     /// Gives a datagram to a client that has not proved its address, which is asked to, or has just done so.
     fn dtls_pending(&mut self, from: Caller, random: HelloRandom, data: &[u8], ecn: Ecn) {
-        let now = self.now;
-        let Some(ch) = self.channels.get_mut(from.channel) else { return };
+        let now = self.cx.now;
+        let Some(ch) = self.carriers.channels.get_mut(from.channel) else { return };
         let Kind::Dtls(peers) = &mut ch.kind else { return };
         let name = (from.peer, random);
         let Some(p) = peers.unverified.get_mut(name) else { return };
@@ -168,7 +168,7 @@ impl<N: Net> Engine<N> {
                 segment_size: None,
                 contents,
             };
-            match self.net.send(ch.sock, &to) {
+            match self.cx.net.send(ch.sock, &to) {
                 Err(e) if e.is_would_block() => ch.writable = false,
                 // Lost, as on the way; what ICMP says of an earlier datagram, a stranger may have caused.
                 _ => {}
@@ -179,11 +179,11 @@ impl<N: Net> Engine<N> {
     /// A client has proved its address. From now on it counts among the handshakes, and its address is its own, unless
     /// there is a connection: that keeps it until the new handshake is finished.
     fn dtls_verified(&mut self, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
-        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
+        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.carriers.channels.get(from.channel) else { return };
         let ((holder, _), sctp) = (peers.at(from.peer), peers.sctp);
-        let full = holder.is_none() && peers.len() >= self.limits.udp_peers;
+        let full = holder.is_none() && peers.len() >= self.cx.limits.udp_peers;
         if full || !self.dtls_has_room(from.channel, from.peer.remote) {
-            self.stats.refuse(if full { Refusal::Peer } else { Refusal::Handshake });
+            self.cx.stats.refuse(if full { Refusal::Peer } else { Refusal::Handshake });
             return;
         }
         let d = Dtls {
@@ -192,28 +192,30 @@ impl<N: Net> Engine<N> {
             at: (from.peer.here, from.peer.interface),
             ..Dtls::new(p.session, from.channel, from.peer.remote, p.since)
         };
-        let key = self.dtlses.insert(d);
+        let key = self.carriers.dtls.sessions.insert(d);
         // Room may have been made by a handshake from there.
-        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
+        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.carriers.channels.get(from.channel) else { return };
         let (holder, _) = peers.at(from.peer);
-        let stays = holder.and_then(|k| self.dtlses.get(k)).is_some_and(Dtls::is_taken);
+        let stays = holder.and_then(|k| self.carriers.dtls.sessions.get(k)).is_some_and(Dtls::is_taken);
         let gone = self.dtls_peers_mut(from.channel).and_then(|peers| peers.verified(from.peer, key, stays));
         if let Some(gone) = gone {
             // What it said now would be heard by its successor.
-            if let Some(d) = self.dtlses.get_mut(gone) {
+            if let Some(d) = self.carriers.dtls.sessions.get_mut(gone) {
                 d.session.forget();
             }
             self.dtls_drop(gone);
         }
-        self.timers.push(p.since + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
+        self.cx.timers.push(p.since + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
         self.dtls_progress(key, ecn);
     }
 
     /// An incoming handshake has had its time.
     pub(crate) fn dtls_incoming_timeout(&mut self, key: Key) {
-        let Some(d) = self.dtlses.get(key).filter(|d| d.conn.is_none() && d.attempt.is_none()) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get(key).filter(|d| d.conn.is_none() && d.attempt.is_none()) else {
+            return;
+        };
         if !d.is_taken() {
-            self.stats.refuse(Refusal::Handshake);
+            self.cx.stats.refuse(Refusal::Handshake);
             self.dtls_drop(key);
         } else if d.associations == 0 {
             // Nobody has opened an association in it, or the last one is over.
@@ -224,16 +226,18 @@ impl<N: Net> Engine<N> {
     /// Whether another handshake may begin; somebody else's may have to make room.
     fn dtls_has_room(&mut self, channel: Key, from: SocketAddr) -> bool {
         // Nearly always far below the limit: only then is it worth counting.
-        if self.dtlses.len() < self.limits.handshakes {
+        if self.carriers.dtls.sessions.len() < self.cx.limits.handshakes {
             return true;
         }
         let shaking = |d: &Dtls| d.channel == channel && !d.is_taken();
-        let all = || self.dtlses.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started));
-        if all().count() < self.limits.handshakes {
+        let all = || {
+            self.carriers.dtls.sessions.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started))
+        };
+        if all().count() < self.cx.limits.handshakes {
             return true;
         }
-        let Some(victim) = who_makes_room(all(), Some(from.ip()), self.now) else { return false };
-        self.stats.refuse(Refusal::Handshake);
+        let Some(victim) = who_makes_room(all(), Some(from.ip()), self.cx.now) else { return false };
+        self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
         self.dtls_drop(victim);
         true
@@ -241,28 +245,31 @@ impl<N: Net> Engine<N> {
 
     /// A client's handshake is finished.
     pub(super) fn dtls_arrived(&mut self, listener: Key, key: Key) {
-        if self.dtlses.get(key).is_some_and(|d| d.sctp.is_some()) {
-            let Some((channel, peer)) = self.dtlses.get(key).map(|d| (d.channel, d.peer())) else { return };
+        if self.carriers.dtls.sessions.get(key).is_some_and(|d| d.sctp.is_some()) {
+            let Some((channel, peer)) = self.carriers.dtls.sessions.get(key).map(|d| (d.channel, d.peer())) else {
+                return;
+            };
             if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(peer, key)) {
                 self.dtls_superseded(old);
             }
             // It has its time for an association.
-            self.timers.push(self.now + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
+            self.cx.timers.push(self.cx.now + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
             return;
         }
         // The program takes nothing, and no kernel keeps this for it.
-        let room = !self.is_full(listener) && self.conns.len() < self.limits.connections;
-        let (Some(l), Some(d)) = (self.listeners.get(listener).filter(|_| room), self.dtlses.get(key)) else {
-            self.stats.refuse(Refusal::Untaken);
+        let room = !self.is_full(listener) && self.conns.len() < self.cx.limits.connections;
+        let (Some(l), Some(d)) = (self.listeners.get(listener).filter(|_| room), self.carriers.dtls.sessions.get(key))
+        else {
+            self.cx.stats.refuse(Refusal::Untaken);
             return self.dtls_drop(key);
         };
         let (channel, peer) = (d.channel, d.peer());
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
+        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
         c.stack = Some(Stack::Dtls);
         c.passive = true;
         c.io = Io::Dtls { dtls: key };
         let conn = self.conns.insert(c);
-        if let Some(d) = self.dtlses.get_mut(key) {
+        if let Some(d) = self.carriers.dtls.sessions.get_mut(key) {
             d.conn = Some(conn);
         }
         if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(peer, key)) {
@@ -274,7 +281,7 @@ impl<N: Net> Engine<N> {
     /// The client of a connection has come back to its address without knowing of it: it has lost its state, and the
     /// connection is lost (RFC 6347 section 4.2.8).
     fn dtls_superseded(&mut self, key: Key) {
-        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
         let error = ConnectionError::Net(ErrorKind::ConnectionReset.into());
         d.session.forget();
         if let Some(socket) = d.sctp {

@@ -30,21 +30,33 @@ impl<N: Net> Engine<N> {
     /// Whether this host has an address of an interface that leads out of its own networks.
     pub(crate) fn has_way_out(&self) -> bool {
         let leads_out = |i: &neater_base::net::Interface| i.up && (i.default_v4 || i.default_v6) && !i.addrs.is_empty();
-        self.net.interfaces().iter().any(leads_out)
+        self.cx.net.interfaces().iter().any(leads_out)
     }
 
     /// The attempt of a connection that tries the cached outcome alone.
     fn cached_attempt(&self, conn: Key) -> Option<What> {
         let ours = |attempt: Option<Key>| attempt == Some(conn);
         match self.conns.get(conn)?.io {
-            Io::Channel(k) => self.channels.get(k).filter(|c| ours(c.behind.attempt())).map(|_| What::Channel(k)),
-            Io::StreamPending { quic } => {
-                self.quics.get(quic).filter(|q| ours(q.attempt.map(|a| a.0))).map(|_| What::Quic(quic))
+            Io::Channel(k) => {
+                self.carriers.channels.get(k).filter(|c| ours(c.behind.attempt())).map(|_| What::Channel(k))
             }
-            Io::SctpPending { sctp } => {
-                self.sctps.get(sctp).filter(|a| ours(a.attempt.map(|a| a.0))).map(|_| What::Sctp(sctp))
+            Io::StreamPending { quic } => self
+                .carriers
+                .quic
+                .connections
+                .get(quic)
+                .filter(|q| ours(q.attempt.map(|a| a.0)))
+                .map(|_| What::Quic(quic)),
+            Io::SctpPending { sctp } => self
+                .carriers
+                .sctp
+                .associations
+                .get(sctp)
+                .filter(|a| ours(a.attempt.map(|a| a.0)))
+                .map(|_| What::Sctp(sctp)),
+            Io::Dtls { dtls } => {
+                self.carriers.dtls.sessions.get(dtls).filter(|d| ours(d.attempt())).map(|_| What::Dtls(dtls))
             }
-            Io::Dtls { dtls } => self.dtlses.get(dtls).filter(|d| ours(d.attempt())).map(|_| What::Dtls(dtls)),
             _ => None,
         }
     }
@@ -75,19 +87,19 @@ impl<N: Net> Engine<N> {
     fn is_from_nowhere(&self, what: What) -> Option<bool> {
         self.source_of(what).map(|from| {
             let has = |i: &neater_base::net::Interface| i.up && i.addrs.iter().any(|a| a.addr == from);
-            !from.is_loopback() && !self.net.interfaces().iter().any(has)
+            !from.is_loopback() && !self.cx.net.interfaces().iter().any(has)
         })
     }
 
     /// From which address an attempt is made, if that is known.
     fn source_of(&self, what: What) -> Option<IpAddr> {
         let from = match what {
-            What::Channel(k) => self.net.local_addr(self.channels.get(k)?.sock).ok()?.ip(),
+            What::Channel(k) => self.cx.net.local_addr(self.carriers.channels.get(k)?.sock).ok()?.ip(),
             What::Dtls(k) => {
-                let channel = self.dtlses.get(k)?.channel();
-                self.net.local_addr(self.channels.get(channel)?.sock).ok()?.ip()
+                let channel = self.carriers.dtls.sessions.get(k)?.channel();
+                self.cx.net.local_addr(self.carriers.channels.get(channel)?.sock).ok()?.ip()
             }
-            What::Quic(k) => self.quics.get(k)?.local?,
+            What::Quic(k) => self.carriers.quic.connections.get(k)?.local?,
             What::Sctp(k) => self.sctp_addrs(k)?.1.ip(),
         };
         Some(from).filter(|ip| !ip.is_unspecified())

@@ -4,9 +4,9 @@ use super::{Attempt, HANDSHAKE_PATIENCE, Path, What};
 use crate::advised::Way;
 use crate::channel::Behind;
 use crate::conn::{ConnectionState, Io};
-use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::request::Compiled;
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, Stack};
 use bytes::Bytes;
 use neater_base::net::{Net, NetError};
@@ -43,7 +43,7 @@ impl<N: Net> Engine<N> {
         let path = Path { remote: 0, interface: None, local: None, port: 0, way, family: None };
         match self.open_attempt(conn, None, stack, addr, &path) {
             Ok(what) => {
-                self.stats.cache_hits += 1;
+                self.cx.stats.cache_hits += 1;
                 let Some(c) = self.conns.get_mut(conn) else { return true };
                 // An attempt that was established at once (UDP) has already become the connection.
                 if c.state == ConnectionState::Establishing {
@@ -53,8 +53,8 @@ impl<N: Net> Engine<N> {
                         What::Sctp(sctp) => Io::SctpPending { sctp },
                         What::Dtls(dtls) => Io::Dtls { dtls },
                     };
-                    let at = self.now.after_nanos(patience(outcome, &c.request));
-                    self.timers.push(at, Timer::Cached(conn));
+                    let at = self.cx.now.after_nanos(patience(outcome, &c.request));
+                    self.cx.timers.push(at, Timer::Cached(conn));
                 }
                 true
             }
@@ -72,12 +72,12 @@ impl<N: Net> Engine<N> {
             return;
         }
         if let Io::StreamPending { quic } = c.io
-            && self.quics.get(quic).is_some_and(|q| q.attempt.is_none_or(|(of, _)| of != conn))
+            && self.carriers.quic.connections.get(quic).is_some_and(|q| q.attempt.is_none_or(|(of, _)| of != conn))
         {
             return self.no_stream_yet(conn);
         }
         if let Io::SctpPending { sctp } = c.io
-            && self.sctps.get(sctp).is_some_and(|a| a.attempt.is_none_or(|(of, _)| of != conn))
+            && self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.attempt.is_none_or(|(of, _)| of != conn))
         {
             return self.no_stream_yet(conn);
         }
@@ -99,7 +99,7 @@ impl<N: Net> Engine<N> {
     /// The session that has won allows no stream: until when it may.
     pub(crate) fn await_stream(&mut self, conn: Key) {
         if let Some(until) = self.stream_until(conn) {
-            self.timers.push(until, Timer::Cached(conn));
+            self.cx.timers.push(until, Timer::Cached(conn));
         }
     }
 
@@ -118,19 +118,21 @@ impl<N: Net> Engine<N> {
     /// The peer has had its time to allow a stream. A peer that has shaken hands and lets nobody speak is no better than one that has
     /// died after set-up: the next race puts it back.
     fn no_stream_yet(&mut self, conn: Key) {
-        if self.stream_until(conn).is_none_or(|until| until > self.now) {
+        if self.stream_until(conn).is_none_or(|until| until > self.cx.now) {
             return;
         }
         let Some(c) = self.conns.get(conn) else { return };
         // Beside streams that it carries, a session is as good as any.
         let beside_others = match c.io {
-            Io::StreamPending { quic } => self.quics.get(quic).is_some_and(|q| !q.streams.is_empty()),
+            Io::StreamPending { quic } => {
+                self.carriers.quic.connections.get(quic).is_some_and(|q| !q.streams.is_empty())
+            }
             _ => true,
         };
         let lesson = self.lesson_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
         let reason = if c.request.timeout.is_some() { Reason::Timeout } else { Reason::EstablishmentFailed };
         if let Some(((key, stack), addr)) = lesson.filter(|_| !beside_others) {
-            self.outcomes.record_bad(self.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
+            self.outcomes.record_bad(self.cx.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
         }
         self.fail(conn, EstablishmentError::new(reason, if beside_others { NO_OTHER_STREAM } else { NO_STREAM }));
     }
@@ -138,7 +140,7 @@ impl<N: Net> Engine<N> {
     /// The cached outcome, tried alone over plain TCP, could not be established.
     #[cold]
     pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
-        if let Some(Behind::Attempt(conn, candidate)) = self.channels.get(key).map(|c| c.behind) {
+        if let Some(Behind::Attempt(conn, candidate)) = self.carriers.channels.get(key).map(|c| c.behind) {
             self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(error));
         }
     }

@@ -3,9 +3,9 @@
 use super::What;
 use crate::channel::Behind;
 use crate::conn::{ConnectionState, Io};
-use crate::engine::Timer;
 use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
 use crate::greeting::HandOver;
+use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::Key;
@@ -25,7 +25,7 @@ impl<N: Net> Engine<N> {
     /// The connection gets its transport; everybody else is sent home.
     pub(super) fn become_established(&mut self, conn: Key, what: What) {
         let Some((stack, addr)) = self.describe(what) else { return };
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         let est = c.est.take();
         let raced = est.is_some();
@@ -61,7 +61,7 @@ impl<N: Net> Engine<N> {
         match what {
             What::Channel(k) => {
                 c.io = Io::Channel(k);
-                if let Some(ch) = self.channels.get_mut(k) {
+                if let Some(ch) = self.carriers.channels.get_mut(k) {
                     ch.behind = Behind::Conn(conn);
                     ch.deadline = None;
                 }
@@ -131,7 +131,7 @@ impl<N: Net> Engine<N> {
     /// The connection is ready, and so is its framer.
     pub(crate) fn now_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        self.stats.established += 1;
+        self.cx.stats.established += 1;
         c.state = ConnectionState::Established;
         if c.request.rates != (None, None) {
             self.begin_rates(conn);
@@ -151,12 +151,12 @@ impl<N: Net> Engine<N> {
 
     pub(super) fn lost(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let late = self.now - c.since >= c.request.timeout.unwrap_or(Duration::MAX);
+        let late = self.cx.now - c.since >= c.request.timeout.unwrap_or(Duration::MAX);
         let deadline = c.request.timeout.map(|t| c.since + t);
         // The cached outcome may still be waiting for its peer; it is all there is now, so let it.
         if !late && c.est.as_ref().is_some_and(|e| e.attempts.iter().any(|a| a.candidate.is_none())) {
             if let Some(at) = deadline {
-                self.timers.push(at, Timer::Race(conn));
+                self.cx.timers.push(at, Timer::Race(conn));
             }
             return;
         }
@@ -202,7 +202,7 @@ impl<N: Net> Engine<N> {
 
     /// Ends a connection that was not established.
     pub(crate) fn fail(&mut self, conn: Key, error: EstablishmentError) {
-        self.stats.failed += u64::from(!self.is_plan(conn));
+        self.cx.stats.failed += u64::from(!self.is_plan(conn));
         tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = None;
@@ -227,7 +227,12 @@ impl<N: Net> Engine<N> {
                 self.close_spare(quic);
             }
             Io::SctpPending { sctp }
-                if self.sctps.get(sctp).is_some_and(|a| a.attempt.is_some_and(|(c, _)| c == conn)) =>
+                if self
+                    .carriers
+                    .sctp
+                    .associations
+                    .get(sctp)
+                    .is_some_and(|a| a.attempt.is_some_and(|(c, _)| c == conn)) =>
             {
                 self.sctp_abandon(sctp);
             }

@@ -8,9 +8,9 @@
 use super::refusal::{ended_by_refusal, is_refusal};
 use super::{Attempt, Establishing, What};
 use crate::conn::{Conn, Io};
-use crate::engine::Timer;
 use crate::event::{AttemptError, ConnectionError};
 use crate::measured::Tried;
+use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::hash::BuildHasher;
 use core::num::NonZeroU64;
@@ -133,7 +133,7 @@ impl<N: Net> Engine<N> {
 
     /// Tells a race what earlier ones say against its candidates.
     pub(super) fn heed_lessons(&mut self, conn: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(c) = self.conns.get(conn) else { return };
         let Some(est) = c.est.as_deref() else { return };
         let paths = (0..est.paths.len() as u16).map(PathId);
@@ -149,9 +149,9 @@ impl<N: Net> Engine<N> {
     pub(super) fn note_cached_failure(&mut self, conn: Key, error: &AttemptError) {
         let Some(key) = self.conns.get(conn).and_then(|c| self.lesson_key(c)) else { return };
         match cause_of(error, false) {
-            Some(cause) => self.outcomes.record_failure(self.now, key, cause),
+            Some(cause) => self.outcomes.record_failure(self.cx.now, key, cause),
             // Nobody is blamed, and nobody goes there first any more.
-            None if is_refusal(error) => self.outcomes.expire_by(&key, self.now),
+            None if is_refusal(error) => self.outcomes.expire_by(&key, self.cx.now),
             None => {}
         }
     }
@@ -195,23 +195,23 @@ impl<N: Net> Engine<N> {
             let silent = lesson(path, a.stack, a.addr, BadCause::Silent);
             match a.what {
                 What::Channel(k) => {
-                    let Some(ch) = self.channels.get(k) else { continue };
-                    if !ch.connected && self.now - ch.started >= fair {
+                    let Some(ch) = self.carriers.channels.get(k) else { continue };
+                    if !ch.connected && self.cx.now - ch.started >= fair {
                         lessons.now.push((key, silent, path));
                     }
                 }
                 What::Quic(k) => {
-                    let Some(q) = self.quics.get(k) else { continue };
-                    if q.answered_after(self.now).is_none() {
+                    let Some(q) = self.carriers.quic.connections.get(k) else { continue };
+                    if q.answered_after(self.cx.now).is_none() {
                         lessons.trials.push((a.what, key, silent, path, q.started + fair));
                     }
                 }
                 What::Sctp(k) => {
-                    let Some(s) = self.sctps.get(k) else { continue };
-                    let answered = s.answered_after(self.now).is_some();
+                    let Some(s) = self.carriers.sctp.associations.get(k) else { continue };
+                    let answered = s.answered_after(self.cx.now).is_some();
                     if s.stack == Stack::SctpDtls {
                         // It is withdrawn with its session.
-                        if !answered && self.now - s.started >= fair {
+                        if !answered && self.cx.now - s.started >= fair {
                             lessons.now.push((key, silent, path));
                         }
                     } else if !answered {
@@ -219,14 +219,14 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 What::Dtls(k) => {
-                    if self.dtlses.get(k).is_some_and(|d| d.silent_since(self.now, fair)) {
+                    if self.carriers.dtls.sessions.get(k).is_some_and(|d| d.silent_since(self.cx.now, fair)) {
                         lessons.now.push((key, silent, path));
                     }
                 }
             }
             if let Some(r) = report
                 && let (Some(at), Some(rtt)) = (r.reachable_at, r.rtt)
-                && self.now - at >= STALL_TIME.max(rtt * STALL_ROUND_TRIPS)
+                && self.cx.now - at >= STALL_TIME.max(rtt * STALL_ROUND_TRIPS)
             {
                 lessons.now.push((key, lesson(path, a.stack, a.addr, BadCause::Stalled), path));
             }
@@ -236,7 +236,7 @@ impl<N: Net> Engine<N> {
 
     /// Remembers what a race has taught, after its winner was recorded and the others were withdrawn.
     pub(super) fn learn(&mut self, conn: Key, lessons: Lessons) {
-        let (now, Some(network)) = (self.now, self.network) else { return };
+        let (now, Some(network)) = (self.cx.now, self.network) else { return };
         if let Some((key, stack, addr)) = lessons.won {
             self.outcomes.record_answer(&key, stack, addr);
         }
@@ -251,9 +251,9 @@ impl<N: Net> Engine<N> {
             let trial = Trial { network, key, lesson, tried };
             match what {
                 What::Quic(quic) => {
-                    if let Some(q) = self.quics.get_mut(quic) {
+                    if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                         q.trial = Some(Box::new(trial));
-                        self.timers.push(due.max(now), Timer::Trial(quic));
+                        self.cx.timers.push(due.max(now), Timer::Trial(quic));
                     }
                 }
                 What::Sctp(sctp) => self.sctp_try(sctp, trial, due),
@@ -277,12 +277,12 @@ impl<N: Net> Engine<N> {
     /// What won is tried no longer than until something better may be worth another try.
     fn give_way(&mut self, key: CacheKey, ranking: &[Stack]) {
         let rank = |s: StackId| ranking.iter().position(|r| *r as u16 == s.0);
-        self.outcomes.give_way(self.now, &key, |a, b| rank(a) < rank(b));
+        self.outcomes.give_way(self.cx.now, &key, |a, b| rank(a) < rank(b));
     }
 
     /// The time of a withdrawn QUIC attempt is up: it was silent.
     pub(crate) fn trial_over(&mut self, quic: Key) {
-        let Some(q) = self.quics.get_mut(quic) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
         let Some(trial) = q.trial.take() else { return };
         let request = q.request.clone();
         self.trial_failed(&trial, &request);
@@ -291,7 +291,7 @@ impl<N: Net> Engine<N> {
     /// Nobody has answered a withdrawn attempt in its time.
     pub(crate) fn trial_failed(&mut self, trial: &Trial, request: &crate::request::Compiled) {
         if self.network == Some(trial.network) {
-            self.outcomes.record_bad(self.now, trial.key, trial.lesson);
+            self.outcomes.record_bad(self.cx.now, trial.key, trial.lesson);
             self.give_way(trial.key, &request.stacks);
             if let Some(tried) = &trial.tried {
                 self.report_outcome(tried, false);
@@ -332,12 +332,12 @@ impl<N: Net> Engine<N> {
         // Whatever has come back on any stream shows that the session carries data.
         let fruitful = match c.io {
             Io::Stream { quic, .. } | Io::StreamPending { quic } | Io::Datagrams { quic } => {
-                self.quics.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0)
+                self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0)
             }
             Io::Sctp { sctp, .. } => self.sctp_has_heard(sctp),
             _ => c.bytes_received != 0 || c.quick.lane.as_ref().is_some_and(|lane| lane.bytes().1 != 0),
         };
-        if fruitful || self.now - c.since >= patience {
+        if fruitful || self.cx.now - c.since >= patience {
             return;
         }
         self.note_death(conn);

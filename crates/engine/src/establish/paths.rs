@@ -32,7 +32,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn route_to(&mut self, addr: SocketAddr) -> Option<Option<IpAddr>> {
         match addr {
             SocketAddr::V6(a) if a.ip().is_unicast_link_local() => Some(None),
-            _ => self.net.source_for(addr.ip()).map(Some),
+            _ => self.cx.net.source_for(addr.ip()).map(Some),
         }
     }
 
@@ -142,7 +142,7 @@ impl<N: Net> Engine<N> {
     /// The family of all addresses of an interface that others can reach, if it has one family only: what would leave it
     /// by the other one never comes back.
     fn only_family(&self, index: u32) -> Option<Family> {
-        let interface = self.net.interfaces().iter().find(|i| i.index == index)?;
+        let interface = self.cx.net.interfaces().iter().find(|i| i.index == index)?;
         let has = |v4: bool| interface.addrs.iter().any(|a| a.addr.is_ipv4() == v4 && !is_link_local(a.addr));
         match (has(true), has(false)) {
             (true, false) => Some(Family::V4),
@@ -154,7 +154,7 @@ impl<N: Net> Engine<N> {
     /// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC 4007 section 11.2), by
     /// its index.
     pub(super) fn zone_index(&self, name: &str) -> Result<u32, EstablishmentError> {
-        let by_number = |n: u32| self.net.interfaces().iter().any(|i| i.index == n).then_some(n);
+        let by_number = |n: u32| self.cx.net.interfaces().iter().any(|i| i.index == n).then_some(n);
         self.interface_index(name).or_else(|| by_number(name.parse().ok()?)).ok_or_else(|| no_interface(name))
     }
 
@@ -178,14 +178,14 @@ impl<N: Net> Engine<N> {
         if any && !request.demands_path {
             return Ok(vec![None]);
         }
-        let ranked = neater_policy::rank_paths(&request.policy.needs, self.net.interfaces())
+        let ranked = neater_policy::rank_paths(&request.policy.needs, self.cx.net.interfaces())
             .map_err(|e| EstablishmentError::new(Reason::NoCandidates, e.to_string()))?;
         // What is asked besides must hold of one of them; which one it is, routing and the sockets' options decide.
         Ok(if any { vec![None] } else { ranked.iter().map(|r| Some(r.index)).take(4).collect() })
     }
 
     pub(crate) fn interface_index(&self, name: &str) -> Option<u32> {
-        self.net.interfaces().iter().find(|i| i.name == name).map(|i| i.index)
+        self.cx.net.interfaces().iter().find(|i| i.name == name).map(|i| i.index)
     }
 }
 

@@ -32,7 +32,7 @@ impl<N: Net> Engine<N> {
         remotes: &Arc<[RemoteEndpoint]>,
         locals: &[LocalEndpoint],
     ) -> Result<ConnectionId, EstablishmentError> {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         let (mut conn, outcome) = self.prepare(request, remotes, locals, None)?;
         conn.ext().planning = true;
         let conn = self.conns.insert(conn);
@@ -56,7 +56,7 @@ impl<N: Net> Engine<N> {
     pub(super) fn would_open(&mut self, addr: SocketAddr, path: &Path) -> Result<(), AttemptError> {
         let scoped = matches!(addr.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast());
         let elsewhere = path.interface.is_some() || path.local.is_some() || path.way.is_some();
-        if elsewhere || scoped || self.net.source_for(addr.ip()).is_some() {
+        if elsewhere || scoped || self.cx.net.source_for(addr.ip()).is_some() {
             return Ok(());
         }
         Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()))
@@ -68,9 +68,9 @@ impl<N: Net> Engine<N> {
         if !est.planning || est.beginning || self.is_looking_up(&est.lookups) || self.is_asking_outside(conn) {
             return;
         }
-        let really = self.now;
+        let really = self.cx.now;
         loop {
-            let now = self.now;
+            let now = self.cx.now;
             let Some(est) = self.est(conn) else { break };
             match est.race.poll_output(now) {
                 Some(Output::Start(candidate)) => self.start(conn, candidate),
@@ -83,11 +83,11 @@ impl<N: Net> Engine<N> {
                     let Some(next) = est.race.next_timeout().filter(|_| left) else { break };
                     let next = next.max(now);
                     est.race.handle_timeout(next);
-                    self.now = next;
+                    self.cx.now = next;
                 }
             }
         }
-        self.now = really;
+        self.cx.now = really;
         self.lost(conn);
     }
 

@@ -10,7 +10,7 @@ use neater_race::Candidate;
 impl<N: Net> Engine<N> {
     pub(super) fn outcomes_of(&self, est: &Establishing, conn: Key) -> Vec<CandidateOutcome> {
         use neater_race::CandidateOutcome as O;
-        let began = self.conns.get(conn).map_or(self.now, |c| c.since);
+        let began = self.conns.get(conn).map_or(self.cx.now, |c| c.since);
         est.race
             .report()
             .into_iter()
@@ -45,6 +45,10 @@ impl<N: Net> Engine<N> {
     fn in_words(&self, doubt: &neater_race::Doubt) -> Doubt {
         let lesson = &doubt.mark.lesson;
         let of = Stack::from_number(lesson.stack.0).map(|stack| (stack, lesson.addr));
-        Doubt { cause: lesson.cause, ago: self.now.saturating_since(doubt.mark.since), of: of.filter(|_| !doubt.own) }
+        Doubt {
+            cause: lesson.cause,
+            ago: self.cx.now.saturating_since(doubt.mark.since),
+            of: of.filter(|_| !doubt.own),
+        }
     }
 }

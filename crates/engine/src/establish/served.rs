@@ -69,7 +69,7 @@ impl<N: Net> Engine<N> {
         let addr = match c.io {
             // Where the race has found it, wherever it has moved since.
             Io::Stream { quic, .. } | Io::StreamPending { quic } | Io::Datagrams { quic } => {
-                self.quics.get(quic)?.remote
+                self.carriers.quic.connections.get(quic)?.remote
             }
             _ => self.remote_addr(conn)?,
         };
@@ -85,7 +85,7 @@ impl<N: Net> Engine<N> {
     ///
     /// A report that comes after the host has moved to another network is dropped.
     pub fn report_service(&mut self, carrier: &Carrier, outcome: ServiceOutcome) {
-        self.now = self.net.now();
+        self.cx.now = self.cx.net.now();
         self.note_service(carrier, outcome);
     }
 
@@ -105,7 +105,7 @@ impl<N: Net> Engine<N> {
         };
         // A peer that does not serve over UDP at one of its addresses will hardly do so at another.
         let lesson = Lesson { suspect_group: stack.over_udp(), ..Lesson::new(id, addr, cause) };
-        self.outcomes.record_bad(self.now, key, lesson);
+        self.outcomes.record_bad(self.cx.now, key, lesson);
     }
 
     /// A framer can make nothing of the first that the peer has sent, or its handshake was not
@@ -132,6 +132,6 @@ impl<N: Net> Engine<N> {
             return;
         };
         let lesson = Lesson::new(StackId(carrier.stack as u16), carrier.addr, BadCause::Died);
-        self.outcomes.record_bad(self.now, carrier.key, lesson);
+        self.outcomes.record_bad(self.cx.now, carrier.key, lesson);
     }
 }

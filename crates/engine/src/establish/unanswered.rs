@@ -8,7 +8,7 @@
 use super::lessons::FAIR_TIME;
 use super::{Attempt, What};
 use crate::conn::ConnectionState;
-use crate::engine::Timer;
+use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::net::Net;
@@ -37,7 +37,7 @@ impl<N: Net> Engine<N> {
             Verdict::At(at) => {
                 let Some(est) = self.est(conn) else { return };
                 if est.unanswered_at.replace(at) != Some(at) {
-                    self.timers.push(at, Timer::Race(conn));
+                    self.cx.timers.push(at, Timer::Race(conn));
                 }
             }
             Verdict::Later => {}
@@ -85,15 +85,19 @@ impl<N: Net> Engine<N> {
         if let Some(timeout) = c.request.timeout {
             until = until.min(since + (c.since + timeout).saturating_since(since) / 2);
         }
-        Some((attempt, if until <= self.now { Verdict::Now } else { Verdict::At(until) }))
+        Some((attempt, if until <= self.cx.now { Verdict::Now } else { Verdict::At(until) }))
     }
 
     fn has_answered(&self, what: What) -> bool {
         match what {
-            What::Channel(k) => self.channels.get(k).is_some_and(|c| c.connected),
-            What::Quic(k) => self.quics.get(k).is_some_and(|q| q.answered_after(self.now).is_some()),
-            What::Sctp(k) => self.sctps.get(k).is_some_and(|a| a.answered_after(self.now).is_some()),
-            What::Dtls(k) => self.dtlses.get(k).is_some_and(|d| d.answered_after().is_some()),
+            What::Channel(k) => self.carriers.channels.get(k).is_some_and(|c| c.connected),
+            What::Quic(k) => {
+                self.carriers.quic.connections.get(k).is_some_and(|q| q.answered_after(self.cx.now).is_some())
+            }
+            What::Sctp(k) => {
+                self.carriers.sctp.associations.get(k).is_some_and(|a| a.answered_after(self.cx.now).is_some())
+            }
+            What::Dtls(k) => self.carriers.dtls.sessions.get(k).is_some_and(|d| d.answered_after().is_some()),
         }
     }
 }

@@ -6,9 +6,9 @@
 use super::{HANDSHAKE_TIMEOUT, Listener};
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io};
-use crate::engine::Timer;
 use crate::event::Event;
 use crate::ids::Owner;
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId, Stack};
 use core::time::Duration;
 use neater_base::Key;
@@ -65,7 +65,7 @@ impl<N: Net> Engine<N> {
         }
         let mut crowd = None;
         for round in 0.. {
-            let Some(c) = self.channels.get(key) else { return };
+            let Some(c) = self.carriers.channels.get(key) else { return };
             if !matches!(c.kind, Kind::Accept) {
                 return;
             }
@@ -76,26 +76,26 @@ impl<N: Net> Engine<N> {
             // Those in their handshake will be delivered, too: they count against the limit.
             let limited = l.limit.is_some_and(|n| n <= l.handshaking as u64);
             let mut crowded = None;
-            if limited || l.handshaking >= self.limits.handshakes {
+            if limited || l.handshaking >= self.cx.limits.handshakes {
                 match self.evict_handshake(listener, None) {
                     Ok(()) => {}
                     Err(Some(at)) => {
                         // Asked once: a crowd does not come and go within one turn.
                         match *crowd.get_or_insert_with(|| self.crowd(listener)) {
                             Some(source) if !limited => crowded = Some((at, source)),
-                            _ => return self.delay_accept(listener, at - self.now),
+                            _ => return self.delay_accept(listener, at - self.cx.now),
                         }
                     }
                     Err(None) => return,
                 }
             }
             let Some(l) = self.listeners.get(listener) else { return };
-            if self.conns.len() >= self.limits.connections {
+            if self.conns.len() >= self.cx.limits.connections {
                 // Whose end will make room is not known: look again.
                 return self.delay_accept(listener, ACCEPT_RETRY);
             }
             if round >= ACCEPT_BUDGET {
-                self.again = true;
+                self.cx.again = true;
                 return self.arm_accept(listener, Duration::ZERO);
             }
             if crowded.is_none() && l.backlog.has_waiting() {
@@ -107,7 +107,8 @@ impl<N: Net> Engine<N> {
             if let Some((at, crowd)) = crowded
                 && let Err(again) = self.make_room_to_wait(listener, crowd)
             {
-                return self.arm_accept(listener, again.map_or(at, |again| again.min(at)).saturating_since(self.now));
+                return self
+                    .arm_accept(listener, again.map_or(at, |again| again.min(at)).saturating_since(self.cx.now));
             }
             let accepted = match (crowded, self.listeners.get(listener).and_then(Listener::tls)) {
                 (Some((_, crowd)), _) => self.accept_of_many(listener, key, crowd),
@@ -117,11 +118,11 @@ impl<N: Net> Engine<N> {
             match accepted {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
-                    if let Some(c) = self.channels.get_mut(key) {
+                    if let Some(c) = self.carriers.channels.get_mut(key) {
                         c.readable = false;
                     }
                     if let Some((at, _)) = crowded {
-                        self.arm_accept(listener, at.saturating_since(self.now));
+                        self.arm_accept(listener, at.saturating_since(self.cx.now));
                     }
                     return;
                 }
@@ -165,7 +166,7 @@ impl<N: Net> Engine<N> {
         if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
             self.begin_handshake(listener, channel);
         } else {
-            self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(channel));
+            self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, Timer::Channel(channel));
             self.wait_for_handshake(listener, channel);
         }
         Ok(())
@@ -174,11 +175,13 @@ impl<N: Net> Engine<N> {
     /// Takes one connection from the network.
     #[inline]
     fn accept_one(&mut self, listener: Key, key: Key, kind: Kind) -> Result<(Key, SocketAddr), NetError> {
-        let Some(sock) = self.channels.get(key).map(|c| c.sock) else { return Err(ErrorKind::WouldBlock.into()) };
-        let (sock, remote) = self.net.accept(sock, Owner::Channel(self.channels.next_key()).token())?;
-        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.now);
+        let Some(sock) = self.carriers.channels.get(key).map(|c| c.sock) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        let (sock, remote) = self.cx.net.accept(sock, Owner::Channel(self.carriers.channels.next_key()).token())?;
+        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.cx.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
-        Ok((self.channels.insert(channel), remote))
+        Ok((self.carriers.channels.insert(channel), remote))
     }
 
     /// The handshake begins of a connection that was accepted earlier.
@@ -186,8 +189,8 @@ impl<N: Net> Engine<N> {
     fn begin_handshake(&mut self, listener: Key, key: Key) {
         let Some(l) = self.listeners.get(listener) else { return };
         let tls = l.tls();
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        channel.started = self.now;
+        let Some(channel) = self.carriers.channels.get_mut(key) else { return };
+        channel.started = self.cx.now;
         if let Some(config) = tls {
             return self.serve_tls(listener, key, config);
         }
@@ -196,17 +199,17 @@ impl<N: Net> Engine<N> {
     }
 
     fn serve_tls(&mut self, listener: Key, key: Key, config: Arc<ServerConfig>) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
+        let Some(channel) = self.carriers.channels.get_mut(key) else { return };
         match TlsStream::server(config) {
             Ok(tls) => {
                 channel.kind = Kind::Tls(Box::new(tls));
                 self.count_handshake(listener, key);
-                self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
+                self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
                 self.drive_incoming(listener, key);
             }
             Err(_) => {
-                if let Some(gone) = self.channels.remove(key) {
-                    self.net.abort(gone.sock);
+                if let Some(gone) = self.carriers.channels.remove(key) {
+                    self.cx.net.abort(gone.sock);
                 }
             }
         }
@@ -215,7 +218,7 @@ impl<N: Net> Engine<N> {
     /// Leaves what waits in the kernel, because a limit was reached.
     fn delay_accept(&mut self, listener: Key, after: Duration) {
         if self.arm_accept_once(listener, after) {
-            self.stats.refusals.delays += 1;
+            self.cx.stats.refusals.delays += 1;
         }
     }
 
@@ -226,12 +229,12 @@ impl<N: Net> Engine<N> {
     /// Sets the deadline to accept again, unless an earlier one is set. True: none was.
     fn arm_accept_once(&mut self, listener: Key, after: Duration) -> bool {
         let Some(l) = self.listeners.get_mut(listener) else { return false };
-        let at = self.now + after;
+        let at = self.cx.now + after;
         if l.accept_armed.is_some_and(|armed| armed <= at) {
             return false;
         }
         let is_first = l.accept_armed.replace(at).is_none();
-        self.timers.push(at, Timer::Accept(listener));
+        self.cx.timers.push(at, Timer::Accept(listener));
         is_first
     }
 
@@ -244,18 +247,18 @@ impl<N: Net> Engine<N> {
             }
             Ok(false) if self.has_early(key) => {
                 // The request says that early data is welcome, or it would not have been accepted.
-                let deadline = self.channels.get(key).map(|c| c.started + HANDSHAKE_TIMEOUT);
+                let deadline = self.carriers.channels.get(key).map(|c| c.started + HANDSHAKE_TIMEOUT);
                 self.handshake_over(listener);
                 self.incoming_ready(listener, key);
-                if let Some(ch) = self.channels.get_mut(key) {
+                if let Some(ch) = self.carriers.channels.get_mut(key) {
                     ch.deadline = deadline;
                 }
             }
             Ok(false) => {}
             Err(error) => {
                 tracing::debug!(target: "neater::listen", "handshake failed: {error}");
-                if let Some(c) = self.channels.remove(key) {
-                    self.net.close(c.sock);
+                if let Some(c) = self.carriers.channels.remove(key) {
+                    self.cx.net.close(c.sock);
                 }
                 self.handshake_over(listener);
             }
@@ -263,12 +266,12 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn handshake_over(&mut self, listener: Key) {
-        let full = self.limits.handshakes;
+        let full = self.cx.limits.handshakes;
         let Some(l) = self.listeners.get_mut(listener) else { return };
         let was_full = l.handshaking >= full || l.limit.is_some_and(|n| n <= l.handshaking as u64);
         l.handshaking = l.handshaking.saturating_sub(1);
         if was_full {
-            self.again = true;
+            self.cx.again = true;
             self.arm_accept(listener, Duration::ZERO);
         }
     }
@@ -277,8 +280,8 @@ impl<N: Net> Engine<N> {
     #[inline]
     fn incoming_ready(&mut self, listener: Key, key: Key) {
         let Some(l) = self.listeners.get(listener) else { return };
-        let Some(ch) = self.channels.get_mut(key) else { return };
-        let (request, now) = (l.request.0.clone(), self.now);
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return };
+        let (request, now) = (l.request.0.clone(), self.cx.now);
         let stack = if matches!(ch.kind, Kind::Tcp) { Stack::Tcp } else { Stack::Tls };
         // The commonest way to a received connection, kept short: nobody but the program has to be asked.
         let ready = stack == Stack::Tcp && l.takes_sockets();
@@ -296,14 +299,14 @@ impl<N: Net> Engine<N> {
         if !ready {
             return self.deliver_incoming(listener, conn);
         }
-        self.stats.established += 1;
+        self.cx.stats.established += 1;
         self.report_received(listener, conn);
     }
 
     /// Tells of a connection that a listener delivers.
     #[inline]
     pub(crate) fn report_received(&mut self, listener: Key, conn: Key) {
-        self.stats.received += 1;
+        self.cx.stats.received += 1;
         self.count_received(listener);
         self.notices.push_received(ListenerId(listener), ConnectionId(conn));
     }

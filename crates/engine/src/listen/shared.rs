@@ -20,7 +20,7 @@ impl<N: Net> Engine<N> {
     /// A shared UDP socket is ready: datagrams of a new peer make a connection (RFC 9623 section 4.7.2).
     pub(crate) fn shared_ready(&mut self, listener: Key, key: Key, writable: bool) {
         if writable {
-            let peers: Vec<Key> = match self.channels.get(key).map(|c| &c.kind) {
+            let peers: Vec<Key> = match self.carriers.channels.get(key).map(|c| &c.kind) {
                 Some(Kind::UdpShared(peers)) => peers.values().copied().collect(),
                 _ => Vec::new(),
             };
@@ -28,19 +28,19 @@ impl<N: Net> Engine<N> {
                 self.conn_ready_stream(conn, false);
             }
         }
-        let Some(c) = self.channels.get(key) else { return };
+        let Some(c) = self.carriers.channels.get(key) else { return };
         if let Kind::Dtls(_) = c.kind {
             return self.dtls_readable(key);
         }
         let sock = c.sock;
         self.shared_icmp(listener, key);
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {
             if round >= ACCEPT_BUDGET {
                 self.look_again_at(listener, key);
                 break;
             }
-            match self.net.recv(sock, &mut batch) {
+            match self.cx.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
                         let peer = Peer::of(&meta);
@@ -60,16 +60,16 @@ impl<N: Net> Engine<N> {
                 Err(_) => {}
             }
         }
-        if let Some(c) = self.channels.get_mut(key) {
+        if let Some(c) = self.carriers.channels.get_mut(key) {
             c.readable = false;
         }
-        self.batch = Some(batch);
+        self.cx.batch = Some(batch);
     }
 
     /// Empties the queue of ICMP errors, where they were asked for, and tells each to the connections that it is about. The kernel counts
     /// what nobody takes against what the socket may receive.
     fn shared_icmp(&mut self, listener: Key, key: Key) {
-        let Some(Channel { kind: Kind::UdpShared(peers), sock, .. }) = self.channels.get(key) else { return };
+        let Some(Channel { kind: Kind::UdpShared(peers), sock, .. }) = self.carriers.channels.get(key) else { return };
         let sock = *sock;
         let anybody = peers.values().next().and_then(|conn| self.conns.get(*conn)).map(|c| &c.request);
         let request = self.listeners.get(listener).map(|l| &l.request.0).or(anybody);
@@ -77,9 +77,9 @@ impl<N: Net> Engine<N> {
             return;
         }
         for _ in 0..ICMP_BUDGET {
-            let Some(icmp) = self.net.take_icmp_error(sock) else { return };
+            let Some(icmp) = self.cx.net.take_icmp_error(sock) else { return };
             let (Some(remote), Some(Channel { kind: Kind::UdpShared(peers), .. })) =
-                (icmp.destination, self.channels.get(key))
+                (icmp.destination, self.carriers.channels.get(key))
             else {
                 continue;
             };
@@ -95,9 +95,9 @@ impl<N: Net> Engine<N> {
 
     /// There may be more at a socket that several share: the next turn sees to it.
     pub(crate) fn look_again_at(&mut self, listener: Key, key: Key) {
-        self.again = true;
-        if !self.pending_shared.contains(&(listener, key)) {
-            self.pending_shared.push((listener, key));
+        self.cx.again = true;
+        if !self.carriers.pending_shared.contains(&(listener, key)) {
+            self.carriers.pending_shared.push((listener, key));
         }
     }
 
@@ -107,13 +107,13 @@ impl<N: Net> Engine<N> {
         here.is_some_and(|ip| match ip {
             IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
             // From another one of IPv6 Linux sends only where it was told to.
-            IpAddr::V6(_) => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
+            IpAddr::V6(_) => self.cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
         })
     }
 
     /// Whether this is the broadcast address of a network that this host is in (RFC 922 section 7; the network's own number was another).
     fn is_for_all(&self, ip: Ipv4Addr) -> bool {
-        let mut addrs = self.net.interfaces().iter().flat_map(|i| &i.addrs);
+        let mut addrs = self.cx.net.interfaces().iter().flat_map(|i| &i.addrs);
         let for_all = |net: Ipv4Addr, prefix: u8| {
             let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or_default();
             let (host, same) = (ip.to_bits() & hosts, ip.to_bits() & !hosts == net.to_bits() & !hosts);
@@ -121,11 +121,11 @@ impl<N: Net> Engine<N> {
         };
         let some = addrs.any(|a| matches!(a.addr, IpAddr::V4(net) if for_all(net, a.prefix)));
         (some || for_all(Ipv4Addr::LOCALHOST, 8))
-            && !self.net.interfaces().iter().flat_map(|i| &i.addrs).any(|a| a.addr == IpAddr::V4(ip))
+            && !self.cx.net.interfaces().iter().flat_map(|i| &i.addrs).any(|a| a.addr == IpAddr::V4(ip))
     }
 
     fn shared_datagram(&mut self, listener: Key, key: Key, peer: Peer, data: &[u8], ecn: neater_base::net::Ecn) {
-        let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key) else { return };
+        let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.carriers.channels.get(key) else { return };
         let mut known = peers.get(&peer).copied();
         let mut peer = peer;
         if known.is_none() && !self.is_own(peer.here) {
@@ -144,22 +144,22 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get(listener) else { return };
         let refused = if l.limit == Some(0) || l.backlog.is_full() {
             Some(Refusal::Untaken)
-        } else if count >= self.limits.udp_peers {
+        } else if count >= self.cx.limits.udp_peers {
             Some(Refusal::Peer)
         } else {
-            (self.conns.len() >= self.limits.connections).then_some(Refusal::Connection)
+            (self.conns.len() >= self.cx.limits.connections).then_some(Refusal::Connection)
         };
         if let Some(what) = refused {
-            self.stats.unclaimed_datagrams += 1;
-            return self.stats.refuse(what);
+            self.cx.stats.unclaimed_datagrams += 1;
+            return self.cx.stats.refuse(what);
         }
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
+        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
         c.stack = Some(Stack::Udp);
         c.passive = true;
         c.io = Io::Peer { channel: key };
         c.ext().peer = Some(peer);
         let conn = self.conns.insert(c);
-        if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get_mut(key) {
+        if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.carriers.channels.get_mut(key) {
             peers.insert(peer, conn);
         }
         self.queue_datagram(conn, queued);

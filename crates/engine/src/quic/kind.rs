@@ -53,7 +53,7 @@ impl<N: Net> Engine<N> {
 
     /// What the peer of an attempt offers instead of what it was started for, and in words.
     fn quic_not_offered(&mut self, key: Key) -> Option<(Stack, &'static str)> {
-        let q = self.quics.get_mut(key)?;
+        let q = self.carriers.quic.connections.get_mut(key)?;
         let datagrams = q.conn.max_datagram().is_some_and(|max| max > 0);
         let early = q.early.is_some() && q.conn.accepted_early_data();
         match q.stack {
@@ -72,7 +72,9 @@ impl<N: Net> Engine<N> {
     /// Lets an attempt go on as what its peer offers instead, if that may serve, too, and nothing
     /// that would serve better is still to have its turn.
     fn quic_become(&mut self, key: Key, conn: Key, instead: Stack) -> bool {
-        let (Some(q), Some(c)) = (self.quics.get_mut(key), self.conns.get(conn)) else { return false };
+        let (Some(q), Some(c)) = (self.carriers.quic.connections.get_mut(key), self.conns.get(conn)) else {
+            return false;
+        };
         let (before, addr) = (q.stack, q.remote);
         let rank = |stack: Stack| c.request.stacks.iter().position(|s| *s == stack);
         let next = rank(instead).zip(rank(before)).is_some_and(|(instead, before)| instead <= before + 1);
@@ -92,16 +94,16 @@ impl<N: Net> Engine<N> {
 
     /// Whether something can be sent to a client that is to have datagrams, if anything is to be.
     pub(super) fn quic_can_be_answered(&mut self, key: Key) -> bool {
-        let Some(q) = self.quics.get_mut(key) else { return false };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return false };
         !q.request.may_send || q.conn.max_datagram().is_some_and(|max| max > 0)
     }
 
     /// Takes the datagrams that have come to the connection that they are for.
     pub(crate) fn quic_take_datagrams(&mut self, key: Key) {
-        let begun = self.quics.get(key).and_then(|q| q.datagrams);
+        let begun = self.carriers.quic.connections.get(key).and_then(|q| q.datagrams);
         let Some(conn) = begun.or_else(|| self.quic_begin_datagrams(key)) else { return };
         let mut got = false;
-        while let Some(data) = self.quics.get_mut(key).and_then(|q| q.conn.recv_datagram()) {
+        while let Some(data) = self.carriers.quic.connections.get_mut(key).and_then(|q| q.conn.recv_datagram()) {
             got |= self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
         }
         if got {
@@ -112,7 +114,7 @@ impl<N: Net> Engine<N> {
     /// Throws away the datagrams that wait in a session. True if there were any.
     fn quic_drop_datagrams(&mut self, key: Key) -> bool {
         let mut any = false;
-        while self.quics.get_mut(key).and_then(|q| q.conn.recv_datagram()).is_some() {
+        while self.carriers.quic.connections.get_mut(key).and_then(|q| q.conn.recv_datagram()).is_some() {
             any = true;
         }
         any
@@ -122,7 +124,7 @@ impl<N: Net> Engine<N> {
     /// that offers both will use is not known earlier. Until the program takes more, datagrams wait
     /// in the session, which keeps the latest.
     fn quic_begin_datagrams(&mut self, key: Key) -> Option<Key> {
-        let q = self.quics.get(key)?;
+        let q = self.carriers.quic.connections.get(key)?;
         if q.datagrams_over {
             self.quic_drop_datagrams(key);
             return None;
@@ -138,17 +140,17 @@ impl<N: Net> Engine<N> {
         if undeliverable || self.is_group_full(group) {
             return None;
         }
-        if self.conns.len() >= self.limits.connections {
+        if self.conns.len() >= self.cx.limits.connections {
             // Whose end will make room is not known, and a session reports a datagram only if none
             // waits there: the next one asks again.
             if self.quic_drop_datagrams(key) {
-                self.stats.refuse(Refusal::Connection);
+                self.cx.stats.refuse(Refusal::Connection);
             }
             return None;
         }
-        let q = self.quics.get_mut(key)?;
+        let q = self.carriers.quic.connections.get_mut(key)?;
         let data = q.conn.recv_datagram()?;
-        let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.now);
+        let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.cx.now);
         c.stack = Some(Stack::QuicDatagram);
         c.passive = true;
         c.io = Io::Datagrams { quic: key };

@@ -7,8 +7,8 @@
 
 use super::Quic;
 use crate::Engine;
-use crate::engine::Timer;
 use crate::terminate::ABORTED;
+use crate::timer::Timer;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_base::{Instant, Key};
@@ -57,19 +57,19 @@ impl Quic {
 impl<N: Net> Engine<N> {
     /// A stream is in use: from now on silence is listened to.
     pub(super) fn quic_listen(&mut self, key: Key) {
-        let now = self.now;
-        let Some(q) = self.quics.get_mut(key) else { return };
+        let now = self.cx.now;
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         if let (None, Some(patience)) = (q.listens_at, q.patience()) {
             q.listens_at = Some(now + patience);
-            self.timers.push(now + patience, Timer::Silence(key));
+            self.cx.timers.push(now + patience, Timer::Silence(key));
         }
     }
 
     /// `connTimeout` of an established session (RFC 9622 section 8.1.3): it has failed when nothing was heard of the peer for this
     /// long, although it was asked. The idle timeout that was agreed on holds all the same.
     pub(crate) fn limit_silence(&mut self, key: Key, limit: Option<Duration>) -> Result<(), NetError> {
-        self.now = self.net.now();
-        let Some(q) = self.quics.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
+        self.cx.now = self.cx.net.now();
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
         if q.request.silence.is_none() {
             // The program wants no packets that carry nothing, and silence means nothing then.
             return Err(ErrorKind::Unsupported.into());
@@ -82,8 +82,8 @@ impl<N: Net> Engine<N> {
     /// `keepAliveTimeout` of an established session (RFC 9622 section 8.1.4): something is sent when nothing was heard for this long.
     /// `None`: nothing but what the session needs itself.
     pub(crate) fn keep_alive_every(&mut self, key: Key, every: Option<Duration>) -> Result<(), NetError> {
-        self.now = self.net.now();
-        let Some(q) = self.quics.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
+        self.cx.now = self.cx.net.now();
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
         let goes_on = q.fixed_keep_alive().is_some_and(|fixed| every.is_none_or(|every| every > fixed));
         if q.request.silence.is_none() || goes_on {
             return Err(ErrorKind::Unsupported.into());
@@ -95,22 +95,25 @@ impl<N: Net> Engine<N> {
 
     /// It may have been silent for too long.
     pub(crate) fn quic_silence(&mut self, key: Key) {
-        let now = self.now;
-        let Some(q) = self.quics.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else { return };
+        let now = self.cx.now;
+        let Some(q) = self.carriers.quic.connections.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now))
+        else {
+            return;
+        };
         q.listens_at = None;
         if q.stays_in_vain(now) {
             let due = q.move_on(now, true);
-            self.timers.push(due, Timer::Silence(key));
+            self.cx.timers.push(due, Timer::Silence(key));
             return self.mark_dirty(key);
         }
         if self.quic_asks_from_here(key) {
             return;
         }
-        let Some(q) = self.quics.get(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get(key) else { return };
         let held = |c: &Key| self.conns.get(*c).is_some_and(|c| !c.released && c.is_open());
         let asked = (q.give_up.is_some() || q.keep_alive.is_some()) && q.datagrams.iter().any(held);
         let wanted = q.lost.is_none() && (asked || q.streams.values().any(held));
-        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         // The next stream begins it anew.
         let (true, Some(patience)) = (wanted, q.patience()) else { return };
         let over = q.give_up.map(|limit| q.heard + limit);
@@ -130,9 +133,9 @@ impl<N: Net> Engine<N> {
             self.mark_dirty(key);
         }
         let due = over.filter(|at| *at > now).map_or(due, |at| at.min(due));
-        if let Some(q) = self.quics.get_mut(key) {
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             q.listens_at = Some(due);
         }
-        self.timers.push(due, Timer::Silence(key));
+        self.cx.timers.push(due, Timer::Silence(key));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{NO_ERROR, Quic};
 use crate::Engine;
-use crate::engine::Timer;
+use crate::timer::Timer;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::Key;
@@ -85,10 +85,12 @@ impl<N: Net> Engine<N> {
     /// The host's addresses have changed: connections whose own is gone migrate to the one that the system now chooses (RFC 9000
     /// section 9). The others stay, by the same interface, and ask whether that still works.
     pub(crate) fn quic_paths_changed(&mut self, elsewhere: bool) {
-        let now = self.now;
-        let interfaces = self.net.interfaces().to_vec();
-        for key in self.quics.keys() {
-            let Some(q) = self.quics.get_mut(key).filter(|q| q.client && q.connected && q.lost.is_none()) else {
+        let now = self.cx.now;
+        let interfaces = self.cx.net.interfaces().to_vec();
+        for key in self.carriers.quic.connections.keys() {
+            let Some(q) =
+                self.carriers.quic.connections.get_mut(key).filter(|q| q.client && q.connected && q.lost.is_none())
+            else {
                 continue;
             };
             let has = |i: &&neater_base::net::Interface| i.up && i.addrs.iter().any(|a| Some(a.addr) == q.local);
@@ -101,11 +103,11 @@ impl<N: Net> Engine<N> {
                     q.stays = Some(Stay { from, interface, asked: now });
                     q.conn.ping();
                     q.listens_at = Some(now + STAY);
-                    self.timers.push(now + STAY, Timer::Silence(key));
+                    self.cx.timers.push(now + STAY, Timer::Silence(key));
                 }
                 None => {
                     let due = q.move_on(now, elsewhere);
-                    self.timers.push(due, Timer::Silence(key));
+                    self.cx.timers.push(due, Timer::Silence(key));
                 }
             }
             self.mark_dirty(key);
@@ -115,8 +117,8 @@ impl<N: Net> Engine<N> {
     /// Asks a server until it has followed this connection to where it is now, and ends the connection when it does not answer at all.
     /// False if there is nothing to ask.
     pub(super) fn quic_asks_from_here(&mut self, key: Key) -> bool {
-        let (now, leads_out) = (self.now, self.has_way_out());
-        let Some(q) = self.quics.get_mut(key) else { return false };
+        let (now, leads_out) = (self.cx.now, self.has_way_out());
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return false };
         if q.is_followed() {
             return false;
         }
@@ -139,7 +141,7 @@ impl<N: Net> Engine<N> {
         q.conn.ping();
         let due = limit.map_or(now + STAY, |over| over.min(now + STAY));
         q.listens_at = Some(due);
-        self.timers.push(due, Timer::Silence(key));
+        self.cx.timers.push(due, Timer::Silence(key));
         self.mark_dirty(key);
         true
     }

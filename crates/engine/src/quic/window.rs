@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 impl<N: Net> Engine<N> {
     /// Lets the window of a connection follow the path.
     pub(super) fn quic_tune(&mut self, key: Key) {
-        let Some(q) = self.quics.get(key) else { return };
+        let Some(q) = self.carriers.quic.connections.get(key) else { return };
         let want = (2 * q.conn.stats().congestion_window).clamp(Tuning::SEND_WINDOW_MIN, Tuning::SEND_WINDOW_MAX);
         let (window, step) = (q.window, q.window / 4);
         if want <= window + step {
@@ -39,10 +39,10 @@ impl<N: Net> Engine<N> {
     /// By how much windows may grow now, after those that need less have given back if that is little; `but`: this one keeps what it has.
     pub(crate) fn find_room(&mut self, wanted: u64, but: Option<Key>) -> u64 {
         let room = self.room_for_windows();
-        if room >= wanted || self.now < self.windows.look_at {
+        if room >= wanted || self.cx.now < self.cx.windows.look_at {
             return room;
         }
-        self.windows.look_at = self.now + LOOK_AGAIN;
+        self.cx.windows.look_at = self.cx.now + LOOK_AGAIN;
         self.take_back_windows(but);
         self.sctp_take_back();
         self.room_for_windows()
@@ -50,17 +50,17 @@ impl<N: Net> Engine<N> {
 
     /// By how much windows may grow now.
     fn room_for_windows(&self) -> u64 {
-        let all = self.limits.engine_bytes as u64;
+        let all = self.cx.limits.engine_bytes as u64;
         // Queues that are always full keep no other connection slow.
-        let share = all.saturating_sub(self.queued as u64).max(all / 2);
-        share.saturating_sub(self.windows.grown)
+        let share = all.saturating_sub(self.cx.queued as u64).max(all / 2);
+        share.saturating_sub(self.cx.windows.grown)
     }
 
     /// Makes the windows small again of connections that have nothing to keep, but for that of one.
     fn take_back_windows(&mut self, but: Option<Key>) {
-        for key in self.quics.keys() {
+        for key in self.carriers.quic.connections.keys() {
             // What one stream says of this holds for the connection.
-            if let Some(q) = self.quics.get_mut(key)
+            if let Some(q) = self.carriers.quic.connections.get_mut(key)
                 && Some(key) != but
                 && q.window > Tuning::SEND_WINDOW_MIN
                 && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
@@ -73,17 +73,17 @@ impl<N: Net> Engine<N> {
     /// A connection is over.
     pub(super) fn quic_give_back(&mut self, key: Key) {
         self.set_window(key, Tuning::SEND_WINDOW_MIN);
-        if let Some(q) = self.quics.get_mut(key) {
-            self.windows.granted -= core::mem::take(&mut q.granted);
+        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
+            self.cx.windows.granted -= core::mem::take(&mut q.granted);
         }
     }
 
     /// Lets the receive window of a connection follow what the program reads, and what it does not.
     pub(crate) fn quic_tune_receiving(&mut self, key: Key) {
-        let Some(q) = self.quics.get_mut(key) else { return };
-        let all = self.limits.engine_bytes as u64;
-        let room = all.saturating_sub(self.windows.granted);
-        if let Some(want) = q.conn.suitable_receive_window(self.now, q.streams.len(), room < all / 4) {
+        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
+        let all = self.cx.limits.engine_bytes as u64;
+        let room = all.saturating_sub(self.cx.windows.granted);
+        if let Some(want) = q.conn.suitable_receive_window(self.cx.now, q.streams.len(), room < all / 4) {
             let (window, _) = q.conn.receive_window();
             let set = want.min(window.saturating_add(room / 2));
             // Not for every byte that becomes free.
@@ -92,45 +92,17 @@ impl<N: Net> Engine<N> {
             }
         }
         let granted = q.conn.receive_window().1.saturating_sub(Tuning::RECEIVE_WINDOW_MIN);
-        self.windows.granted = self.windows.granted + granted - q.granted;
+        self.cx.windows.granted = self.cx.windows.granted + granted - q.granted;
         q.granted = granted;
     }
 
     fn set_window(&mut self, key: Key, window: u64) {
-        if let Some(q) = self.quics.get_mut(key)
+        if let Some(q) = self.carriers.quic.connections.get_mut(key)
             && q.window != window
         {
-            self.windows.grown = self.windows.grown + window - q.window;
+            self.cx.windows.grown = self.cx.windows.grown + window - q.window;
             q.window = window;
             q.conn.set_send_window(window);
         }
-    }
-}
-
-/// What the windows of an engine's QUIC connections and SCTP associations have grown.
-#[derive(Debug, Default)]
-pub(crate) struct Windows {
-    /// Beyond [`Tuning::SEND_WINDOW_MIN`] each, in bytes; and buffers of SCTP associations, beyond [`crate::Limits::send_buffer`] each.
-    grown: u64,
-    /// What peers may send beyond [`Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
-    granted: u64,
-    /// When all may be looked at again.
-    look_at: neater_base::Instant,
-}
-
-impl Windows {
-    /// What connections and associations may keep of what they have sent, beyond what each begins with, in bytes.
-    pub(crate) const fn grown(&self) -> u64 {
-        self.grown
-    }
-
-    /// The buffer of an SCTP association has grown, or become smaller.
-    pub(crate) const fn has_grown(&mut self, by: isize) {
-        self.grown = self.grown.saturating_add_signed(by as i64);
-    }
-
-    /// What peers may send beyond [`Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
-    pub(crate) const fn granted(&self) -> u64 {
-        self.granted
     }
 }

@@ -4,12 +4,12 @@ use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd};
 use crate::config::Refusal;
 use crate::conn::{ConnectionState, Io};
-use crate::engine::Timer;
 use crate::establish::{Trial, What};
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
 use crate::request::{Compiled, keep_alive};
+use crate::timer::Timer;
 use crate::{ConnectionId, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::Key;
@@ -89,8 +89,8 @@ impl<N: Net> Engine<N> {
         let mut route = super::socket::peer_address(addr);
         route.set_port(if below == Below::Ip { 0 } else { udp_port });
         let end = self.sctp_client_end(There { addr, ..there }, route, request, options)?;
-        let now = self.now;
-        let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
+        let now = self.cx.now;
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return Err(AttemptError::NoAddress) };
         let to = Route { layer: LayerId(0), remote: route };
         let id = e.endpoint.connect(now, addr.port(), &[to]).map_err(|e| match e {
             ConnectError::Exists => Self::sctp_cannot(ErrorKind::AddrInUse),
@@ -102,7 +102,7 @@ impl<N: Net> Engine<N> {
         // It goes with the COOKIE ECHO chunk (RFC 9260 section 5.1), or not at all if the attempt is withdrawn before.
         let first = c.and_then(|c| c.ext.as_ref()).and_then(|x| x.early.clone());
         let first = first.filter(|d| !d.is_empty() && !request.framer.frames());
-        let early = match (first, self.sctp_ends.get_mut(end)) {
+        let early = match (first, self.carriers.sctp.endpoints.get_mut(end)) {
             (Some(data), Some(e)) => {
                 let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
                 // The endpoint keeps it until it is acknowledged, and the program may own it.
@@ -112,7 +112,7 @@ impl<N: Net> Engine<N> {
             _ => false,
         };
         let key = self.insert_sctp(end, id, addr, route, request.clone(), remotes, true);
-        if let Some(a) = self.sctps.get_mut(key) {
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
             a.attempt = Some((conn, candidate));
             a.early = early;
             // What the peer says before the race is decided is for whom wins.
@@ -134,7 +134,7 @@ impl<N: Net> Engine<N> {
         let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
         let at = options.local.map(|l| l.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
         let sharing = (addr.is_ipv6(), options.interface, request.isolation);
-        let shared = self.sctp_clients.iter().find(|(of, _)| plain && *of == sharing).map(|(_, k)| *k);
+        let shared = self.carriers.sctp.client_sockets.iter().find(|(of, _)| plain && *of == sharing).map(|(_, k)| *k);
         let socket = match shared.filter(|_| below == Below::Udp) {
             _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
             _ if below == Below::Dtls => self.open_sctp_session((route, name), request, options)?,
@@ -142,7 +142,7 @@ impl<N: Net> Engine<N> {
             None => {
                 let k = self.open_sctp_socket(addr, options, below, false)?;
                 if plain {
-                    self.sctp_clients.push((sharing, k));
+                    self.carriers.sctp.client_sockets.push((sharing, k));
                 }
                 // Nothing can have come yet, but no event is promised before it was tried.
                 self.sctp_socket_readable(k);
@@ -151,11 +151,15 @@ impl<N: Net> Engine<N> {
         };
         let mtu = self.sctp_mtu(options.local.map(|l| l.ip()), Some(addr.ip()));
         let profile = profile(request, Role::Initiate, mtu);
-        let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
+        let ends = self.carriers.sctp.sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
         let free = |e: &SctpEnd| {
             e.profile == profile && e.at == at && e.listener.is_none() && !self.is_sctp_peer(e, addr.port())
         };
-        let found = ends.into_iter().flatten().take(ENDS_ASKED).find(|k| self.sctp_ends.get(*k).is_some_and(free));
+        let found = ends
+            .into_iter()
+            .flatten()
+            .take(ENDS_ASKED)
+            .find(|k| self.carriers.sctp.endpoints.get(*k).is_some_and(free));
         match found.or_else(|| self.open_sctp_end(socket, (at, 0), profile, None)) {
             Some(end) => Ok(end),
             None => {
@@ -168,7 +172,9 @@ impl<N: Net> Engine<N> {
     /// Whether an endpoint has an association with this SCTP port of anybody. Two endpoints have one association at most (RFC 9260
     /// section 1.3), and two addresses may be of one host: the second would be taken for a restart of the first.
     fn is_sctp_peer(&self, end: &SctpEnd, port: u16) -> bool {
-        end.associations.values().any(|k| self.sctps.get(*k).is_none_or(|a| a.remote.port() == port))
+        end.associations
+            .values()
+            .any(|k| self.carriers.sctp.associations.get(*k).is_none_or(|a| a.remote.port() == port))
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of an association")]
@@ -182,13 +188,13 @@ impl<N: Net> Engine<N> {
         remotes: Arc<[RemoteEndpoint]>,
         client: bool,
     ) -> Key {
-        let socket = self.sctp_ends.get(end).map(|e| e.socket);
-        let stack = socket.and_then(|s| self.sctp_sockets.get(s)).map_or(Stack::Sctp, |s| s.below.stack());
+        let socket = self.carriers.sctp.endpoints.get(end).map(|e| e.socket);
+        let stack = socket.and_then(|s| self.carriers.sctp.sockets.get(s)).map_or(Stack::Sctp, |s| s.below.stack());
         let dtls = socket.and_then(|s| self.sctp_session(s, route));
-        if let Some(session) = dtls.and_then(|d| self.dtlses.get_mut(d)) {
+        if let Some(session) = dtls.and_then(|d| self.carriers.dtls.sessions.get_mut(d)) {
             session.join();
         }
-        let key = self.sctps.insert(Sctp {
+        let key = self.carriers.sctp.associations.insert(Sctp {
             stack,
             dtls,
             end,
@@ -221,15 +227,15 @@ impl<N: Net> Engine<N> {
             reserved: 0,
             fed: 0,
             next_stream: u16::from(!client),
-            send_buffer: self.limits.send_buffer,
+            send_buffer: self.cx.limits.send_buffer,
             request,
             remotes,
             early: false,
-            started: self.now,
+            started: self.cx.now,
         });
-        let now = self.now;
-        let patience = self.sctps.get(key).and_then(|a| a.request.properties.connection.timeout);
-        if let Some(e) = self.sctp_ends.get_mut(end) {
+        let now = self.cx.now;
+        let patience = self.carriers.sctp.associations.get(key).and_then(|a| a.request.properties.connection.timeout);
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
             e.associations.insert(id, key);
             if patience.is_some() {
                 e.endpoint.set_patience(id, patience);
@@ -244,8 +250,8 @@ impl<N: Net> Engine<N> {
     /// INIT ACK has come. The COOKIE ECHO chunk, which makes the peer keep state, leaves after this: not for an attempt that was
     /// withdrawn.
     pub(super) fn sctp_reachable(&mut self, key: Key) {
-        let now = self.now;
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let now = self.cx.now;
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.answered = true;
         let (attempt, stack, remote, rtt) = (a.attempt, a.stack, a.remote, now - a.started);
         match attempt {
@@ -257,9 +263,9 @@ impl<N: Net> Engine<N> {
     }
 
     pub(super) fn sctp_connected(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.connected = true;
-        a.mux = self.sctp_ends.get(a.end).is_some_and(|e| is_mux(e, a.id));
+        a.mux = self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| is_mux(e, a.id));
         if let Some((conn, candidate)) = a.attempt {
             self.attempt_established(conn, candidate, What::Sctp(key));
         }
@@ -268,7 +274,7 @@ impl<N: Net> Engine<N> {
     /// An attempt is not wanted any more. Before its peer has answered, nothing was sent that it keeps; what it answers later finds
     /// nobody, unless the race wants to know of it.
     pub(crate) fn sctp_abandon(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.attempt = None;
         if a.stack == Stack::SctpDtls {
             // The handshake of its session does not go on: it would make the peer keep state.
@@ -281,16 +287,16 @@ impl<N: Net> Engine<N> {
         } else if a.lost.is_none() {
             // The race may still give it a trial; if it has not by then, it is dropped.
             a.lost = Some(CloseReason::Aborted);
-            self.timers.push(self.now, Timer::SctpTrial(key));
+            self.cx.timers.push(self.cx.now, Timer::SctpTrial(key));
         }
         self.tidy_sctp(key);
     }
 
     /// The race gives an attempt that it has withdrawn until then to be answered.
     pub(crate) fn sctp_try(&mut self, key: Key, trial: Trial, due: neater_base::Instant) {
-        if let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) {
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.over) {
             a.trial = Some(Box::new(trial));
-            self.timers.push(due.max(self.now), Timer::SctpTrial(key));
+            self.cx.timers.push(due.max(self.cx.now), Timer::SctpTrial(key));
             // The timer of the withdrawal is before that.
             a.started = due;
         }
@@ -298,8 +304,8 @@ impl<N: Net> Engine<N> {
 
     /// The time of a withdrawn attempt is up.
     pub(crate) fn sctp_trial_over(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
-        if a.trial.is_some() && a.started > self.now {
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+        if a.trial.is_some() && a.started > self.cx.now {
             return;
         }
         let (trial, request) = (a.trial.take(), a.request.clone());
@@ -311,7 +317,7 @@ impl<N: Net> Engine<N> {
 
     /// A withdrawn attempt was answered: it was not silent, and is not needed.
     pub(super) fn sctp_trial_passed(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         if let Some(trial) = a.trial.take() {
             self.trial_passed(&trial);
         }
@@ -320,7 +326,10 @@ impl<N: Net> Engine<N> {
 
     /// Forgets an association that no connection has used. A peer that may know of it is told.
     fn sctp_drop(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key).filter(|a| a.attempt.is_none() && !a.is_used()) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| a.attempt.is_none() && !a.is_used())
+        else {
+            return;
+        };
         a.lost.get_or_insert(CloseReason::Aborted);
         a.over = true;
         let end = a.end;
@@ -333,7 +342,7 @@ impl<N: Net> Engine<N> {
         let group = match self.conns.get(conn).and_then(|c| c.group) {
             Some(g) => {
                 // Several members of a group without streams may have raced, and each have won an association of its own.
-                let own = self.groups.get(g).and_then(|g| g.sctp).and_then(|k| self.sctps.get(k));
+                let own = self.groups.get(g).and_then(|g| g.sctp).and_then(|k| self.carriers.sctp.associations.get(k));
                 let first = own.is_none_or(|a| a.lost.is_some());
                 if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
                     g.sctp = Some(key);
@@ -349,7 +358,7 @@ impl<N: Net> Engine<N> {
                 g
             }
         };
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.attempt = None;
         a.group = Some(group);
         a.next_stream = 2;
@@ -366,7 +375,7 @@ impl<N: Net> Engine<N> {
 
     /// What the peer sent while the race was being decided.
     pub(crate) fn sctp_begin(&mut self, key: Key) {
-        let before = self.sctps.get_mut(key).and_then(|a| a.before.take());
+        let before = self.carriers.sctp.associations.get_mut(key).and_then(|a| a.before.take());
         self.sctp_take(key);
         if let Some(before) = before {
             self.sctp_reset_came(key, before.streams.into_iter());
@@ -392,7 +401,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<(Key, SocketAddr), AttemptError> {
         let Some(addr) = options.local else { return Err(AttemptError::NoAddress) };
         let same = |s: &super::SctpSocket| s.server && s.below == below && s.options == *options && addr.port() != 0;
-        let shared = self.sctp_sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
+        let shared = self.carriers.sctp.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
         let at = Some(addr.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
         let socket = match shared {
             _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
@@ -404,45 +413,45 @@ impl<N: Net> Engine<N> {
         let mtu = self.sctp_mtu(Some(addr.ip()), None);
         let profile = profile(request, Role::Listen, mtu);
         // A listener that has stopped may have left its port with connections on it.
-        let left = self.sctp_sockets.get(socket).and_then(|s| s.ends.get(&(port, at)).copied());
-        let left = left.filter(|k| self.sctp_ends.get(*k).is_some_and(|e| e.listener.is_none()));
+        let left = self.carriers.sctp.sockets.get(socket).and_then(|s| s.ends.get(&(port, at)).copied());
+        let left = left.filter(|k| self.carriers.sctp.endpoints.get(*k).is_some_and(|e| e.listener.is_none()));
         let end = left.or_else(|| self.open_sctp_end(socket, (at, port), profile, Some(listener)));
         let Some(end) = end else {
             self.tidy_sctp_socket(socket);
             return Err(Self::sctp_cannot(ErrorKind::AddrInUse));
         };
-        let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return Err(AttemptError::NoAddress) };
         e.listener = Some(listener);
         e.endpoint.set_accept(true);
         e.endpoint.set_reserved(false);
         let port = e.endpoint.port();
-        let Some(s) = self.sctp_sockets.get(socket) else { return Err(AttemptError::NoAddress) };
-        let bound = self.net.local_addr(s.sock).map_err(AttemptError::Net)?;
+        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return Err(AttemptError::NoAddress) };
+        let bound = self.cx.net.local_addr(s.sock).map_err(AttemptError::Net)?;
         Ok((end, SocketAddr::new(at.unwrap_or(bound.ip()), port)))
     }
 
     /// The UDP port of a listener's endpoint, if there is UDP under it.
     pub(crate) fn sctp_udp_port(&self, end: Key) -> Option<u16> {
-        let s = self.sctp_sockets.get(self.sctp_ends.get(end)?.socket)?;
+        let s = self.carriers.sctp.sockets.get(self.carriers.sctp.endpoints.get(end)?.socket)?;
         if s.below == Below::Ip {
             return None;
         }
-        Some(self.net.local_addr(s.sock).ok()?.port())
+        Some(self.cx.net.local_addr(s.sock).ok()?.port())
     }
 
     /// Tries the socket of a new listener: no event is promised before that.
     pub(crate) fn sctp_poll_end(&mut self, end: Key) {
-        if let Some(socket) = self.sctp_ends.get(end).map(|e| e.socket) {
+        if let Some(socket) = self.carriers.sctp.endpoints.get(end).map(|e| e.socket) {
             self.sctp_socket_readable(socket);
         }
     }
 
     /// An endpoint no longer accepts; it lives on for the associations that it has.
     pub(crate) fn release_sctp_listener(&mut self, end: Key) {
-        if let Some(e) = self.sctp_ends.get_mut(end) {
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
             e.endpoint.set_accept(false);
             // The next listener at the port may be another program's.
-            let below = self.sctp_sockets.get(e.socket).map(|s| s.below);
+            let below = self.carriers.sctp.sockets.get(e.socket).map(|s| s.below);
             e.endpoint.set_reserved(below == Some(Below::Ip));
             e.listener = None;
             if e.is_unused() {
@@ -454,13 +463,13 @@ impl<N: Net> Engine<N> {
 
     /// A peer has opened an association.
     pub(super) fn sctp_accepted(&mut self, end: Key, id: AssociationId) {
-        let Some(e) = self.sctp_ends.get_mut(end) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
         let listener = e.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x)));
         let Some((listener, l)) = listener else { return e.endpoint.release(id) };
         let full = l.backlog.is_full() || l.limit == Some(0);
-        if full || self.conns.len() >= self.limits.connections {
+        if full || self.conns.len() >= self.cx.limits.connections {
             // The program takes nothing, and no kernel keeps this for it.
-            self.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
+            self.cx.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
             e.endpoint.abort(id, b"no room");
             e.endpoint.release(id);
             return;
@@ -475,7 +484,7 @@ impl<N: Net> Engine<N> {
         if let Some(g) = self.groups.get_mut(group) {
             g.sctp = Some(key);
         }
-        if let Some(a) = self.sctps.get_mut(key) {
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
             a.group = Some(group);
             a.mux = mux;
             a.open_theirs(0);
@@ -491,7 +500,10 @@ impl<N: Net> Engine<N> {
     /// Makes connections of the streams that the peer has opened.
     pub(crate) fn sctp_accept(&mut self, key: Key) {
         loop {
-            let Some(a) = self.sctps.get(key).filter(|a| a.connected && !a.unaccepted.is_empty()) else { return };
+            let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.connected && !a.unaccepted.is_empty())
+            else {
+                return;
+            };
             let Some(group) = a.group else { return };
             if self.is_group_full(group) {
                 // They wait where they are until the program has taken some.
@@ -508,11 +520,11 @@ impl<N: Net> Engine<N> {
             if !unwanted && limit.is_some_and(|limit| self.peers_streams(group) >= limit as usize) {
                 return;
             }
-            let Some(stream) = self.sctps.get_mut(key).and_then(Sctp::take_theirs) else { return };
+            let Some(stream) = self.carriers.sctp.associations.get_mut(key).and_then(Sctp::take_theirs) else { return };
             // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
-            if unwanted || self.conns.len() >= self.limits.connections {
+            if unwanted || self.conns.len() >= self.cx.limits.connections {
                 self.sctp_refuse_stream(key, stream);
-                self.stats.refuse(Refusal::Stream);
+                self.cx.stats.refuse(Refusal::Stream);
                 continue;
             }
             let Some(conn) = self.sctp_conn(key, Some(stream), true) else { return };
@@ -520,7 +532,7 @@ impl<N: Net> Engine<N> {
             self.sctp_tell(key, stream);
             // It may have waited longer than the association existed: what has arrived can be
             // read, and nothing follows it.
-            let over = self.sctps.get(key).filter(|a| a.over).and_then(|a| a.lost.clone());
+            let over = self.carriers.sctp.associations.get(key).filter(|a| a.over).and_then(|a| a.lost.clone());
             if let Some(reason) = over {
                 self.sctp_member_lost(conn, &reason);
             }
@@ -530,7 +542,7 @@ impl<N: Net> Engine<N> {
     /// Opens a stream in a group that lives on an association.
     pub(crate) fn sctp_open(&mut self, key: Key, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
         let refuse = |why: &str| Err(EstablishmentError::new(Reason::InvalidConfiguration, why));
-        match self.sctps.get(key) {
+        match self.carriers.sctp.associations.get(key) {
             Some(a) if a.connected && a.lost.is_none() && a.mux => {}
             Some(a) if a.lost.is_none() => return refuse("the peer gives the streams of the association no meaning"),
             _ => {
@@ -550,7 +562,7 @@ impl<N: Net> Engine<N> {
             return Ok(ConnectionId(conn));
         }
         // Until the peer has closed one.
-        let group = self.sctps.get(key).and_then(|a| a.group);
+        let group = self.carriers.sctp.associations.get(key).and_then(|a| a.group);
         if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
             g.pending.push_back((conn, direction));
         }
@@ -560,8 +572,8 @@ impl<N: Net> Engine<N> {
 
     /// Opens a stream at a number of ours that none has: taken in turn, so that the peer has long forgotten the last use of it.
     fn sctp_free_stream(&mut self, key: Key) -> Option<u32> {
-        let a = self.sctps.get_mut(key)?;
-        let (out, inbound) = self.sctp_ends.get(a.end)?.endpoint.streams(a.id);
+        let a = self.carriers.sctp.associations.get_mut(key)?;
+        let (out, inbound) = self.carriers.sctp.endpoints.get(a.end)?.endpoint.streams(a.id);
         let count = out.min(inbound);
         let first = u16::from(!a.client);
         let numbers = count.saturating_sub(first).div_ceil(2);
@@ -577,7 +589,7 @@ impl<N: Net> Engine<N> {
 
     /// The connections that wait for a stream of this association.
     pub(super) fn pending_on_sctp(&self, key: Key) -> Vec<Key> {
-        let group = self.sctps.get(key).and_then(|a| a.group).and_then(|g| self.groups.get(g));
+        let group = self.carriers.sctp.associations.get(key).and_then(|a| a.group).and_then(|g| self.groups.get(g));
         let waits =
             |conn: &Key| self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::SctpPending { sctp } if sctp == key));
         group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
@@ -586,7 +598,7 @@ impl<N: Net> Engine<N> {
     /// A number has become free: the connection that has waited longest for one gets it.
     pub(super) fn sctp_open_pending(&mut self, key: Key) {
         for conn in self.pending_on_sctp(key) {
-            let Some(group) = self.sctps.get(key).and_then(|a| a.group) else { return };
+            let Some(group) = self.carriers.sctp.associations.get(key).and_then(|a| a.group) else { return };
             let waits = self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Establishing);
             if waits {
                 let Some(stream) = self.sctp_free_stream(key) else { return };

@@ -100,7 +100,7 @@ impl<N: Net> Engine<N> {
     /// What is to be remembered of the peer's words as long as the race that an association is in has not been decided; `None`: it
     /// has, and they can be passed on.
     pub(super) fn sctp_racing(&mut self, key: Key) -> Option<&mut Before> {
-        let a = self.sctps.get_mut(key).filter(|a| a.attempt.is_some())?;
+        let a = self.carriers.sctp.associations.get_mut(key).filter(|a| a.attempt.is_some())?;
         Some(a.before.get_or_insert_default())
     }
 
@@ -116,25 +116,31 @@ impl<N: Net> Engine<N> {
     /// The peer has ended its direction of all streams.
     pub(super) fn sctp_shutdown_came(&mut self, key: Key) {
         self.sctp_take(key);
-        let streams = self.sctps.get(key).map(|a| a.numbers.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+        let streams = self
+            .carriers
+            .sctp
+            .associations
+            .get(key)
+            .map(|a| a.numbers.keys().copied().collect::<Vec<_>>())
+            .unwrap_or_default();
         self.sctp_reset_came(key, streams.into_iter());
     }
 
     /// Takes what has arrived to the connections that it is for: not before it is certain that there will be one.
     pub(super) fn sctp_take(&mut self, key: Key) {
-        if self.sctps.get(key).is_some_and(|a| a.attempt.is_some()) {
+        if self.carriers.sctp.associations.get(key).is_some_and(|a| a.attempt.is_some()) {
             return;
         }
         let mut told = BTreeSet::new();
         let mut opened = false;
-        while let Some(a) = self.sctps.get(key)
+        while let Some(a) = self.carriers.sctp.associations.get(key)
             && let (end, id) = (a.end, a.id)
-            && let Some(message) = self.sctp_ends.get_mut(end).and_then(|e| e.endpoint.receive(id))
+            && let Some(message) = self.carriers.sctp.endpoints.get_mut(end).and_then(|e| e.endpoint.receive(id))
         {
             let Some((stream, new)) = self.sctp_stream_for(key, message.stream.0) else {
                 let full = |a: &Sctp| a.streams.len() >= MAX_USES && a.lost.is_none();
-                let crowded = self.sctps.get(key).is_some_and(full);
-                if let Some(e) = self.sctp_ends.get_mut(end) {
+                let crowded = self.carriers.sctp.associations.get(key).is_some_and(full);
+                if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
                     e.endpoint.recycle(id, message.payload);
                     if crowded {
                         e.endpoint.abort(id, b"too many streams are not ended");
@@ -160,7 +166,7 @@ impl<N: Net> Engine<N> {
 
     /// The stream that a message on this number is for, and whether it is new. `None`: nobody's.
     fn sctp_stream_for(&mut self, key: Key, number: u16) -> Option<(u32, bool)> {
-        let a = self.sctps.get(key)?;
+        let a = self.carriers.sctp.associations.get(key)?;
         let number = if a.mux { number } else { 0 };
         let current = a.numbers.get(&number).copied();
         if let Some(stream) = current {
@@ -171,18 +177,18 @@ impl<N: Net> Engine<N> {
             // A new use of the number: the peer would not do that before it knew of our end.
             if !s.ended {
                 self.sctp_ended(key, number);
-                let a = self.sctps.get_mut(key).filter(|a| a.may_open(number))?;
+                let a = self.carriers.sctp.associations.get_mut(key).filter(|a| a.may_open(number))?;
                 let stream = a.open_theirs(number);
                 a.streams.get_mut(&stream)?.stale = true;
                 return Some((stream, true));
             }
         }
-        let a = self.sctps.get_mut(key).filter(|a| a.may_open(number))?;
+        let a = self.carriers.sctp.associations.get_mut(key).filter(|a| a.may_open(number))?;
         Some((a.open_theirs(number), true))
     }
 
     fn sctp_arrived(&mut self, key: Key, stream: u32, message: Message) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         if a.mux && message.ppid.0 == PPID_CONTROL {
             return match Control::parse(&message.payload) {
@@ -206,11 +212,11 @@ impl<N: Net> Engine<N> {
     pub(super) fn sctp_tell_held(&mut self, key: Key) {
         let step = HELD_STEP.min(self.sctp_receive_buffer() as usize / HELD_PART);
         // When it is over, the endpoint may have another of the same name.
-        let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.over) else { return };
         if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= step) {
             a.told = a.held;
             let (end, id, held) = (a.end, a.id, a.held);
-            if let Some(e) = self.sctp_ends.get_mut(end) {
+            if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
                 e.endpoint.set_held(id, held);
             }
             self.mark_sctp(end);
@@ -219,7 +225,7 @@ impl<N: Net> Engine<N> {
 
     /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.
     pub(super) fn sctp_part_lost(&mut self, key: Key, number: u16, message: u64) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let (mux, number) = (a.mux, if a.mux { number } else { 0 });
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
@@ -246,7 +252,7 @@ impl<N: Net> Engine<N> {
 
     /// What there is when nothing waits to be read: the end, an error, or nothing yet.
     fn sctp_nothing(&self, key: Key, stream: u32) -> Result<bool, ConnectionError> {
-        let Some(a) = self.sctps.get(key) else { return Err(ConnectionError::Closed) };
+        let Some(a) = self.carriers.sctp.associations.get(key) else { return Err(ConnectionError::Closed) };
         let Some(s) = a.streams.get(&stream) else { return Err(ConnectionError::Closed) };
         match (s.reset, &a.lost) {
             (Some(code), _) => Err(ConnectionError::StreamReset(code)),
@@ -265,7 +271,7 @@ impl<N: Net> Engine<N> {
         buf: &mut [u8],
     ) -> Result<Option<usize>, ConnectionError> {
         let mut n = 0;
-        if let Some(a) = self.sctps.get_mut(key)
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key)
             && let Some(s) = a.streams.get_mut(&stream)
         {
             while let Some(at) = s.next_to_read(!a.mux) {
@@ -296,7 +302,7 @@ impl<N: Net> Engine<N> {
         if self.conns.get(conn).is_some_and(|c| c.read_closed) {
             return Ok(ReceiveOutcome::End);
         }
-        let next = self.sctps.get_mut(key).and_then(|a| {
+        let next = self.carriers.sctp.associations.get_mut(key).and_then(|a| {
             let s = a.streams.get_mut(&stream)?;
             let piece = s.rx.pop_front()?;
             a.held -= piece.cost();

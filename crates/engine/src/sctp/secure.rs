@@ -12,11 +12,11 @@ use super::socket::PACKET_MAX;
 use super::{Below, LINGER, SctpSocket};
 use crate::channel::{Behind, Channel, Kind};
 use crate::dtls::{Dtls, Peers};
-use crate::engine::Timer;
 use crate::establish::What;
 use crate::event::AttemptError;
 use crate::ids::Owner;
 use crate::request::Compiled;
+use crate::timer::Timer;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
@@ -60,21 +60,21 @@ impl<N: Net> Engine<N> {
         let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let with = super::socket::wishes(options);
-        let channel = self.channels.next_key();
-        let sock = self.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
-        if let Err(e) = self.net.udp_connect(sock, addr) {
-            self.net.close(sock);
+        let channel = self.carriers.channels.next_key();
+        let sock = self.cx.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        if let Err(e) = self.cx.net.udp_connect(sock, addr) {
+            self.cx.net.close(sock);
             return Err(AttemptError::Net(e));
         }
-        let session = Session::client(config, name, self.now, &mut self.rng);
+        let session = Session::client(config, name, self.cx.now, &mut self.cx.rng);
         let socket = self.insert_sctp_session_socket(sock, channel, addr, options, false);
-        let dtls = self.dtlses.insert(Dtls::below_sctp(session, channel, addr, self.now, socket));
+        let dtls = self.carriers.dtls.sessions.insert(Dtls::below_sctp(session, channel, addr, self.cx.now, socket));
         let peers = Box::new(Peers::of(addr.into(), dtls).below_sctp(socket));
-        let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Sctp, addr, self.now);
+        let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Sctp, addr, self.cx.now);
         (ch.connected, ch.writable, ch.readable) = (true, true, true);
-        self.channels.insert(ch);
+        self.carriers.channels.insert(ch);
         // The first flight leaves, and an error comes, when the attempt is in the books.
-        self.timers.push(self.now, Timer::Dtls(dtls));
+        self.cx.timers.push(self.cx.now, Timer::Dtls(dtls));
         Ok(socket)
     }
 
@@ -85,14 +85,14 @@ impl<N: Net> Engine<N> {
         addr: SocketAddr,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
-        let channel = self.channels.next_key();
+        let channel = self.carriers.channels.next_key();
         let with = super::socket::wishes(options);
-        let sock = self.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
         let socket = self.insert_sctp_session_socket(sock, channel, addr, options, true);
         let peers = Box::new(Peers::default().below_sctp(socket));
-        let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Listener(listener), addr, self.now);
+        let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Listener(listener), addr, self.cx.now);
         (ch.connected, ch.writable) = (true, true);
-        self.channels.insert(ch);
+        self.carriers.channels.insert(ch);
         if let Some(l) = self.listeners.get_mut(listener) {
             l.channels.push(channel);
         }
@@ -109,13 +109,13 @@ impl<N: Net> Engine<N> {
     ) -> Key {
         let socket = SctpSocket::new(sock, Below::Dtls, addr.is_ipv6(), options, server);
         // A client's association has nothing to say before the session is up.
-        self.sctp_sockets.insert(SctpSocket { channel: Some(channel), writable: server, ..socket })
+        self.carriers.sctp.sockets.insert(SctpSocket { channel: Some(channel), writable: server, ..socket })
     }
 
     /// The session that leads to a peer.
     pub(super) fn sctp_session(&self, socket: Key, peer: SocketAddr) -> Option<Key> {
-        let channel = self.sctp_sockets.get(socket)?.channel?;
-        match &self.channels.get(channel)?.kind {
+        let channel = self.carriers.sctp.sockets.get(socket)?.channel?;
+        match &self.carriers.channels.get(channel)?.kind {
             Kind::Dtls(peers) => peers.of_remote(peer).next(),
             _ => None,
         }
@@ -129,9 +129,9 @@ impl<N: Net> Engine<N> {
 
     /// The peer has answered the client's hello.
     pub(crate) fn sctp_session_answered(&mut self, socket: Key) {
-        let now = self.now;
+        let now = self.cx.now;
         for key in self.sctps_on(socket, None) {
-            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.answered) else { continue };
+            let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.answered) else { continue };
             a.answered = true;
             let (attempt, remote, rtt) = (a.attempt, a.remote, now - a.started);
             if let Some((conn, candidate)) = attempt {
@@ -143,12 +143,18 @@ impl<N: Net> Engine<N> {
     /// An association's packets may be as long as its session lets them be: an endpoint was made for the version of DTLS that takes
     /// most, and the sessions of a listener's differ.
     pub(super) fn sctp_fit_session(&mut self, key: Key) {
-        let Some((end, id, route)) = self.sctps.get(key).map(|a| (a.end, a.id, a.route)) else { return };
-        let Some((socket, mtu)) = self.sctp_ends.get(end).map(|e| (e.socket, e.profile.mtu)) else { return };
-        let Some(session) = self.sctp_session(socket, route).and_then(|s| self.dtlses.get(s)) else { return };
+        let Some((end, id, route)) = self.carriers.sctp.associations.get(key).map(|a| (a.end, a.id, a.route)) else {
+            return;
+        };
+        let Some((socket, mtu)) = self.carriers.sctp.endpoints.get(end).map(|e| (e.socket, e.profile.mtu)) else {
+            return;
+        };
+        let Some(session) = self.sctp_session(socket, route).and_then(|s| self.carriers.dtls.sessions.get(s)) else {
+            return;
+        };
         let headers = if route.is_ipv6() { 48 } else { 28 };
         let most = session.largest_in(usize::from(mtu).saturating_sub(headers)).min(usize::from(PACKET_MAX));
-        if let Some(e) = self.sctp_ends.get_mut(end) {
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
             e.endpoint.set_largest_packet(id, most as u16);
         }
     }
@@ -159,7 +165,7 @@ impl<N: Net> Engine<N> {
             self.sctp_fit_session(key);
         }
         self.sctp_socket_writable(socket);
-        let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
+        let ends = self.carriers.sctp.sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
         for end in ends.unwrap_or_default() {
             self.mark_sctp(end);
         }
@@ -168,19 +174,19 @@ impl<N: Net> Engine<N> {
     /// The session that led to a peer is over, and its associations with it. What the peer had sent
     /// before comes first: data, the end of a shutdown, or an association that is new.
     pub(crate) fn sctp_session_lost(&mut self, socket: Key, peer: SocketAddr, end: &SessionEnd) {
-        let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
+        let ends = self.carriers.sctp.sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
         for sctp_end in ends.unwrap_or_default() {
             self.sctp_events(sctp_end);
         }
         for key in self.sctps_on(socket, Some(peer)) {
-            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) else { continue };
+            let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.over) else { continue };
             let (sctp_end, id, attempt) = (a.end, a.id, a.attempt);
             // Nothing that it would still send gets there.
             if let Some(session) = a.dtls.take() {
                 self.sctp_leaves_session(session);
             }
             // A session that is closed in place of the last chunks of a shutdown loses no data.
-            let shut = self.sctp_ends.get(sctp_end).is_some_and(|e| e.endpoint.is_shut(id));
+            let shut = self.carriers.sctp.endpoints.get(sctp_end).is_some_and(|e| e.endpoint.is_shut(id));
             let shut = shut && matches!(end, SessionEnd::Closed);
             let error = match end {
                 SessionEnd::Failed(e) => crate::dtls::attempt_error(e.clone()),
@@ -188,13 +194,13 @@ impl<N: Net> Engine<N> {
             };
             match attempt.filter(|_| !shut) {
                 Some((conn, candidate)) => {
-                    if let Some(a) = self.sctps.get_mut(key) {
+                    if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
                         a.over = true;
                     }
                     self.attempt_failed(conn, candidate, What::Sctp(key), error);
                 }
                 None => {
-                    if let Some(e) = self.sctp_ends.get_mut(sctp_end) {
+                    if let Some(e) = self.carriers.sctp.endpoints.get_mut(sctp_end) {
                         e.endpoint.end(id, if shut { CloseReason::Shutdown } else { end.reason() });
                     }
                     self.sctp_events(sctp_end);
@@ -207,7 +213,7 @@ impl<N: Net> Engine<N> {
     /// The network does not take a client's hello to where it should go.
     pub(crate) fn sctp_session_refused(&mut self, socket: Key, error: NetError) {
         for key in self.sctps_on(socket, None) {
-            if self.sctps.get(key).is_some_and(|a| !a.connected && !a.over) {
+            if self.carriers.sctp.associations.get(key).is_some_and(|a| !a.connected && !a.over) {
                 self.sctp_attempt_refused(key, error);
             }
         }
@@ -216,8 +222,8 @@ impl<N: Net> Engine<N> {
     /// An association has gone. A listener's session without any is closed after a while in which a peer may still ask for the
     /// answers that it has missed.
     pub(super) fn sctp_leaves_session(&mut self, session: Key) {
-        if self.dtlses.get_mut(session).is_some_and(Dtls::leave) {
-            self.timers.push(self.now + LINGER, Timer::DtlsIncoming(session));
+        if self.carriers.dtls.sessions.get_mut(session).is_some_and(Dtls::leave) {
+            self.cx.timers.push(self.cx.now + LINGER, Timer::DtlsIncoming(session));
         }
     }
 
@@ -226,16 +232,17 @@ impl<N: Net> Engine<N> {
         for session in self.dtls_peers(channel) {
             self.dtls_drop(session);
         }
-        if let Some(ch) = self.channels.remove(channel) {
-            self.net.close(ch.sock);
+        if let Some(ch) = self.carriers.channels.remove(channel) {
+            self.cx.net.close(ch.sock);
         }
     }
 
     /// The associations on a socket, with this peer or with all.
     fn sctps_on(&self, socket: Key, peer: Option<SocketAddr>) -> Vec<Key> {
-        let Some(s) = self.sctp_sockets.get(socket) else { return Vec::new() };
-        let ends = s.ends.values().filter_map(|e| self.sctp_ends.get(*e));
+        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return Vec::new() };
+        let ends = s.ends.values().filter_map(|e| self.carriers.sctp.endpoints.get(*e));
         let all = ends.flat_map(|e| e.associations.values().copied());
-        all.filter(|k| self.sctps.get(*k).is_some_and(|a| peer.is_none_or(|p| a.route == p))).collect()
+        all.filter(|k| self.carriers.sctp.associations.get(*k).is_some_and(|a| peer.is_none_or(|p| a.route == p)))
+            .collect()
     }
 }

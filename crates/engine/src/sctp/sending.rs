@@ -26,9 +26,9 @@ impl<N: Net> Engine<N> {
     /// There is room again: everybody who waits gets a share in turn, the most important first if that is what was asked for.
     pub(super) fn sctp_writable(&mut self, key: Key) {
         self.sctp_tune(key);
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.blocked = false;
-        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
         let scheduler = e.profile.scheduler;
         let (ranked, room) = (scheduler == Scheduler::Priority, e.endpoint.room(a.id));
         let fair = shares(scheduler);
@@ -45,7 +45,7 @@ impl<N: Net> Engine<N> {
             waiting.make_contiguous().sort_by_key(|(_, c)| rank(c));
         }
         while let Some((stream, conn)) = waiting.pop_front() {
-            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.blocked) else { return };
+            let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.blocked) else { return };
             a.turn = stream;
             match (self.sctp_has_turn(key, conn), ranked) {
                 (true, true) => waiting.push_front((stream, conn)),
@@ -58,16 +58,17 @@ impl<N: Net> Engine<N> {
     /// The buffer follows the path: twice what may be in flight, as far as there is room for the windows of all.
     fn sctp_tune(&mut self, key: Key) {
         let want = |this: &Self| {
-            let a = this.sctps.get(key)?;
-            let window = usize::try_from(2 * this.sctp_ends.get(a.end)?.endpoint.window(a.id)).unwrap_or(usize::MAX);
-            let (least, has) = (this.limits.send_buffer, a.send_buffer);
+            let a = this.carriers.sctp.associations.get(key)?;
+            let window = usize::try_from(2 * this.carriers.sctp.endpoints.get(a.end)?.endpoint.window(a.id))
+                .unwrap_or(usize::MAX);
+            let (least, has) = (this.cx.limits.send_buffer, a.send_buffer);
             let want = window.clamp(least, SEND_BUFFER_MAX.max(least));
             (want > has.saturating_add(has / 4)).then(|| (want - has) as u64)
         };
         let Some(more) = want(self) else { return };
         // What is left after it is for others: it is given back when nothing waits here any more.
         let grow = more.min(self.find_room(more, None) / 2) as usize;
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         if grow > a.send_buffer / 4 {
             self.sctp_set_buffer(key, grow as isize);
         }
@@ -75,20 +76,20 @@ impl<N: Net> Engine<N> {
 
     /// Makes the buffer of an association so much larger, or smaller.
     pub(crate) fn sctp_set_buffer(&mut self, key: Key, by: isize) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.send_buffer = a.send_buffer.saturating_add_signed(by);
-        self.windows.has_grown(by);
+        self.cx.windows.has_grown(by);
         // Of one that has ended the endpoint may have another by that name.
-        if let Some(e) = self.sctp_ends.get_mut(a.end).filter(|_| a.lost.is_none()) {
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end).filter(|_| a.lost.is_none()) {
             e.endpoint.set_send_buffer(a.id, a.send_buffer);
         }
     }
 
     /// Makes the buffers small again of associations that have nothing in them.
     pub(crate) fn sctp_take_back(&mut self) {
-        for key in self.sctps.keys() {
-            let Some(a) = self.sctps.get(key) else { continue };
-            let idle = self.sctp_ends.get(a.end).is_some_and(|e| e.endpoint.buffered(a.id) == 0);
+        for key in self.carriers.sctp.associations.keys() {
+            let Some(a) = self.carriers.sctp.associations.get(key) else { continue };
+            let idle = self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| e.endpoint.buffered(a.id) == 0);
             if idle && a.lost.is_none() {
                 self.sctp_give_back(key);
             }
@@ -97,7 +98,9 @@ impl<N: Net> Engine<N> {
 
     /// An association is over, or has nothing to keep.
     pub(super) fn sctp_give_back(&mut self, key: Key) {
-        let Some(grown) = self.sctps.get(key).map(|a| a.send_buffer.saturating_sub(self.limits.send_buffer)) else {
+        let Some(grown) =
+            self.carriers.sctp.associations.get(key).map(|a| a.send_buffer.saturating_sub(self.cx.limits.send_buffer))
+        else {
             return;
         };
         if grown > 0 {
@@ -109,7 +112,7 @@ impl<N: Net> Engine<N> {
     /// or whoever gets to it first would take everything, every time. A share that is not used is less each time, so that a program that
     /// does not write after all holds nobody up; and what is acknowledged meanwhile is room for all.
     fn sctp_reserve(&mut self, key: Key, scheduler: Scheduler, room: usize, waiting: &mut VecDeque<(u32, Key)>) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let mut carried = 0;
         for s in a.streams.values_mut().filter(|s| s.reserved > 0) {
             s.reserved /= 2;
@@ -144,12 +147,12 @@ impl<N: Net> Engine<N> {
 
     /// A connection hands over its share; returns whether it has more.
     fn sctp_has_turn(&mut self, key: Key, conn: Key) -> bool {
-        if let Some(a) = self.sctps.get_mut(key) {
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
             a.share = SHARE;
         }
         let before = self.conns.get(conn).map_or((0, 0), |c| (c.bytes_sent, c.tx.queue.len()));
         self.conn_ready_stream(conn, false);
-        if let Some(a) = self.sctps.get_mut(key) {
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
             a.share = usize::MAX;
         }
         let moved = |c: &crate::conn::Conn| c.bytes_sent > before.0 || c.tx.queue.len() < before.1;
@@ -159,17 +162,17 @@ impl<N: Net> Engine<N> {
     /// The bytes are shared, by weights or not: next is who has had the least by its weight. The association shares what it has been
     /// given, which says nothing where the buffer is full of what others were let hand over.
     fn sctp_feed_fairly(&mut self, key: Key, waiting: &[(u32, Key)]) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let mut heap: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::with_capacity(waiting.len());
         for (i, (stream, _)) in waiting.iter().enumerate() {
             heap.push(Reverse((a.streams.get(stream).map_or(0, |s| s.fed.max(a.fed)), i)));
         }
         while let Some(Reverse((fed, i))) = heap.pop() {
             let (stream, conn) = waiting[i];
-            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.blocked) else { return };
+            let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.blocked) else { return };
             a.fed = a.fed.max(fed);
             if self.sctp_has_turn(key, conn)
-                && let Some(s) = self.sctps.get(key).and_then(|a| a.streams.get(&stream))
+                && let Some(s) = self.carriers.sctp.associations.get(key).and_then(|a| a.streams.get(&stream))
             {
                 heap.push(Reverse((s.fed, i)));
             }
@@ -179,10 +182,12 @@ impl<N: Net> Engine<N> {
     /// Where what is more important goes first, its turn comes as soon as there is room, and not when half the buffer is empty:
     /// otherwise the rest of the buffer would be sent before it.
     pub(super) fn sctp_feed_ranked(&mut self, end: Key) {
-        let Some(e) = self.sctp_ends.get_mut(end) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
         for key in core::mem::take(&mut e.hungry) {
-            let Some(a) = self.sctps.get(key).filter(|a| a.blocked && a.lost.is_none()) else { continue };
-            let Some(e) = self.sctp_ends.get_mut(end) else { return };
+            let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.blocked && a.lost.is_none()) else {
+                continue;
+            };
+            let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
             if e.endpoint.buffered(a.id) + SHARE <= a.send_buffer {
                 self.sctp_writable(key);
             } else {
@@ -193,9 +198,9 @@ impl<N: Net> Engine<N> {
 
     /// What has become of a message that might have been given up.
     pub(super) fn sctp_reported(&mut self, key: Key, message: u64, delivered: bool) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let Some((conn, id)) = a.reports.remove(&message) else { return };
-        let over = self.sctp_ends.get(a.end).is_none_or(|e| e.endpoint.is_over(a.id));
+        let over = self.carriers.sctp.endpoints.get(a.end).is_none_or(|e| e.endpoint.is_over(a.id));
         if delivered {
             if let Some(c) = self.conns.get_mut(conn) {
                 c.messages_sent = c.messages_sent.saturating_add(1);
@@ -263,8 +268,8 @@ impl<N: Net> Engine<N> {
     ) {
         let Some(c) = self.conns.get(conn) else { return };
         let (framed, last, priority) = (c.framed() || c.is_greeting(), c.final_sent, c.priority());
-        let Some(a) = self.sctps.get_mut(key) else { return };
-        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
         let mut share = a.share;
         let handed = done.bytes;
         // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
@@ -363,8 +368,8 @@ impl<N: Net> Engine<N> {
         bufs: &[IoSlice<'_>],
     ) -> Result<Result<usize, NetError>, ConnectionError> {
         let blocked = NetError::new(ErrorKind::WouldBlock);
-        let Some(a) = self.sctps.get_mut(key) else { return Err(ConnectionError::Closed) };
-        let Some(e) = self.sctp_ends.get_mut(a.end) else { return Err(ConnectionError::Closed) };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return Err(ConnectionError::Closed) };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return Err(ConnectionError::Closed) };
         let mut total = 0;
         let mut cut = false;
         for whole in bufs.iter().flat_map(|b| b.chunks(BYTES_MAX)) {

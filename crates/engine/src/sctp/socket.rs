@@ -12,10 +12,10 @@ use super::wire::ADAPTATION;
 use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
 use crate::channel::ICMP_BUDGET;
-use crate::engine::Timer;
 use crate::establish::What;
 use crate::event::AttemptError;
 use crate::ids::Owner;
+use crate::timer::Timer;
 use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
@@ -61,7 +61,7 @@ impl<N: Net> Engine<N> {
         options.set.retain(|o| !matches!(o, SocketOption::NoUdpChecksum(_)));
         let v6 = family.is_ipv6();
         let same = |s: &SctpSocket| s.below == Below::Ip && s.v6 == v6 && s.options == options;
-        let known = self.sctp_sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
+        let known = self.carriers.sctp.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
         if let Some(key) = known {
             return Ok(key);
         }
@@ -80,15 +80,15 @@ impl<N: Net> Engine<N> {
         server: bool,
     ) -> Result<Key, AttemptError> {
         let with = wishes(options);
-        let key = self.sctp_sockets.next_key();
+        let key = self.carriers.sctp.sockets.next_key();
         let token = Owner::SctpSocket(key).token();
         let sock = match below {
-            Below::Ip => self.net.raw(token, PROTOCOL, family, &with),
+            Below::Ip => self.cx.net.raw(token, PROTOCOL, family, &with),
             // DTLS has sockets of its own.
-            Below::Udp | Below::Dtls => self.net.udp(token, family, &with),
+            Below::Udp | Below::Dtls => self.cx.net.udp(token, family, &with),
         };
         let sock = sock.map_err(AttemptError::Net)?;
-        self.sctp_sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
+        self.carriers.sctp.sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
         Ok(key)
     }
 
@@ -101,35 +101,35 @@ impl<N: Net> Engine<N> {
         profile: Profile,
         listener: Option<Key>,
     ) -> Option<Key> {
-        let s = self.sctp_sockets.get(socket)?;
+        let s = self.carriers.sctp.sockets.get(socket)?;
         let has = |s: &SctpSocket, p: u16| s.ends.range((p, None)..).next().is_some_and(|((port, _), _)| *port == p);
         // What is sent straight to this host comes to every such socket.
-        let others = |p: u16| self.sctp_sockets.iter().any(|(_, o)| o.below == Below::Ip && has(o, p));
+        let others = |p: u16| self.carriers.sctp.sockets.iter().any(|(_, o)| o.below == Below::Ip && has(o, p));
         let taken = |p: &u16| if s.below == Below::Ip { others(*p) } else { has(s, *p) };
         let port = match port {
             0 => (0..PORT_TRIES)
-                .map(|_| EPHEMERAL.0 + self.rng.below(u64::from(EPHEMERAL.1 - EPHEMERAL.0) + 1) as u16)
+                .map(|_| EPHEMERAL.0 + self.cx.rng.below(u64::from(EPHEMERAL.1 - EPHEMERAL.0) + 1) as u16)
                 .find(|p| !taken(p))?,
             p if s.ends.contains_key(&(p, at)) => return None,
             p => p,
         };
         let key = self.make_sctp_end(socket, (at, port), profile, listener);
-        self.sctp_sockets.get_mut(socket)?.ends.insert((port, at), key);
+        self.carriers.sctp.sockets.get_mut(socket)?.ends.insert((port, at), key);
         Some(key)
     }
 
     /// The largest IP packet that leaves this host towards an address, as far as can be known here: by the interface of the source
     /// address, or the largest of all.
     pub(super) fn sctp_mtu(&mut self, local: Option<IpAddr>, remote: Option<IpAddr>) -> u16 {
-        let local = local.filter(|ip| !ip.is_unspecified()).or_else(|| self.net.source_for(remote?));
+        let local = local.filter(|ip| !ip.is_unspecified()).or_else(|| self.cx.net.source_for(remote?));
         let of = |i: &&net::Interface| local.is_none_or(|ip| i.addrs.iter().any(|a| a.addr == ip));
-        let mtu = self.net.interfaces().iter().filter(|i| i.up).filter(of).map(|i| i.mtu).max();
+        let mtu = self.cx.net.interfaces().iter().filter(|i| i.up).filter(of).map(|i| i.mtu).max();
         u16::try_from(mtu.unwrap_or_default()).unwrap_or(u16::MAX).max(LEAST_MTU)
     }
 
     /// The packet layer that a socket is (decision 0027).
     fn sctp_layer(&self, socket: Key, mtu: u16) -> Layer {
-        let Some(s) = self.sctp_sockets.get(socket) else { return Layer::udp() };
+        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return Layer::udp() };
         let overhead = s.overhead();
         let authenticates = s.below == Below::Dtls;
         Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
@@ -141,7 +141,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn sctp_receive_buffer_of(&self, factor: usize) -> u32 {
-        u32::try_from(self.limits.datagram_buffer.saturating_mul(factor)).unwrap_or(u32::MAX)
+        u32::try_from(self.cx.limits.datagram_buffer.saturating_mul(factor)).unwrap_or(u32::MAX)
     }
 
     fn make_sctp_end(
@@ -152,18 +152,19 @@ impl<N: Net> Engine<N> {
         listener: Option<Key>,
     ) -> Key {
         let layer = self.sctp_layer(socket, profile.mtu);
-        let (below, shared) = self.sctp_sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
-        let secret = self.config.shared_secret.unwrap_or(self.config.seed);
+        let (below, shared) =
+            self.carriers.sctp.sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
+        let secret = self.cx.config.shared_secret.unwrap_or(self.cx.config.seed);
         let association = AssociationConfig {
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
             receive_buffer: self.sctp_receive_buffer_of(RECEIVE_FACTOR_MAX),
             first_receive_buffer: self.sctp_receive_buffer(),
-            send_buffer: self.limits.send_buffer,
-            max_message: self.limits.message,
+            send_buffer: self.cx.limits.send_buffer,
+            max_message: self.cx.limits.message,
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
-            extensions: Extensions { ecn: self.config.sctp_ecn && below != Below::Dtls, ..Extensions::default() },
+            extensions: Extensions { ecn: self.cx.config.sctp_ecn && below != Below::Dtls, ..Extensions::default() },
             adaptation: Some(ADAPTATION),
             max_init_retransmits: INITS,
             // It is another connection's then.
@@ -180,24 +181,24 @@ impl<N: Net> Engine<N> {
             port,
             accept: listener.is_some(),
             // Its tags say whose they are where several engines share a port, or hear everything that comes over IP.
-            engine: self.config.shared_secret.filter(|_| shared).map(|_| self.config.engine),
+            engine: self.cx.config.shared_secret.filter(|_| shared).map(|_| self.cx.config.engine),
             // A listener has its port for itself; that of a client may also be another program's, of which nothing is known.
             reserved: below == Below::Ip && listener.is_none(),
-            max_associations: self.limits.connections,
-            max_per_source: self.limits.sctp_per_source,
-            receive_budget: self.limits.engine_bytes.saturating_mul(RECEIVE_BUDGET_FACTOR),
+            max_associations: self.cx.limits.connections,
+            max_per_source: self.cx.limits.sctp_per_source,
+            receive_budget: self.cx.limits.engine_bytes.saturating_mul(RECEIVE_BUDGET_FACTOR),
             association,
             ..Config::default()
         };
         let mut secrets = neater_base::Rng::new(secret);
         // The first two are QUIC's.
         let [_, _, cookies] = core::array::from_fn(|_| secrets.seed());
-        let sock = self.sctp_sockets.get(socket).filter(|_| listener.is_some()).map(|s| s.sock);
-        let bound = sock.and_then(|s| self.net.local_addr(s).ok()).map_or(0, |a| a.port());
+        let sock = self.carriers.sctp.sockets.get(socket).filter(|_| listener.is_some()).map(|s| s.sock);
+        let bound = sock.and_then(|s| self.cx.net.local_addr(s).ok()).map_or(0, |a| a.port());
         let cookies = cookies_of(cookies, below, bound);
-        let endpoint = Endpoint::new(config, self.rng.seed(), &cookies);
-        let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(self.rng.u64()));
-        self.sctp_ends.insert(SctpEnd {
+        let endpoint = Endpoint::new(config, self.cx.rng.seed(), &cookies);
+        let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(self.cx.rng.u64()));
+        self.carriers.sctp.endpoints.insert(SctpEnd {
             socket,
             at,
             endpoint,
@@ -214,27 +215,27 @@ impl<N: Net> Engine<N> {
     /// Whoever answers packets to a port that nobody has, as RFC 9260 section 8.4 says: INIT with ABORT, so that a peer need not find
     /// out by its timers, and within the bounds on answers to a source.
     fn sctp_nobody(&mut self, socket: Key, port: u16) -> Option<Key> {
-        let s = self.sctp_sockets.get(socket).filter(|s| s.below != Below::Ip)?;
+        let s = self.carriers.sctp.sockets.get(socket).filter(|s| s.below != Below::Ip)?;
         let key = match s.nobody {
             Some(key) => key,
             None => {
                 let scheduler = Scheduler::FirstCome;
                 let profile = Profile { heartbeats: false, keep_alive: None, scheduler, mtu: LEAST_MTU };
                 let key = self.make_sctp_end(socket, (None, port), profile, None);
-                self.sctp_sockets.get_mut(socket)?.nobody = Some(key);
+                self.carriers.sctp.sockets.get_mut(socket)?.nobody = Some(key);
                 key
             }
         };
-        self.sctp_ends.get_mut(key)?.endpoint.set_port(port);
+        self.carriers.sctp.endpoints.get_mut(key)?.endpoint.set_port(port);
         Some(key)
     }
 
     /// Sends what an endpoint has to say, within the budget. True: there may be more.
     pub(super) fn sctp_send(&mut self, key: Key) -> bool {
-        let now = self.now;
+        let now = self.cx.now;
         for _ in 0..SEND_BUDGET {
-            let Some(end) = self.sctp_ends.get_mut(key) else { return false };
-            let Some(s) = self.sctp_sockets.get_mut(end.socket) else { return false };
+            let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return false };
+            let Some(s) = self.carriers.sctp.sockets.get_mut(end.socket) else { return false };
             if !s.writable {
                 if !s.waiting.contains(&key) {
                     s.waiting.push(key);
@@ -242,32 +243,38 @@ impl<N: Net> Engine<N> {
                 return false;
             }
             let sealed = s.below == Below::Dtls;
-            let most = self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
+            let most = self.cx.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
             // A session makes each packet longer.
             let room = if sealed { UDP_MAX - SEGMENTS_MAX * neater_dtls::OVERHEAD_12_GCM } else { UDP_MAX };
-            self.packet.resize(UDP_MAX, 0);
-            let Some(train) = end.endpoint.poll_train(now, &mut self.packet[..room], most) else { return false };
-            let contents = &self.packet[..train.len];
+            self.cx.packet.resize(UDP_MAX, 0);
+            let Some(train) = end.endpoint.poll_train(now, &mut self.cx.packet[..room], most) else { return false };
+            let contents = &self.cx.packet[..train.len];
             let from = end.at;
             if train.whole != s.whole {
                 // Rare: chunks that were cut when packets could be longer. Without the option they travel like any UDP datagram.
                 s.whole = train.whole;
-                let _ = self.net.set(s.sock, SocketOption::DontFragment(train.whole));
+                let _ = self.cx.net.set(s.sock, SocketOption::DontFragment(train.whole));
             }
             let sent = if sealed {
-                let (socket, packet) = (end.socket, core::mem::take(&mut self.packet));
+                let (socket, packet) = (end.socket, core::mem::take(&mut self.cx.packet));
                 let sent = self.sctp_seal(socket, &train, &packet[..train.len]);
-                self.packet = packet;
+                self.cx.packet = packet;
                 sent
             } else {
-                self.net.send(s.sock, &transmit(&train, from, contents))
+                self.cx.net.send(s.sock, &transmit(&train, from, contents))
             };
             match sent {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
                     // The session keeps its own.
-                    let kept = (!sealed).then(|| (train, from, self.packet[..train.len].to_vec()));
-                    let Some(s) = self.sctp_ends.get(key).and_then(|end| self.sctp_sockets.get_mut(end.socket)) else {
+                    let kept = (!sealed).then(|| (train, from, self.cx.packet[..train.len].to_vec()));
+                    let Some(s) = self
+                        .carriers
+                        .sctp
+                        .endpoints
+                        .get(key)
+                        .and_then(|end| self.carriers.sctp.sockets.get_mut(end.socket))
+                    else {
                         return false;
                     };
                     s.writable = false;
@@ -283,7 +290,9 @@ impl<N: Net> Engine<N> {
                 Err(e) => {
                     // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
                     let to = train.route.remote;
-                    let Some(socket) = self.sctp_ends.get(key).map(|end| end.socket) else { return false };
+                    let Some(socket) = self.carriers.sctp.endpoints.get(key).map(|end| end.socket) else {
+                        return false;
+                    };
                     if !self.sctp_icmp_errors(socket) {
                         self.sctp_refused(socket, to, e);
                     }
@@ -303,10 +312,10 @@ impl<N: Net> Engine<N> {
     }
 
     pub(super) fn sctp_socket_writable(&mut self, key: Key) {
-        let Some(s) = self.sctp_sockets.get_mut(key) else { return };
+        let Some(s) = self.carriers.sctp.sockets.get_mut(key) else { return };
         s.writable = true;
         if let Some((train, from, contents)) = s.blocked.take()
-            && let Err(e) = self.net.send(s.sock, &transmit(&train, from, &contents))
+            && let Err(e) = self.cx.net.send(s.sock, &transmit(&train, from, &contents))
             && e.is_would_block()
         {
             s.writable = false;
@@ -320,17 +329,19 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn sctp_socket_readable(&mut self, key: Key) {
         // A session's packets come by way of the session.
-        let Some(sock) = self.sctp_sockets.get(key).filter(|s| s.channel.is_none()).map(|s| s.sock) else { return };
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let Some(sock) = self.carriers.sctp.sockets.get(key).filter(|s| s.channel.is_none()).map(|s| s.sock) else {
+            return;
+        };
+        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut budget = RECV_BUDGET;
         loop {
             if budget == 0 {
-                self.again = true;
-                self.pending_sctp.push(key);
+                self.cx.again = true;
+                self.carriers.sctp.unread.push(key);
                 break;
             }
             budget -= 1;
-            match self.net.recv(sock, &mut batch) {
+            match self.cx.net.recv(sock, &mut batch) {
                 Ok(n) => {
                     for (meta, data) in batch.filled() {
                         let came = Came { from: meta.source, to: meta.local, marked: meta.ecn == Ecn::Ce };
@@ -347,12 +358,12 @@ impl<N: Net> Engine<N> {
                 Err(_) => drop(self.sctp_icmp_errors(key)),
             }
         }
-        self.batch = Some(batch);
+        self.cx.batch = Some(batch);
     }
 
     /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
     pub(crate) fn sctp_datagram(&mut self, socket: Key, came: Came, data: &[u8]) {
-        let Some(s) = self.sctp_sockets.get(socket) else { return };
+        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return };
         if s.server
             && s.below != Below::Dtls
             && let Some(engine) = self.sctp_sibling(data)
@@ -369,12 +380,12 @@ impl<N: Net> Engine<N> {
 
     /// The same for a packet that no other engine has.
     pub(crate) fn sctp_unclaimed(&mut self, socket: Key, Came { from, to, marked }: Came, data: &[u8]) {
-        let now = self.now;
-        let Some(s) = self.sctp_sockets.get(socket) else { return };
+        let now = self.cx.now;
+        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
         let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };
-        let Some(end) = self.sctp_ends.get_mut(key) else { return };
+        let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
         let from = peer_address(from);
         end.endpoint.handle_packet(now, Route { layer: LayerId(0), remote: from }, marked, data);
         self.mark_sctp(key);
@@ -385,10 +396,10 @@ impl<N: Net> Engine<N> {
     /// Anybody can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
     /// 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is this host's own.
     fn sctp_icmp_errors(&mut self, key: Key) -> bool {
-        let Some((sock, below)) = self.sctp_sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
+        let Some((sock, below)) = self.carriers.sctp.sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
         let mut any = false;
         for _ in 0..ICMP_BUDGET {
-            let Some(error) = self.net.take_icmp_error(sock) else { break };
+            let Some(error) = self.cx.net.take_icmp_error(sock) else { break };
             any = true;
             let Some(to) = error.destination else { continue };
             let to = if below == Below::Ip { SocketAddr::new(to.ip(), 0) } else { to };
@@ -406,26 +417,27 @@ impl<N: Net> Engine<N> {
 
     /// An ICMP error that quotes a packet.
     fn sctp_icmp(&mut self, socket: Key, to: SocketAddr, error: &IcmpError) {
-        let now = self.now;
+        let now = self.cx.now;
         let quoted = error.quoted.as_slice();
-        let Some(s) = self.sctp_sockets.get(socket) else { return };
+        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return };
         let Some(port) = quoted.get(..2).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let route = Route { layer: LayerId(0), remote: to };
         let of_port = s.ends.range((port, None)..).take_while(|((p, _), _)| *p == port).map(|(_, end)| *end);
         let ends: Vec<Key> = of_port.collect();
         for end in ends {
-            let Some(e) = self.sctp_ends.get_mut(end) else { continue };
+            let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { continue };
             let Some(id) = e.endpoint.quoted(route, quoted) else { continue };
             let association = e.associations.get(&id).copied();
-            let what = translate(error, to.is_ipv6(), self.sctp_sockets.get(socket).map_or(0, SctpSocket::overhead));
-            if let Some((key, a)) = association.and_then(|k| Some((k, self.sctps.get(k)?)))
+            let what =
+                translate(error, to.is_ipv6(), self.carriers.sctp.sockets.get(socket).map_or(0, SctpSocket::overhead));
+            if let Some((key, a)) = association.and_then(|k| Some((k, self.carriers.sctp.associations.get(k)?)))
                 && !a.connected
                 && !matches!(what, Some(neater_sctp::IcmpError::PacketTooBig { .. }))
             {
                 // To an attempt it is the end.
                 return self.sctp_attempt_refused(key, error.error);
             }
-            if let (Some(what), Some(e)) = (what, self.sctp_ends.get_mut(end)) {
+            if let (Some(what), Some(e)) = (what, self.carriers.sctp.endpoints.get_mut(end)) {
                 e.endpoint.handle_icmp(now, route, what, quoted);
                 self.mark_sctp(end);
             }
@@ -435,12 +447,12 @@ impl<N: Net> Engine<N> {
 
     /// This host does not take packets of that length towards there: what is sent is measured by the interface from now on.
     fn sctp_too_large(&mut self, end: Key, route: Route) {
-        let (now, at) = (self.now, self.sctp_ends.get(end).and_then(|e| e.at));
+        let (now, at) = (self.cx.now, self.carriers.sctp.endpoints.get(end).and_then(|e| e.at));
         let mtu = self.sctp_mtu(at, Some(route.remote.ip()));
-        let Some(e) = self.sctp_ends.get_mut(end) else { return };
-        let Some(s) = self.sctp_sockets.get(e.socket) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
+        let Some(s) = self.carriers.sctp.sockets.get(e.socket) else { return };
         let size = mtu.saturating_sub(s.overhead());
-        let packet: Vec<u8> = self.packet.iter().take(net::Quoted::MAX).copied().collect();
+        let packet: Vec<u8> = self.cx.packet.iter().take(net::Quoted::MAX).copied().collect();
         e.endpoint.handle_icmp(now, route, neater_sctp::IcmpError::PacketTooBig { size }, &packet);
     }
 
@@ -448,10 +460,12 @@ impl<N: Net> Engine<N> {
     /// its own timers.
     fn sctp_refused(&mut self, socket: Key, to: SocketAddr, error: net::NetError) {
         let hit: Vec<_> = self
-            .sctps
+            .carriers
+            .sctp
+            .associations
             .iter()
             .filter(|(_, a)| a.route == to && !a.connected && !a.over)
-            .filter(|(_, a)| self.sctp_ends.get(a.end).is_some_and(|e| e.socket == socket))
+            .filter(|(_, a)| self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| e.socket == socket))
             .map(|(k, _)| k)
             .collect();
         for key in hit {
@@ -460,7 +474,7 @@ impl<N: Net> Engine<N> {
     }
 
     pub(super) fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
-        match self.sctps.get(key).map(|a| a.attempt) {
+        match self.carriers.sctp.associations.get(key).map(|a| a.attempt) {
             Some(Some((conn, candidate))) => {
                 self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::Net(error));
             }
@@ -472,32 +486,32 @@ impl<N: Net> Engine<N> {
 
     /// An endpoint that nobody uses is dropped, after a while in which it still answers; its socket goes with the last.
     pub(super) fn tidy_sctp_end(&mut self, key: Key) {
-        if self.sctp_ends.get(key).is_some_and(SctpEnd::is_unused) {
-            self.timers.push(self.now + LINGER, Timer::SctpEnd(key));
+        if self.carriers.sctp.endpoints.get(key).is_some_and(SctpEnd::is_unused) {
+            self.cx.timers.push(self.cx.now + LINGER, Timer::SctpEnd(key));
         }
     }
 
     pub(crate) fn sctp_end_over(&mut self, key: Key) {
-        let Some(end) = self.sctp_ends.get(key).filter(|e| e.is_unused()) else { return };
+        let Some(end) = self.carriers.sctp.endpoints.get(key).filter(|e| e.is_unused()) else { return };
         let (socket, at) = (end.socket, (end.endpoint.port(), end.at));
-        if let Some(end) = self.sctp_ends.remove(key) {
-            self.stats.refusals.associations += end.endpoint.stats().refused;
+        if let Some(end) = self.carriers.sctp.endpoints.remove(key) {
+            self.cx.stats.refusals.associations += end.endpoint.stats().refused;
         }
-        let Some(s) = self.sctp_sockets.get_mut(socket) else { return };
+        let Some(s) = self.carriers.sctp.sockets.get_mut(socket) else { return };
         s.ends.remove(&at);
         self.tidy_sctp_socket(socket);
     }
 
     pub(super) fn tidy_sctp_socket(&mut self, socket: Key) {
-        if self.sctp_sockets.get(socket).is_some_and(|s| s.ends.is_empty()) {
-            self.sctp_clients.retain(|(_, k)| *k != socket);
-            if let Some(s) = self.sctp_sockets.remove(socket) {
+        if self.carriers.sctp.sockets.get(socket).is_some_and(|s| s.ends.is_empty()) {
+            self.carriers.sctp.client_sockets.retain(|(_, k)| *k != socket);
+            if let Some(s) = self.carriers.sctp.sockets.remove(socket) {
                 if let Some(nobody) = s.nobody {
-                    self.sctp_ends.remove(nobody);
+                    self.carriers.sctp.endpoints.remove(nobody);
                 }
                 match s.channel {
                     Some(channel) => self.close_sctp_sessions(channel),
-                    None => self.net.close(s.sock),
+                    None => self.cx.net.close(s.sock),
                 }
             }
         }

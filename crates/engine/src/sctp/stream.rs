@@ -91,7 +91,7 @@ impl Sctp {
 
 impl<N: Net> Engine<N> {
     pub(super) fn sctp_bind(&mut self, key: Key, stream: u32, conn: Key) {
-        if let Some(s) = self.sctps.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
+        if let Some(s) = self.carriers.sctp.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
             s.conn = Some(conn);
         }
         if let Some(priority) = self.conns.get(conn).map(crate::conn::Conn::priority) {
@@ -101,8 +101,8 @@ impl<N: Net> Engine<N> {
 
     /// `connPriority` of a connection among those of its group.
     pub(crate) fn sctp_set_priority(&mut self, key: Key, stream: u32, priority: u32) {
-        let Some(a) = self.sctps.get(key).filter(|a| a.mux && !a.over) else { return };
-        if let Some(e) = self.sctp_ends.get_mut(a.end) {
+        let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.mux && !a.over) else { return };
+        if let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) {
             let value = super::open::value_of(e.profile.scheduler, priority);
             e.endpoint.set_stream_value(a.id, StreamId(stream as u16), value);
         }
@@ -110,7 +110,7 @@ impl<N: Net> Engine<N> {
 
     /// A connection no longer uses its stream.
     pub(crate) fn sctp_unbind(&mut self, key: Key, stream: u32) {
-        if let Some(a) = self.sctps.get_mut(key) {
+        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
             a.discard(stream);
             if let Some(s) = a.streams.get_mut(&stream) {
                 s.conn = None;
@@ -125,7 +125,9 @@ impl<N: Net> Engine<N> {
 
     /// An association that is not its group's own ends with the last that uses it: the group will not end it.
     pub(crate) fn sctp_close_spare(&mut self, key: Key) {
-        let Some(a) = self.sctps.get(key).filter(|a| a.client && a.lost.is_none() && a.attempt.is_none()) else {
+        let Some(a) =
+            self.carriers.sctp.associations.get(key).filter(|a| a.client && a.lost.is_none() && a.attempt.is_none())
+        else {
             return;
         };
         let Some(g) = a.group.and_then(|g| self.groups.get(g)) else { return };
@@ -137,7 +139,7 @@ impl<N: Net> Engine<N> {
 
     /// Forgets a stream whose ends are both known, and that nobody reads.
     fn sctp_tidy_stream(&mut self, key: Key, stream: u32) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get(&stream) else { return };
         let number = stream as u16;
         if s.ended && s.peer_ended && a.numbers.get(&number) == Some(&stream) {
@@ -152,7 +154,7 @@ impl<N: Net> Engine<N> {
 
     /// Tells a connection that there is something to read, or that there will be nothing more.
     pub(super) fn sctp_tell(&mut self, key: Key, stream: u32) {
-        let Some(s) = self.sctps.get(key).and_then(|a| a.streams.get(&stream)) else { return };
+        let Some(s) = self.carriers.sctp.associations.get(key).and_then(|a| a.streams.get(&stream)) else { return };
         let (Some(conn), news) = (s.conn, !s.rx.is_empty() || s.peer_ended || s.reset.is_some()) else { return };
         let reset = s.reset.filter(|_| s.rx.is_empty());
         if news {
@@ -170,12 +172,12 @@ impl<N: Net> Engine<N> {
 
     /// Ends our direction of a stream, after everything that was sent on it.
     pub(crate) fn sctp_finish(&mut self, key: Key, stream: u32) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         if !core::mem::replace(&mut s.ending, true) {
             a.ending.push_back(stream as u16);
             let (end, listed) = (a.end, core::mem::replace(&mut a.listed, true));
-            if let Some(e) = self.sctp_ends.get_mut(end).filter(|_| !listed) {
+            if let Some(e) = self.carriers.sctp.endpoints.get_mut(end).filter(|_| !listed) {
                 e.ending.push_back(key);
             }
             self.mark_sctp(end);
@@ -183,10 +185,10 @@ impl<N: Net> Engine<N> {
     }
 
     fn sctp_say(&mut self, key: Key, stream: u32, word: Control) {
-        let Some(a) = self.sctps.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
+        let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
         let Some(s) = a.streams.get(&stream).filter(|s| !s.ending) else { return };
         debug_assert!(!s.ended, "what has ended is ending");
-        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
         let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
         // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number.
@@ -204,7 +206,7 @@ impl<N: Net> Engine<N> {
     /// Wants nothing more of a stream: what has come is thrown away, and the peer is told, unless our direction has ended: then it
     /// finds out when it ends its own.
     pub(crate) fn sctp_stop(&mut self, key: Key, stream: u32, code: u64) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.discard(stream);
         let over = a.streams.get(&stream).is_none_or(|s| s.peer_ended);
         if !over {
@@ -216,7 +218,7 @@ impl<N: Net> Engine<N> {
     /// A stream of the peer's that nobody will ever take.
     pub(super) fn sctp_refuse_stream(&mut self, key: Key, stream: u32) {
         self.sctp_stop(key, stream, NO_CODE);
-        if self.sctps.get(key).is_some_and(|a| !a.mux) {
+        if self.carriers.sctp.associations.get(key).is_some_and(|a| !a.mux) {
             return self.sctp_close(key, Some(NO_CODE));
         }
         self.sctp_reset(key, stream, NO_CODE);
@@ -225,11 +227,16 @@ impl<N: Net> Engine<N> {
 
     /// The peer does not want more of this stream.
     pub(super) fn sctp_stopped(&mut self, key: Key, stream: u32, code: u64) {
-        let Some(a) = self.sctps.get(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
         let Some(conn) = a.streams.get(&stream).and_then(|s| s.conn) else {
             return self.sctp_finish(key, stream);
         };
-        let idle = self.sctp_ends.get(a.end).is_none_or(|e| e.endpoint.is_stream_idle(a.id, StreamId(stream as u16)));
+        let idle = self
+            .carriers
+            .sctp
+            .endpoints
+            .get(a.end)
+            .is_none_or(|e| e.endpoint.is_stream_idle(a.id, StreamId(stream as u16)));
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.is_greeting() {
             return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
@@ -248,9 +255,12 @@ impl<N: Net> Engine<N> {
     /// Tells the peer of the directions that are to end and on which everything is acknowledged. Where streams mean nothing to
     /// the peer, nobody is told.
     pub(super) fn sctp_end_streams(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key).filter(|a| !a.ending.is_empty() && a.lost.is_none()) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.ending.is_empty() && a.lost.is_none())
+        else {
+            return;
+        };
         let (id, mux, waits) = (a.id, a.mux, a.resetting);
-        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
         let mut now = Vec::new();
         if !waits {
             for _ in 0..a.ending.len().min(ENDS_TOGETHER) {
@@ -282,7 +292,7 @@ impl<N: Net> Engine<N> {
 
     /// The peer knows that our direction of a stream has ended, and has everything that was sent on it.
     pub(super) fn sctp_ended(&mut self, key: Key, number: u16) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         // What we have not ended, or an earlier user of the number has, cannot be over because the peer says so.
@@ -313,7 +323,7 @@ impl<N: Net> Engine<N> {
 
     /// The peer's direction of a stream has ended, after everything that came on it.
     pub(super) fn sctp_peer_ended(&mut self, key: Key, number: u16) {
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         s.peer_ended = true;

@@ -1,0 +1,58 @@
+//! What carries connections: the protocols, side by side.
+//!
+//! *Responsible for* holding each protocol's state. This is the one file that names them all.
+
+use crate::channel::Channel;
+use crate::dtls::Dtls;
+use crate::quic::{Quic, QuicSocket};
+use crate::sctp::{Sctp, SctpEnd, SctpSocket};
+use neater_base::net::SocketOptions;
+use neater_base::{Key, Slab};
+
+/// All protocols.
+#[derive(Debug, Default)]
+pub(crate) struct Carriers {
+    pub(crate) quic: QuicCarrier,
+    pub(crate) dtls: DtlsCarrier,
+    pub(crate) sctp: SctpCarrier,
+    pub(crate) channels: Slab<Channel>,
+    /// Lingering sockets that were not read empty within the budget.
+    pub(crate) pending_lingers: Vec<Key>,
+    /// Shared UDP sockets, likewise.
+    pub(crate) pending_shared: Vec<(Key, Key)>,
+    /// UDP sockets of listeners that have stopped, with what they were opened with: see [`crate::Engine::listen`].
+    pub(crate) left_behind: Vec<(Key, SocketOptions)>,
+}
+
+/// QUIC (RFC 9000).
+#[derive(Debug, Default)]
+pub(crate) struct QuicCarrier {
+    pub(crate) connections: Slab<Quic>,
+    pub(crate) sockets: Slab<QuicSocket>,
+    /// Client-side sockets that new connections may share.
+    pub(crate) client_sockets: Vec<(crate::quic::Sharing, Key)>,
+    /// Connections that have something to do.
+    pub(crate) dirty: Vec<Key>,
+    /// Sockets that were not read empty within the budget.
+    pub(crate) unread: Vec<Key>,
+}
+
+/// DTLS (RFC 9147, 6347) over UDP.
+#[derive(Debug, Default)]
+pub(crate) struct DtlsCarrier {
+    pub(crate) sessions: Slab<Dtls>,
+}
+
+/// SCTP (RFC 9260) over UDP, IP or DTLS.
+#[derive(Debug, Default)]
+pub(crate) struct SctpCarrier {
+    pub(crate) associations: Slab<Sctp>,
+    pub(crate) endpoints: Slab<SctpEnd>,
+    pub(crate) sockets: Slab<SctpSocket>,
+    /// Client-side sockets that new associations may share.
+    pub(crate) client_sockets: Vec<(crate::sctp::Sharing, Key)>,
+    /// Endpoints that have something to do.
+    pub(crate) dirty: Vec<Key>,
+    /// Sockets that were not read empty within the budget.
+    pub(crate) unread: Vec<Key>,
+}
