@@ -14,8 +14,9 @@
 //! sending costs no more than [`LINGER_READS`] reads of a turn, and its socket goes when the time is over.
 
 use crate::Engine;
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{ConnectionState, Io};
+use crate::conn::ConnectionState;
 use crate::engine::LINGER;
 use crate::event::{ConnectionError, Event};
 use crate::terminate::{ABORTED, NO_CODE};
@@ -78,10 +79,10 @@ impl<N: Net> Engine<N> {
 
     /// Asks how far the closing of a connection is, gives it up, or asks again later.
     pub(crate) fn closing_timeout(&mut self, conn: Key) {
-        if let Some(Io::Channel(key)) = self.conns.get(conn).map(|c| c.io) {
+        if let Some(FlowId::Channel(key)) = self.conns.get(conn).map(|c| c.flow) {
             self.check_delivered(key);
         }
-        if let Some(Io::Datagrams { .. }) = self.conns.get(conn).map(|c| c.io) {
+        if let Some(FlowId::Datagrams { .. }) = self.conns.get(conn).map(|c| c.flow) {
             self.advance_close(conn);
         }
         self.both_ended(conn);
@@ -115,23 +116,23 @@ impl<N: Net> Engine<N> {
     /// How often the system has asked the peer of a closing connection without an answer so far;
     /// `None` where another transport carries it, or the system does not report it.
     fn unanswered_of_closing(&self, conn: Key) -> Option<u32> {
-        let Some(Io::Channel(key)) = self.conns.get(conn).map(|c| c.io) else { return None };
+        let Some(FlowId::Channel(key)) = self.conns.get(conn).map(|c| c.flow) else { return None };
         self.cx.net.stream_info(self.carriers.channels.get(key)?.sock).ok()?.unanswered
     }
 
     /// Whether the peer of a closing connection has answered since the last progress, if only to
     /// report that it has no room.
     fn answers_since(&self, conn: Key, closing: &Closing, packets: u64) -> bool {
-        match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Channel(key)) => {
+        match self.conns.get(conn).map(|c| c.flow) {
+            Some(FlowId::Channel(key)) => {
                 let info = self.carriers.channels.get(key).and_then(|ch| self.cx.net.stream_info(ch.sock).ok());
                 let ago = info.and_then(|i| i.last_heard);
                 ago.is_some_and(|ago| ago + COARSE < self.cx.now.saturating_since(closing.moved))
             }
-            Some(Io::Stream { quic, .. }) => {
+            Some(FlowId::Stream { quic, .. }) => {
                 self.carriers.quic.connections.get(quic).is_some_and(|q| q.last_heard() > closing.moved + COARSE)
             }
-            Some(Io::Sctp { .. }) => packets > closing.packets,
+            Some(FlowId::Sctp { .. }) => packets > closing.packets,
             _ => false,
         }
     }
@@ -140,7 +141,7 @@ impl<N: Net> Engine<N> {
     /// would end the session of a reader that has paused.
     fn ask_peer_of_closing(&mut self, conn: Key, closing: &Closing) {
         let Some(c) = self.conns.get(conn) else { return };
-        let Io::Stream { quic, stream } = c.io else { return };
+        let FlowId::Stream { quic, stream } = c.flow else { return };
         // What the session has taken, a peer that is there acknowledges.
         if c.tx.bytes == 0 {
             return;
@@ -167,8 +168,8 @@ impl<N: Net> Engine<N> {
     /// How many packets an association has received; 0 where another transport carries the
     /// connection.
     fn packets_of_closing(&self, conn: Key) -> u64 {
-        match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Sctp { sctp, .. }) => self.sctp_packets_received(sctp),
+        match self.conns.get(conn).map(|c| c.flow) {
+            Some(FlowId::Sctp { sctp, .. }) => self.sctp_packets_received(sctp),
             _ => 0,
         }
     }
@@ -189,21 +190,21 @@ impl<N: Net> Engine<N> {
     fn mark_of_closing(&mut self, conn: Key) -> u64 {
         let Some(c) = self.conns.get(conn) else { return 0 };
         let queued = c.tx.bytes as u64;
-        match c.io {
+        match c.flow {
             // What the engine hands to the system moves from one term to the other.
-            Io::Channel(key) => {
+            FlowId::Channel(key) => {
                 let info = self.carriers.channels.get(key).and_then(|ch| self.cx.net.stream_info(ch.sock).ok());
                 queued + info.map_or(0, |i| i.in_flight.unwrap_or(0) + i.unsent.unwrap_or(0))
             }
             // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
             // anything. Before that, only what it takes counts.
-            Io::Stream { quic, .. } if queued == 0 => {
+            FlowId::Stream { quic, .. } if queued == 0 => {
                 self.carriers.quic.connections.get(quic).map_or(0, |q| q.conn.acknowledged())
             }
-            Io::Datagrams { quic } => {
+            FlowId::Datagrams { quic } => {
                 queued + self.carriers.quic.connections.get_mut(quic).map_or(0, |q| q.conn.queued_datagrams() as u64)
             }
-            Io::Sctp { sctp, .. } if queued == 0 => self.sctp_acknowledged(sctp),
+            FlowId::Sctp { sctp, .. } if queued == 0 => self.sctp_acknowledged(sctp),
             _ => queued,
         }
     }
@@ -212,15 +213,15 @@ impl<N: Net> Engine<N> {
     fn give_up_closing(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let group = c.group;
-        match c.io {
-            Io::Channel(key) => {
+        match c.flow {
+            FlowId::Channel(key) => {
                 let unwritten = !c.tx.is_empty() || !c.fin_done;
                 if let Some(ch) = self.carriers.channels.remove(key) {
                     // The peer must not take a part for the whole. What the system has all of it may still deliver.
                     if unwritten { self.cx.net.abort(ch.sock) } else { self.cx.net.close(ch.sock) }
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 c.fin_done = true;
                 if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     q.conn.reset(stream, ABORTED);
@@ -231,7 +232,7 @@ impl<N: Net> Engine<N> {
                     g.abort_code = Some(ABORTED);
                 }
             }
-            Io::Sctp { sctp, stream } => {
+            FlowId::Sctp { sctp, stream } => {
                 c.fin_done = true;
                 if self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux) {
                     self.sctp_reset(sctp, stream, ABORTED);
@@ -292,7 +293,7 @@ impl<N: Net> Engine<N> {
     /// found out here, because the program may not be reading.
     pub(crate) fn find_reset(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && (c.stopped || c.fin_acked)) else { return };
-        let Io::Stream { quic, stream } = c.io else { return };
+        let FlowId::Stream { quic, stream } = c.flow else { return };
         // The transport forgets a reset that was read.
         let read = c.ext.as_ref().filter(|_| c.reset).map(|e| e.reset_code);
         let code =
@@ -308,22 +309,22 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.fin_done && c.tx.is_empty()) else { return };
         // Also where the peer has no direction, or this side, or the program wants no more. A peer that gives streams of SCTP no meaning
         // is not told that it may be silent: there the association's end is the only one.
-        let told = match c.io {
-            Io::Sctp { sctp, .. } => self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux),
+        let told = match c.flow {
+            FlowId::Sctp { sctp, .. } => self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux),
             _ => true,
         };
         let nothing_comes = c.peer_ended || c.read_closed && told;
         let nothing_goes = c.fin_acked || c.one_way;
-        match c.io {
-            Io::Stream { .. } | Io::Sctp { .. } if nothing_comes && c.given_up() => {
+        match c.flow {
+            FlowId::Stream { .. } | FlowId::Sctp { .. } if nothing_comes && c.given_up() => {
                 if let Some(error) = c.refusal() {
                     self.fail_connection(conn, error);
                 }
             }
-            Io::Stream { .. } | Io::Sctp { .. } if nothing_comes && nothing_goes && c.request.may_receive => {
+            FlowId::Stream { .. } | FlowId::Sctp { .. } if nothing_comes && nothing_goes && c.request.may_receive => {
                 self.ended(conn);
             }
-            Io::Channel(key) => {
+            FlowId::Channel(key) => {
                 let hangup =
                     self.carriers.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
                 if !c.peer_ended && !hangup {
@@ -344,7 +345,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         let unread = !c.read_closed;
         // The program may still open others beside it, or end their session with a code of its own: as long as it has this one.
-        let shared = matches!(c.io, Io::Stream { .. });
+        let shared = matches!(c.flow, FlowId::Stream { .. });
         if unread {
             self.notify(conn, Event::Readable);
         }

@@ -1,6 +1,7 @@
 //! A connection's own state.
 
 use crate::advised::{self, AdviceOf};
+use crate::carrier::FlowId;
 use crate::channel::Peer;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
@@ -13,7 +14,6 @@ use core::time::Duration;
 use neater_base::net::{Ecn, Lane, Sock, SocketOption};
 use neater_base::{Instant, Key, Slab};
 use neater_framing::{Framer, Receiver};
-use neater_quic::StreamId;
 use neater_race::CacheKey;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,45 +29,6 @@ pub enum ConnectionState {
     Closing,
     /// Over.
     Closed,
-}
-
-/// What a connection is carried by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Io {
-    None,
-    /// A TCP, TLS or UDP socket of its own.
-    Channel(Key),
-    /// A stream of a QUIC connection.
-    Stream {
-        quic: Key,
-        stream: StreamId,
-    },
-    /// A stream that waits for the peer's limit.
-    StreamPending {
-        quic: Key,
-    },
-    /// The datagrams of a QUIC connection.
-    Datagrams {
-        quic: Key,
-    },
-    /// A stream of an SCTP association, or all of one whose peer is not of our kind.
-    Sctp {
-        sctp: Key,
-        /// Its number below, and which use of it above 16 bits.
-        stream: u32,
-    },
-    /// A stream that waits for a number, or an association that is being established.
-    SctpPending {
-        sctp: Key,
-    },
-    /// One peer of a shared UDP socket; its address is in [`Ext::peer`].
-    Peer {
-        channel: Key,
-    },
-    /// A DTLS session.
-    Dtls {
-        dtls: Key,
-    },
 }
 
 /// A piece of a message that waits to be written.
@@ -409,7 +370,7 @@ impl<T> Drop for Seldom<T> {
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) state: ConnectionState,
-    pub(crate) io: Io,
+    pub(crate) flow: FlowId,
     pub(crate) stack: Option<Stack>,
     /// The peer has ended its direction.
     pub(crate) read_closed: bool,
@@ -594,7 +555,7 @@ impl Conn {
     pub(crate) fn new(request: Arc<Compiled>, remotes: Arc<[RemoteEndpoint]>, now: Instant) -> Self {
         Self {
             state: ConnectionState::Establishing,
-            io: Io::None,
+            flow: FlowId::None,
             stack: None,
             read_closed: false,
             peer_ended: false,
@@ -663,7 +624,8 @@ impl Conn {
 
     /// See [`ConnectionStats::ended`].
     pub(crate) fn end_is_out(&self) -> bool {
-        self.fin_done && (self.fin_acked || self.one_way || !matches!(self.io, Io::Stream { .. } | Io::Sctp { .. }))
+        self.fin_done
+            && (self.fin_acked || self.one_way || !matches!(self.flow, FlowId::Stream { .. } | FlowId::Sctp { .. }))
     }
 
     /// Whether its stream's sending direction was given up before the peer had everything.

@@ -15,11 +15,12 @@ mod peers;
 
 pub(crate) use peers::Peers;
 
+use crate::carrier::{FlowId, SessionId};
 use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
-use crate::conn::{ConnectionState, Io, Queued, Tx};
-use crate::establish::What;
+use crate::conn::{ConnectionState, Queued, Tx};
+
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::request::Compiled;
 use crate::sctp::{Came, SessionEnd};
 use crate::timer::Timer;
@@ -218,11 +219,11 @@ impl<N: Net> Engine<N> {
         request: &Compiled,
         options: &SocketOptions,
         via: u8,
-    ) -> Result<What, AttemptError> {
+    ) -> Result<SessionId, AttemptError> {
         let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let key = self.carriers.channels.next_key();
-        let sock = self.cx.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
         if let Err(e) = self.cx.net.udp_connect(sock, addr) {
             self.cx.net.close(sock);
             return Err(AttemptError::Net(e));
@@ -237,7 +238,7 @@ impl<N: Net> Engine<N> {
         self.carriers.channels.insert(channel);
         // The first flight leaves, and an error comes, when the attempt is in the books.
         self.cx.timers.push(self.cx.now, Timer::Dtls(dtls));
-        Ok(What::Dtls(dtls))
+        Ok(SessionId::Dtls(dtls))
     }
 
     pub(crate) fn dtls_timeout(&mut self, key: Key) {
@@ -355,7 +356,7 @@ impl<N: Net> Engine<N> {
                 if let [key] = self.dtls_peers(channel)[..]
                     && self.carriers.dtls.sessions.get(key).is_some_and(|d| !d.session.is_connected())
                 {
-                    self.attempt_failed(conn, candidate, What::Dtls(key), AttemptError::Net(error));
+                    self.attempt_failed(conn, candidate, SessionId::Dtls(key), AttemptError::Net(error));
                 }
             }
             Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) => {
@@ -461,7 +462,7 @@ impl<N: Net> Engine<N> {
     fn dtls_connected(&mut self, key: Key) {
         let Some(d) = self.carriers.dtls.sessions.get(key) else { return };
         if let Some((conn, candidate)) = d.attempt {
-            return self.attempt_established(conn, candidate, What::Dtls(key));
+            return self.attempt_established(conn, candidate, SessionId::Dtls(key));
         }
         match self.carriers.channels.get(d.channel).map(|c| c.behind) {
             Some(Behind::Listener(listener)) => self.dtls_arrived(listener, key),
@@ -479,7 +480,7 @@ impl<N: Net> Engine<N> {
         let (Some(d), Some(c)) = (self.carriers.dtls.sessions.get_mut(key), self.conns.get_mut(conn)) else { return };
         d.attempt = None;
         d.conn = Some(conn);
-        c.io = Io::Dtls { dtls: key };
+        c.flow = FlowId::Dtls { dtls: key };
         if let Some(ch) = self.carriers.channels.get_mut(d.channel) {
             ch.behind = Behind::Conn(conn);
         }
@@ -517,7 +518,7 @@ impl<N: Net> Engine<N> {
         d.lost = Some(error.clone().map_or(ConnectionError::Closed, connection_error));
         if let Some((conn, candidate)) = d.attempt {
             let error = error.map_or(AttemptError::ClosedByPeer, attempt_error);
-            return self.attempt_failed(conn, candidate, What::Dtls(key), error);
+            return self.attempt_failed(conn, candidate, SessionId::Dtls(key), error);
         }
         let Some(conn) = d.conn else {
             tracing::debug!(target: "neater::listen", "handshake failed: {error:?}");

@@ -10,8 +10,9 @@
 //! may be a replay, and says so ([`crate::Received::early`]). The rest of the handshake is driven here, whether or not the
 //! program reads; it must be finished in the time that every incoming handshake has.
 
+use crate::carrier::FlowId;
 use crate::channel::{Channel, Kind};
-use crate::conn::{ConnectionState, Io};
+use crate::conn::ConnectionState;
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, MessageId, SendError};
@@ -124,9 +125,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn).filter(|c| c.passive && c.state == ConnectionState::Established) else {
             return false;
         };
-        match c.io {
-            Io::Channel(k) => self.carriers.channels.get(k).is_some_and(unfinished),
-            Io::Stream { quic, .. } => {
+        match c.flow {
+            FlowId::Channel(k) => self.carriers.channels.get(k).is_some_and(unfinished),
+            FlowId::Stream { quic, .. } => {
                 self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.is_handshaking())
             }
             _ => false,

@@ -1,15 +1,16 @@
 //! The engine itself: its parts, its turn, its timers.
 
 use crate::carrier::Carriers;
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Kind};
 use crate::closing::Closing;
 use crate::config::{EngineConfig, EngineStats, Refusals};
-use crate::conn::{ConnectionState, Conns, Io};
+use crate::conn::{ConnectionState, Conns};
 use crate::context::Context;
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::glance::plain_ended;
 use crate::group::Group;
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::listen::Listener;
 use crate::notices::Notices;
 use crate::resolve::Names;
@@ -332,11 +333,11 @@ impl<N: Net> Engine<N> {
     #[inline]
     fn dispatch(&mut self, event: NetEvent) {
         match event {
-            NetEvent::Ready { token, ready } => match Owner::of(token) {
-                Some(Owner::Channel(key)) => self.channel_ready(key, ready),
-                Some(Owner::QuicSocket(key)) => self.quic_socket_ready(key, ready),
-                Some(Owner::SctpSocket(key)) => self.sctp_socket_ready(key, ready),
-                Some(Owner::Resolver(t)) => self.resolver_ready(t, ready),
+            NetEvent::Ready { token, ready } => match SocketId::of(token) {
+                Some(SocketId::Channel(key)) => self.channel_ready(key, ready),
+                Some(SocketId::QuicSocket(key)) => self.quic_socket_ready(key, ready),
+                Some(SocketId::SctpSocket(key)) => self.sctp_socket_ready(key, ready),
+                Some(SocketId::Resolver(t)) => self.resolver_ready(t, ready),
                 None => {}
             },
             NetEvent::PathsChanged => self.paths_changed(),
@@ -573,7 +574,10 @@ impl<N: Net> Engine<N> {
         self.quic_paths_changed(moved);
         self.race_anew(true);
         for key in self.conns.keys() {
-            if self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.io, Io::None))
+            if self
+                .conns
+                .get(key)
+                .is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.flow, FlowId::None))
             {
                 self.notify(key, Event::PathChange);
             }

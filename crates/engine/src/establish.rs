@@ -17,10 +17,11 @@ pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
 pub use self::served::{Carrier, ServiceOutcome};
 use crate::advised::{self, Way};
+use crate::carrier::{FlowId, SessionId};
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{Conn, ConnectionState, Io, cache_key};
+use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::request::socket_priority;
 use crate::sctp::{Below, There};
 use crate::timer::Timer;
@@ -43,20 +44,11 @@ pub const MAX_REMOTES: usize = 8;
 /// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What an attempt consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    Channel(Key),
-    Quic(Key),
-    Sctp(Key),
-    Dtls(Key),
-}
-
 /// An attempt that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) candidate: Option<CandidateId>,
-    pub(crate) what: What,
+    pub(crate) session: SessionId,
     pub(crate) stack: Stack,
     pub(crate) addr: SocketAddr,
 }
@@ -170,12 +162,12 @@ impl<N: Net> Engine<N> {
         let (now, net, channels) = (self.cx.now, &mut self.cx.net, &mut self.carriers.channels);
         let conn = self.conns.try_insert_with(|conn| {
             let channel = channels.try_insert_with(|channel| {
-                let sock = net.connect(Owner::Channel(channel).token(), *addr, &request.0.tcp_options).ok()?;
+                let sock = net.connect(SocketId::Channel(channel).token(), *addr, &request.0.tcp_options).ok()?;
                 Some(Channel::new(sock, Kind::Tcp, Behind::Attempt(conn, None), *addr, now))
             })?;
             let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
             new.network = Some(network);
-            new.io = Io::Channel(channel);
+            new.flow = FlowId::Channel(channel);
             Some(new)
         });
         // Why, the longer way will find out.
@@ -254,9 +246,9 @@ impl<N: Net> Engine<N> {
         Ok((conn, outcome))
     }
 
-    fn describe(&self, what: What) -> Option<(Stack, SocketAddr)> {
-        match what {
-            What::Channel(k) => {
+    fn describe(&self, session: SessionId) -> Option<(Stack, SocketAddr)> {
+        match session {
+            SessionId::Channel(k) => {
                 let c = self.carriers.channels.get(k)?;
                 let stack = match c.kind {
                     Kind::Tcp => Stack::Tcp,
@@ -265,9 +257,9 @@ impl<N: Net> Engine<N> {
                 };
                 Some((stack, c.remote))
             }
-            What::Quic(k) => self.carriers.quic.connections.get(k).map(|q| (q.stack, q.remote)),
-            What::Sctp(k) => self.carriers.sctp.associations.get(k).map(|a| (a.stack, a.remote)),
-            What::Dtls(k) => self.carriers.dtls.sessions.get(k).map(|d| (Stack::Dtls, d.remote)),
+            SessionId::Quic(k) => self.carriers.quic.connections.get(k).map(|q| (q.stack, q.remote)),
+            SessionId::Sctp(k) => self.carriers.sctp.associations.get(k).map(|a| (a.stack, a.remote)),
+            SessionId::Dtls(k) => self.carriers.dtls.sessions.get(k).map(|d| (Stack::Dtls, d.remote)),
         }
     }
 
@@ -288,7 +280,7 @@ impl<N: Net> Engine<N> {
             Ok(laid) => laid,
             Err(error) => {
                 if let Some(direct) = direct {
-                    self.release_attempt(direct.what, true);
+                    self.release_attempt(direct.session, true);
                 }
                 return self.fail(conn, error);
             }
@@ -458,21 +450,21 @@ impl<N: Net> Engine<N> {
         let Some(attempt) = est.attempts.iter_mut().find(direct) else { return false };
         attempt.candidate = id;
         est.adopted = id;
-        let what = attempt.what;
-        let answered = match what {
-            What::Channel(k) => self.carriers.channels.get_mut(k).and_then(|c| {
+        let session = attempt.session;
+        let answered = match session {
+            SessionId::Channel(k) => self.carriers.channels.get_mut(k).and_then(|c| {
                 c.behind = Behind::Attempt(conn, id);
                 c.connected.then(|| now - c.started)
             }),
-            What::Quic(k) => self.carriers.quic.connections.get_mut(k).and_then(|q| {
+            SessionId::Quic(k) => self.carriers.quic.connections.get_mut(k).and_then(|q| {
                 q.attempt = Some((conn, id));
                 q.answered_after(now)
             }),
-            What::Sctp(k) => self.carriers.sctp.associations.get_mut(k).and_then(|a| {
+            SessionId::Sctp(k) => self.carriers.sctp.associations.get_mut(k).and_then(|a| {
                 a.attempt = Some((conn, id));
                 a.answered_after(now)
             }),
-            What::Dtls(k) => self.carriers.dtls.sessions.get_mut(k).and_then(|d| {
+            SessionId::Dtls(k) => self.carriers.dtls.sessions.get_mut(k).and_then(|d| {
                 d.adopt(conn, id);
                 d.answered_after()
             }),
@@ -493,7 +485,7 @@ impl<N: Net> Engine<N> {
         stack: Stack,
         addr: SocketAddr,
         path: &Path,
-    ) -> Result<What, AttemptError> {
+    ) -> Result<SessionId, AttemptError> {
         self.cx.stats.attempts += 1;
         let request = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?.request.clone();
         let behind = Behind::Attempt(conn, candidate);
@@ -519,20 +511,20 @@ impl<N: Net> Engine<N> {
         } else {
             base
         };
-        let what = match stack {
+        let session = match stack {
             Stack::Tcp | Stack::Tls => {
                 let key = self.carriers.channels.next_key();
                 let sock =
-                    self.cx.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                    self.cx.net.connect(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
                 let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
                 let mut channel = Channel::new(sock, kind, behind, addr, self.cx.now);
                 channel.via = path.remote as u8;
                 self.carriers.channels.insert(channel);
-                What::Channel(key)
+                SessionId::Channel(key)
             }
             Stack::Udp => {
                 let key = self.carriers.channels.next_key();
-                let sock = self.cx.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                let sock = self.cx.net.udp(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
                 if let Err(e) = self.cx.net.udp_connect(sock, addr) {
                     self.cx.net.close(sock);
                     return Err(AttemptError::Net(e));
@@ -546,11 +538,11 @@ impl<N: Net> Engine<N> {
                 channel.writable = true;
                 channel.readable = true;
                 self.carriers.channels.insert(channel);
-                What::Channel(key)
+                SessionId::Channel(key)
             }
             Stack::Quic | Stack::QuicDatagram => {
                 let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
-                What::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
+                SessionId::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
             }
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
                 let remote = self.conns.get(conn).and_then(|c| c.remotes.get(path.remote));
@@ -558,7 +550,7 @@ impl<N: Net> Engine<N> {
                 let name = server_name(&request, remote, addr);
                 let below = Below::of(stack).unwrap_or(Below::Udp);
                 let there = There { below, addr, udp_port, name: &name };
-                What::Sctp(self.sctp_connect(conn, candidate, there, &request, options)?)
+                SessionId::Sctp(self.sctp_connect(conn, candidate, there, &request, options)?)
             }
             Stack::Dtls => {
                 let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
@@ -566,14 +558,14 @@ impl<N: Net> Engine<N> {
             }
         };
         if let Some(est) = self.est(conn) {
-            est.attempts.push(Attempt { candidate, what, stack, addr });
+            est.attempts.push(Attempt { candidate, session, stack, addr });
         }
         if stack == Stack::Udp && (candidate.is_none() || request.has_no_handshake()) {
             // A connectionless stack is established as soon as a path is selected (RFC 9623
             // section 4.6). Beside others it waits for their answers: see `unanswered`.
-            self.attempt_established(conn, candidate, what);
+            self.attempt_established(conn, candidate, session);
         }
-        Ok(what)
+        Ok(session)
     }
 
     /// Moves an attempt over TCP on, after readiness.
@@ -590,17 +582,17 @@ impl<N: Net> Engine<N> {
                     c.writable = false;
                     return;
                 }
-                Err(e) => return self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(e)),
+                Err(e) => return self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e)),
             }
             c.connected = true;
             // Nothing has been read yet, so no event is promised: the first read has to be tried.
             c.readable = true;
             let (rtt, addr) = (self.cx.now - c.started, c.remote);
             match c.kind {
-                Kind::Tcp => return self.attempt_established(conn, candidate, What::Channel(key)),
+                Kind::Tcp => return self.attempt_established(conn, candidate, SessionId::Channel(key)),
                 Kind::TlsPending => {
                     if let Err(e) = self.begin_tls(key, conn) {
-                        return self.attempt_failed(conn, candidate, What::Channel(key), e);
+                        return self.attempt_failed(conn, candidate, SessionId::Channel(key), e);
                     }
                     self.reachable(conn, candidate, Stack::Tls, addr, rtt);
                     if !self.carriers.channels.contains(key) {
@@ -613,16 +605,16 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.carriers.channels.get(key) else { return };
         match &c.kind {
             Kind::Tls(t) if t.is_handshaking() => match self.drive_tls(key) {
-                Ok(true) => self.attempt_established(conn, candidate, What::Channel(key)),
+                Ok(true) => self.attempt_established(conn, candidate, SessionId::Channel(key)),
                 Ok(false) => {}
-                Err(e) => self.attempt_failed(conn, candidate, What::Channel(key), e),
+                Err(e) => self.attempt_failed(conn, candidate, SessionId::Channel(key), e),
             },
             // Established and waiting for the race's decision: only a reset is news.
             Kind::Tcp | Kind::Tls(_) if c.hangup => {
                 if let Err(e) = self.cx.net.connect_result(c.sock)
                     && !e.is_would_block()
                 {
-                    self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(e));
+                    self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e));
                 }
             }
             _ => {}
@@ -668,7 +660,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The whole stack of an attempt is up.
-    pub(crate) fn attempt_established(&mut self, conn: Key, candidate: Option<CandidateId>, what: What) {
+    pub(crate) fn attempt_established(&mut self, conn: Key, candidate: Option<CandidateId>, session: SessionId) {
         let Some(c) = self.conns.get(conn) else { return };
         if c.state != ConnectionState::Establishing {
             return;
@@ -676,14 +668,14 @@ impl<N: Net> Engine<N> {
         let Some(id) = candidate else {
             // The cached outcome: it wins at once, over a race that may have begun meanwhile.
             if self.is_watched(conn)
-                && let Some((stack, addr)) = self.describe(what)
+                && let Some((stack, addr)) = self.describe(session)
             {
                 self.step(conn, Step::Established { stack, addr });
             }
-            self.become_established(conn, what);
+            self.become_established(conn, session);
             return;
         };
-        if let Some((stack, addr)) = self.describe(what) {
+        if let Some((stack, addr)) = self.describe(session) {
             self.step(conn, Step::Established { stack, addr });
         }
         self.race_input(conn, Input::Progress { candidate: id, progress: Progress::Established });
@@ -695,17 +687,17 @@ impl<N: Net> Engine<N> {
         &mut self,
         conn: Key,
         candidate: Option<CandidateId>,
-        what: What,
+        session: SessionId,
         error: AttemptError,
     ) {
-        let described = self.describe(what);
-        self.release_attempt(what, false);
+        let described = self.describe(session);
+        self.release_attempt(session, false);
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state != ConnectionState::Establishing {
             return;
         }
         if let Some(est) = &mut c.est {
-            est.attempts.retain(|a| a.what != what);
+            est.attempts.retain(|a| a.session != session);
         }
         if let Some((stack, addr)) = described {
             self.step(conn, Step::Failed { stack, addr, error: error.clone() });
@@ -725,7 +717,7 @@ impl<N: Net> Engine<N> {
                 }
                 match &c.est {
                     None => {
-                        c.io = Io::None;
+                        c.flow = FlowId::None;
                         self.begin_race(conn, &[], None, None);
                     }
                     Some(est) if est.race.is_over() => self.lost(conn),
@@ -740,13 +732,13 @@ impl<N: Net> Engine<N> {
         let Some(est) = self.est(conn) else { return };
         let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
         let attempt = est.attempts.swap_remove(i);
-        self.release_attempt(attempt.what, true);
+        self.release_attempt(attempt.session, true);
         self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
     }
 
-    fn release_attempt(&mut self, what: What, withdrawn: bool) {
-        match what {
-            What::Channel(k) => {
+    fn release_attempt(&mut self, session: SessionId, withdrawn: bool) {
+        match session {
+            SessionId::Channel(k) => {
                 if let Some(c) = self.carriers.channels.remove(k) {
                     if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
                         self.cx.net.abort(c.sock);
@@ -755,9 +747,9 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            What::Quic(k) => self.quic_abandon(k),
-            What::Sctp(k) => self.sctp_abandon(k),
-            What::Dtls(k) => self.dtls_drop(k),
+            SessionId::Quic(k) => self.quic_abandon(k),
+            SessionId::Sctp(k) => self.sctp_abandon(k),
+            SessionId::Dtls(k) => self.dtls_drop(k),
         }
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! *Invariant*: nothing that is done with such an engine succeeds, except looking at figures of the past.
 
-use crate::conn::{ConnectionState, Io};
+use crate::carrier::FlowId;
+use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, EstablishmentError, Reason, SendError};
 use crate::terminate::ABORTED;
 use crate::{Engine, ListenerId};
@@ -71,7 +72,7 @@ impl<N: Net> Engine<N> {
                 continue;
             }
             // The peer must not take a part for the whole. What the system has all of, it may still deliver.
-            if let (Io::Channel(key), false) = (c.io, c.tx.is_empty())
+            if let (FlowId::Channel(key), false) = (c.flow, c.tx.is_empty())
                 && let Some(channel) = self.carriers.channels.remove(key)
             {
                 self.cx.net.abort(channel.sock);

@@ -5,7 +5,7 @@
 
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{ConnectionState, Conns};
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::listen::gave_up;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, Stack};
@@ -78,7 +78,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn told_quickly(&mut self, event: NetEvent, now: &mut Option<Instant>) -> bool {
         if let NetEvent::Ready { token, ready } = event
             && !ready.error
-            && let Some(Owner::Channel(key)) = Owner::of(token)
+            && let Some(SocketId::Channel(key)) = SocketId::of(token)
             && let Some(ch) = self.carriers.channels.get_mut(key)
         {
             match (&ch.kind, ch.behind) {

@@ -7,7 +7,8 @@
 //! *Invariants*: nothing of the program's is on the wire before the framer is ready; a connection that was received is
 //! delivered when it is; a handshake that is not finished in time ends its connection.
 
-use crate::conn::{Conn, ConnectionState, Ext, Io, Segment, Tx};
+use crate::carrier::FlowId;
+use crate::conn::{Conn, ConnectionState, Ext, Segment, Tx};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::kept::take_queued;
 use crate::listen::HANDSHAKE_TIMEOUT;
@@ -69,8 +70,8 @@ impl<N: Net> Engine<N> {
             Some(framer) => framer.start(&mut out),
             None => return true,
         };
-        let (counted, until) = match (to, c.io) {
-            (HandOver::Listener(l), Io::Channel(_)) => (Some(l), self.cx.now + HANDSHAKE_TIMEOUT),
+        let (counted, until) = match (to, c.flow) {
+            (HandOver::Listener(l), FlowId::Channel(_)) => (Some(l), self.cx.now + HANDSHAKE_TIMEOUT),
             (HandOver::Opener, _) => (None, c.request.timeout.map_or(self.cx.now + PATIENCE, |t| c.began + t)),
             _ => (None, self.cx.now + HANDSHAKE_TIMEOUT),
         };
@@ -79,7 +80,7 @@ impl<N: Net> Engine<N> {
             return true;
         }
         c.ext().greeting = Some(Box::new(Greeting { tx: Tx::default(), to, until, due: false, counted }));
-        if let (Some(listener), Io::Channel(channel)) = (counted, c.io) {
+        if let (Some(listener), FlowId::Channel(channel)) = (counted, c.flow) {
             self.count_handshake(listener, channel);
         }
         self.greet(conn, out);
@@ -170,12 +171,12 @@ impl<N: Net> Engine<N> {
                 Some(n) => ended = n == 0,
             }
         } else {
-            let io = c.io;
+            let io = c.flow;
             let data = loop {
                 let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
                 match (take_queued(c, &mut self.cx.kept), io) {
                     (Some((data, _)), _) => break data,
-                    (None, Io::Channel(k)) if self.fill_datagrams(conn, k)? => {}
+                    (None, FlowId::Channel(k)) if self.fill_datagrams(conn, k)? => {}
                     _ => return Ok(None),
                 }
             };

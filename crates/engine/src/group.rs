@@ -1,6 +1,7 @@
 //! Connection groups (RFC 9622 section 7.4).
 
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::carrier::FlowId;
+use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::{ConnectionId, Engine, GroupId, ListenerId};
 use neater_base::Key;
@@ -178,19 +179,19 @@ impl<N: Net> Engine<N> {
         let c = self.conns.get(conn.0).filter(|c| c.is_open()).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "only an established connection can be cloned")
         })?;
-        match c.io {
-            Io::Stream { quic, .. } => {
+        match c.flow {
+            FlowId::Stream { quic, .. } => {
                 let group = c.group;
                 let clone = self.open_in_group(group, quic, direction)?;
                 self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
             }
-            Io::Sctp { sctp, .. } if self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux) => {
+            FlowId::Sctp { sctp, .. } if self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux) => {
                 let clone = self.sctp_open(sctp, direction)?;
                 self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
             }
-            Io::Datagrams { .. } | Io::Peer { .. } => Err(EstablishmentError::new(
+            FlowId::Datagrams { .. } | FlowId::Peer { .. } => Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
                 "this connection is one of its kind with its peer: not cloneable",
             )),
@@ -248,7 +249,7 @@ impl<N: Net> Engine<N> {
         if direction == Direction::One {
             c.read_closed = true;
         }
-        c.io = stream.map_or(Io::StreamPending { quic }, |stream| Io::Stream { quic, stream });
+        c.flow = stream.map_or(FlowId::StreamPending { quic }, |stream| FlowId::Stream { quic, stream });
         let conn = self.conns.insert(c);
         if let Some(group) = group {
             self.join_group(group, conn);
@@ -286,7 +287,7 @@ impl<N: Net> Engine<N> {
                 g.pending.remove(at);
             }
             if let Some(c) = self.conns.get_mut(conn) {
-                c.io = Io::Stream { quic, stream };
+                c.flow = FlowId::Stream { quic, stream };
             }
             self.quic_bind(quic, stream, conn);
             self.enter_established(conn);
@@ -331,9 +332,9 @@ impl<N: Net> Engine<N> {
     /// The number of a connection's stream on the wire, where it is one.
     #[must_use]
     pub fn stream_number(&self, conn: ConnectionId) -> Option<u64> {
-        match self.conns.get(conn.0)?.io {
-            Io::Stream { stream, .. } => Some(stream.number()),
-            Io::Sctp { stream, .. } => Some(u64::from(stream as u16)),
+        match self.conns.get(conn.0)?.flow {
+            FlowId::Stream { stream, .. } => Some(stream.number()),
+            FlowId::Sctp { stream, .. } => Some(u64::from(stream as u16)),
             _ => None,
         }
     }

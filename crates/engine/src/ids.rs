@@ -46,9 +46,9 @@ id!(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageId(pub u64);
 
-/// Who a socket belongs to.
+/// What a socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum SocketId {
     Channel(Key),
     QuicSocket(Key),
     Resolver(u32),
@@ -57,7 +57,7 @@ pub(crate) enum Owner {
 
 const TAG: u32 = 62;
 
-impl Owner {
+impl SocketId {
     pub(crate) const fn token(self) -> Token {
         Token(match self {
             Self::Channel(k) => k.to_bits(),
@@ -90,8 +90,10 @@ mod tests {
     #[test]
     fn tokens_name_their_owner() {
         let key = Key::from_bits(0x3fff_ffff_0000_0007);
-        for owner in [Owner::Channel(key), Owner::QuicSocket(key), Owner::Resolver(u32::MAX), Owner::SctpSocket(key)] {
-            assert_eq!(Owner::of(owner.token()), Some(owner));
+        for owner in
+            [SocketId::Channel(key), SocketId::QuicSocket(key), SocketId::Resolver(u32::MAX), SocketId::SctpSocket(key)]
+        {
+            assert_eq!(SocketId::of(owner.token()), Some(owner));
         }
     }
 }

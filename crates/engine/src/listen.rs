@@ -5,12 +5,13 @@ mod shared;
 
 pub(crate) use accept::gave_up;
 
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Channel, Kind};
 use crate::config::Refusal;
-use crate::conn::{ConnectionState, Io};
+use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::sctp::Below;
 use crate::terminate::ABORTED;
 use crate::timer::Timer;
@@ -261,7 +262,7 @@ impl<N: Net> Engine<N> {
             return Ok(self.cx.net.local_addr(sock)?);
         }
         let key = self.carriers.channels.next_key();
-        let token = Owner::Channel(key).token();
+        let token = SocketId::Channel(key).token();
         let (sock, kind) = match stack {
             Stack::Udp => (self.cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
             Stack::Dtls => (self.cx.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
@@ -485,7 +486,7 @@ impl<N: Net> Engine<N> {
             self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if matches!(c.io, Io::Peer { .. } | Io::Dtls { .. }) {
+        if matches!(c.flow, FlowId::Peer { .. } | FlowId::Dtls { .. }) {
             let timeout = c.request.idle_timeout.unwrap_or(UDP_PEER_TIMEOUT);
             let now = self.cx.now;
             let ext = c.ext();

@@ -8,7 +8,7 @@
 //!
 //! [`MEASURED`]: neater_policy::advice::MEASURED
 
-use crate::conn::Io;
+use crate::carrier::FlowId;
 use crate::timer::Timer;
 use crate::{ConnectionId, ConnectionState, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
@@ -263,8 +263,8 @@ impl<N: Net> Engine<N> {
             carried: stats.bytes_sent,
             ..Counters::default()
         };
-        match c.io {
-            Io::Channel(k) => {
+        match c.flow {
+            FlowId::Channel(k) => {
                 let info = self
                     .carriers
                     .channels
@@ -279,12 +279,12 @@ impl<N: Net> Engine<N> {
                     counters.packets = (0, lost);
                 }
             }
-            Io::Stream { quic, .. } | Io::Datagrams { quic } => {
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
                 if let Some(s) = self.carriers.quic.connections.get(quic).map(|q| q.conn.stats()) {
                     (counters.carried, counters.packets) = (s.sent.1.saturating_sub(s.lost.1), (s.sent.0, s.lost.0));
                 }
             }
-            Io::Sctp { sctp, .. } => {
+            FlowId::Sctp { sctp, .. } => {
                 counters.carried = self.sctp_acknowledged(sctp);
                 counters.packets = self.sctp_sent_and_lost(sctp);
             }

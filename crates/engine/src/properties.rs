@@ -2,7 +2,8 @@
 //!
 //! What is set on one connection holds for its whole group, except `connPriority` (section 7.4).
 
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::carrier::FlowId;
+use crate::conn::{Conn, ConnectionState};
 use crate::request::{dscp, socket_priority};
 use crate::{ConnectionId, Engine, SendOptions, Stack};
 use neater_base::Key;
@@ -60,8 +61,8 @@ impl<N: Net> Engine<N> {
             let has = features.provides.contains(p) || framed || (features.configurable.contains(p) && wanted);
             return Some(Value::from(has));
         }
-        if let (true, Some(idle), Io::Stream { .. } | Io::Datagrams { .. }) =
-            (info.name == "connTimeout", c.idle_timeout(), c.io)
+        if let (true, Some(idle), FlowId::Stream { .. } | FlowId::Datagrams { .. }) =
+            (info.name == "connTimeout", c.idle_timeout(), c.flow)
         {
             // QUIC gives up on a peer of which it hears nothing whether that was asked for or not.
             return Some(Value::from(c.properties().timeout.map_or(idle, |t| t.min(idle))));
@@ -122,8 +123,8 @@ impl<N: Net> Engine<N> {
             Stack::Udp | Stack::Dtls => {
                 let sending = self.send_msg_max_len(conn);
                 let c = self.conns.get(conn.0)?;
-                let sealing = match c.io {
-                    crate::conn::Io::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.overhead(),
+                let sealing = match c.flow {
+                    crate::carrier::FlowId::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.overhead(),
                     _ => 0,
                 };
                 let ip = self.local_addr(conn)?.ip();
@@ -224,15 +225,15 @@ impl<N: Net> Engine<N> {
                 self.set_priority(id, now.priority);
                 Ok(())
             }
-            "keepAliveTimeout" => match self.conns.get(conn).map(|c| c.io) {
-                Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
+            "keepAliveTimeout" => match self.conns.get(conn).map(|c| c.flow) {
+                Some(FlowId::Stream { quic, .. } | FlowId::Datagrams { quic }) => {
                     self.keep_alive_every(quic, now.keep_alive_timeout)
                 }
                 _ => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
             },
-            "connTimeout" => match self.conns.get(conn).map(|c| c.io) {
-                Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => self.limit_silence(quic, now.timeout),
-                Some(Io::Sctp { sctp, .. }) => {
+            "connTimeout" => match self.conns.get(conn).map(|c| c.flow) {
+                Some(FlowId::Stream { quic, .. } | FlowId::Datagrams { quic }) => self.limit_silence(quic, now.timeout),
+                Some(FlowId::Sctp { sctp, .. }) => {
                     self.sctp_set_patience(sctp, now.timeout);
                     Ok(())
                 }
@@ -390,6 +391,6 @@ impl Conn {
     pub(crate) fn is_peers_stream(&self) -> bool {
         self.passive
             && (self.state != ConnectionState::Closed || self.error().is_some())
-            && matches!(self.io, Io::Stream { .. } | Io::Sctp { .. })
+            && matches!(self.flow, FlowId::Stream { .. } | FlowId::Sctp { .. })
     }
 }

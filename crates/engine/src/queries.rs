@@ -1,7 +1,8 @@
 //! What can be asked about a connection, and changes nothing.
 
+use crate::carrier::FlowId;
 use crate::channel::Kind;
-use crate::conn::{ConnectionState, ConnectionStats, Delivery, Io};
+use crate::conn::{ConnectionState, ConnectionStats, Delivery};
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::{ConnectionId, Engine, GroupId, Stack};
 use neater_base::Key;
@@ -78,17 +79,17 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
         let c = self.conns.get(conn.0)?;
-        match c.io {
-            Io::Channel(k) => self.carriers.channels.get(k).map(|c| c.remote),
-            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
+        match c.flow {
+            FlowId::Channel(k) => self.carriers.channels.get(k).map(|c| c.remote),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
                 self.carriers.quic.connections.get(quic).map(|q| q.conn.remote())
             }
-            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => {
+            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => {
                 self.carriers.sctp.associations.get(sctp).map(|a| a.remote)
             }
-            Io::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
-            Io::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls).map(|d| d.remote),
-            Io::None => None,
+            FlowId::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
+            FlowId::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls).map(|d| d.remote),
+            FlowId::None => None,
         }
     }
 
@@ -97,32 +98,34 @@ impl<N: Net> Engine<N> {
     pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
         let bound = |channel: Key| self.cx.net.local_addr(self.carriers.channels.get(channel)?.sock).ok();
         let c = self.conns.get(conn.0)?;
-        match c.io {
-            Io::Channel(k) => bound(k),
-            Io::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
-            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
+        match c.flow {
+            FlowId::Channel(k) => bound(k),
+            FlowId::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
                 let q = self.carriers.quic.connections.get(quic)?;
                 let bound = self.cx.net.local_addr(self.carriers.quic.sockets.get(q.socket)?.sock).ok()?;
                 Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
             }
-            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
-            Io::Dtls { dtls } => {
+            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
+            FlowId::Dtls { dtls } => {
                 let d = self.carriers.dtls.sessions.get(dtls)?;
                 Some(d.peer().local(bound(d.channel())?))
             }
-            Io::None => None,
+            FlowId::None => None,
         }
     }
 
     /// The application protocol that TLS or QUIC agreed on.
     #[must_use]
     pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {
-        match self.conns.get(conn.0)?.io {
-            Io::Channel(k) => match &self.carriers.channels.get(k)?.kind {
+        match self.conns.get(conn.0)?.flow {
+            FlowId::Channel(k) => match &self.carriers.channels.get(k)?.kind {
                 Kind::Tls(t) => t.alpn().map(<[u8]>::to_vec),
                 _ => None,
             },
-            Io::Stream { quic, .. } | Io::Datagrams { quic } => self.carriers.quic.connections.get(quic)?.conn.alpn(),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
+                self.carriers.quic.connections.get(quic)?.conn.alpn()
+            }
             _ => None,
         }
     }
@@ -130,22 +133,22 @@ impl<N: Net> Engine<N> {
     /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
     #[must_use]
     pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
-        match self.conns.get(conn.0).map(|c| c.io) {
-            Some(Io::Channel(k)) => match self.carriers.channels.get(k).map(|c| &c.kind) {
+        match self.conns.get(conn.0).map(|c| c.flow) {
+            Some(FlowId::Channel(k)) => match self.carriers.channels.get(k).map(|c| &c.kind) {
                 Some(Kind::Tls(t)) => {
                     t.peer_certificates().map(|l| l.iter().map(|c| c.to_vec()).collect()).unwrap_or_default()
                 }
                 _ => Vec::new(),
             },
-            Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
+            Some(FlowId::Stream { quic, .. } | FlowId::Datagrams { quic }) => {
                 self.carriers.quic.connections.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
             }
-            Some(Io::Sctp { sctp, .. }) => {
+            Some(FlowId::Sctp { sctp, .. }) => {
                 let session =
                     self.carriers.sctp.associations.get(sctp).and_then(|a| self.carriers.dtls.sessions.get(a.dtls?));
                 session.map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
             }
-            Some(Io::Dtls { dtls }) => {
+            Some(FlowId::Dtls { dtls }) => {
                 self.carriers.dtls.sessions.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
             }
             _ => Vec::new(),
@@ -155,8 +158,8 @@ impl<N: Net> Engine<N> {
     /// The version of TLS in use, in words.
     #[must_use]
     pub fn security(&self, conn: ConnectionId) -> Option<String> {
-        match self.conns.get(conn.0)?.io {
-            Io::Channel(k) => match &self.carriers.channels.get(k)?.kind {
+        match self.conns.get(conn.0)?.flow {
+            FlowId::Channel(k) => match &self.carriers.channels.get(k)?.kind {
                 Kind::Tls(t) => match t.version()? {
                     neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
                     neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
@@ -164,9 +167,9 @@ impl<N: Net> Engine<N> {
                 },
                 _ => None,
             },
-            Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
-            Io::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.version(),
-            Io::Sctp { sctp, .. } => {
+            FlowId::Stream { .. } | FlowId::Datagrams { .. } => Some("TLS 1.3".into()),
+            FlowId::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.version(),
+            FlowId::Sctp { sctp, .. } => {
                 self.carriers.dtls.sessions.get(self.carriers.sctp.associations.get(sctp)?.dtls?)?.version()
             }
             _ => None,
@@ -195,8 +198,8 @@ impl<N: Net> Engine<N> {
         let queued = c.tx.bytes as u64;
         // Of a stream it is not known what has been acknowledged but its end.
         let end = u64::from(c.fin_done && !c.fin_acked);
-        match c.io {
-            Io::Channel(k) => {
+        match c.flow {
+            FlowId::Channel(k) => {
                 let ch = self.carriers.channels.get(k)?;
                 let info = self.cx.net.stream_info(ch.sock).ok()?;
                 let records = matches!(&ch.kind, Kind::Tls(tls) if tls.wants_write());
@@ -204,11 +207,11 @@ impl<N: Net> Engine<N> {
                 let pending = queued + u64::from(records) + system;
                 Some(Delivery { acknowledged: info.acknowledged.unwrap_or(0), pending, received })
             }
-            Io::Stream { quic, .. } => {
+            FlowId::Stream { quic, .. } => {
                 let acknowledged = self.carriers.quic.connections.get(quic)?.conn.acknowledged();
                 Some(Delivery { acknowledged, pending: queued + end, received })
             }
-            Io::Sctp { sctp, .. } => {
+            FlowId::Sctp { sctp, .. } => {
                 Some(Delivery { acknowledged: self.sctp_acknowledged(sctp), pending: queued + end, received })
             }
             _ => None,
@@ -244,20 +247,20 @@ impl<N: Net> Engine<N> {
             queued: c.tx.bytes,
             ended: c.end_is_out(),
         };
-        match c.io {
-            Io::Channel(k) => {
+        match c.flow {
+            FlowId::Channel(k) => {
                 if let Some(info) = self.carriers.channels.get(k).and_then(|ch| self.cx.net.stream_info(ch.sock).ok()) {
                     stats.rtt = info.rtt;
                     stats.congestion_window = info.congestion_window;
                 }
             }
-            Io::Stream { quic, .. } | Io::Datagrams { quic } => {
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
                 if let Some(s) = self.carriers.quic.connections.get(quic).map(|q| q.conn.stats()) {
                     stats.rtt = Some(s.rtt);
                     stats.congestion_window = Some(s.congestion_window);
                 }
             }
-            Io::Sctp { sctp, .. } => {
+            FlowId::Sctp { sctp, .. } => {
                 if let Some((rtt, window)) = self.sctp_path(sctp) {
                     stats.rtt = rtt;
                     stats.congestion_window = Some(window);

@@ -7,12 +7,13 @@ mod stay;
 mod window;
 
 use self::stay::{Moved, Stay};
+use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
-use crate::conn::{Conn, ConnectionState, Io};
-use crate::establish::{Trial, What};
+use crate::conn::{Conn, ConnectionState};
+use crate::establish::Trial;
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::greeting::HandOver;
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::request::Compiled;
 use crate::terminate::ABORTED;
 use crate::timer::Timer;
@@ -167,7 +168,7 @@ impl<N: Net> Engine<N> {
         }
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let key = self.carriers.quic.sockets.next_key();
-        let sock = self.cx.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(SocketId::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
         let local = self.cx.net.local_addr(sock).ok();
         let identity = self.identity(local);
         let made = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic);
@@ -507,7 +508,7 @@ impl<N: Net> Engine<N> {
         let Some(code) = self.carriers.quic.connections.get_mut(key).and_then(|q| q.early_stopped.take()) else {
             return;
         };
-        if let Some(Io::Stream { stream, .. }) = self.conns.get(conn).map(|c| c.io) {
+        if let Some(FlowId::Stream { stream, .. }) = self.conns.get(conn).map(|c| c.flow) {
             self.quic_stopped(conn, key, stream, code);
         }
     }
@@ -559,7 +560,7 @@ impl<N: Net> Engine<N> {
             let mut c = Conn::new(q.request.clone(), Arc::default(), self.cx.now);
             c.stack = Some(Stack::QuicDatagram);
             c.passive = true;
-            c.io = Io::Datagrams { quic: key };
+            c.flow = FlowId::Datagrams { quic: key };
             let conn = self.conns.insert(c);
             self.join_group(group, conn);
             if let Some(q) = self.carriers.quic.connections.get_mut(key) {
@@ -612,7 +613,7 @@ impl<N: Net> Engine<N> {
             let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.cx.now);
             c.stack = Some(Stack::Quic);
             c.passive = true;
-            c.io = Io::Stream { quic: key, stream };
+            c.flow = FlowId::Stream { quic: key, stream };
             if direction == Direction::One {
                 (c.final_sent, c.fin_done, c.one_way) = (true, true, true);
             }
@@ -632,7 +633,7 @@ impl<N: Net> Engine<N> {
                 QuicError::TimedOut => AttemptError::TimedOut,
                 e => AttemptError::Quic(e),
             };
-            return self.attempt_failed(conn, candidate, What::Quic(key), error);
+            return self.attempt_failed(conn, candidate, SessionId::Quic(key), error);
         }
         if !connected && !self.carriers.quic.connections.get(key).is_some_and(|q| q.client) {
             self.quic_shook(key);
@@ -738,7 +739,7 @@ impl<N: Net> Engine<N> {
         if stack == Stack::QuicDatagram {
             q.datagrams = Some(conn);
             if let Some(c) = self.conns.get_mut(conn) {
-                c.io = Io::Datagrams { quic: key };
+                c.flow = FlowId::Datagrams { quic: key };
             }
             return;
         }
@@ -749,14 +750,14 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         match stream {
             Some(stream) => {
-                c.io = Io::Stream { quic: key, stream };
+                c.flow = FlowId::Stream { quic: key, stream };
                 self.quic_bind(key, stream, conn);
                 if early.is_some() {
                     self.first_was_taken(conn);
                 }
             }
             None => {
-                c.io = Io::StreamPending { quic: key };
+                c.flow = FlowId::StreamPending { quic: key };
                 if let Some(g) = self.groups.get_mut(group) {
                     g.pending.push_back((conn, direction));
                 }
@@ -805,7 +806,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
         let group = self.carriers.quic.connections.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
         let waits = |conn: &Key| {
-            self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key))
+            self.conns.get(*conn).is_some_and(|c| matches!(c.flow, FlowId::StreamPending { quic } if quic == key))
         };
         group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }

@@ -1,7 +1,8 @@
 //! Receiving (RFC 9622 section 9.3).
 
+use crate::carrier::FlowId;
 use crate::channel::Kind;
-use crate::conn::{ConnectionState, Ext, Io};
+use crate::conn::{ConnectionState, Ext};
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
 use crate::transport::{TlsIn, tls_in};
@@ -105,7 +106,7 @@ impl<N: Net> Engine<N> {
         let result = match *result {
             Err(e) if e.is_would_block() => {
                 if let Some(c) = self.conns.get_quick(conn.0)
-                    && let Io::Channel(k) = c.io
+                    && let FlowId::Channel(k) = c.flow
                     && let Some(ch) = self.carriers.channels.get_mut(k)
                 {
                     ch.drained();
@@ -155,9 +156,9 @@ impl<N: Net> Engine<N> {
         }
         let len = buf.len().min(room);
         let buf = &mut buf[..len];
-        let result = match c.io {
-            Io::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
-            Io::Channel(k) => {
+        let result = match c.flow {
+            FlowId::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
+            FlowId::Channel(k) => {
                 let Some(ch) = self.carriers.channels.get_mut(k) else { return Err(closed(c.error())) };
                 match &mut ch.kind {
                     Kind::Tcp => match ch.read(&mut self.cx.net, buf) {
@@ -175,7 +176,7 @@ impl<N: Net> Engine<N> {
                     _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return Err(closed(c.error())) };
                 let outcome = q.conn.read(stream, buf);
                 let lost = q.lost.clone();
@@ -194,8 +195,8 @@ impl<N: Net> Engine<N> {
                 self.mark_dirty(quic);
                 r
             }
-            Io::Sctp { sctp, stream } => self.sctp_read(sctp, stream, buf),
-            Io::None | Io::StreamPending { .. } | Io::SctpPending { .. } => Err(closed(c.error())),
+            FlowId::Sctp { sctp, stream } => self.sctp_read(sctp, stream, buf),
+            FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => Err(closed(c.error())),
             _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
         };
         self.after_read(conn, !buf.is_empty(), result)
@@ -299,7 +300,7 @@ impl<N: Net> Engine<N> {
             self.receive_datagram(key)
         } else if c.framed() {
             self.receive_framed(key)
-        } else if let Io::Sctp { sctp, stream } = c.io {
+        } else if let FlowId::Sctp { sctp, stream } = c.flow {
             self.receive_sctp(key, sctp, stream)
         } else {
             self.receive_raw(key, max)
@@ -460,7 +461,7 @@ impl<N: Net> Engine<N> {
     fn receive_datagram(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
         for _ in 0..ROUNDS {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-            let (io, framed) = (c.io, c.framed());
+            let (io, framed) = (c.flow, c.framed());
             if framed
                 && let Some(ext) = &mut *c.ext
                 && let Some(d) = ext.receiver.take()
@@ -497,20 +498,20 @@ impl<N: Net> Engine<N> {
                 return Ok(ReceiveOutcome::End);
             }
             match io {
-                Io::Channel(k) => {
+                FlowId::Channel(k) => {
                     if !self.fill_datagrams(key, k)? {
                         return Ok(ReceiveOutcome::Blocked);
                     }
                 }
-                Io::Datagrams { quic } => {
+                FlowId::Datagrams { quic } => {
                     return match self.carriers.quic.connections.get(quic).and_then(|q| q.lost.clone()) {
                         Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(ConnectionError::Quic(e)),
                         None => Ok(ReceiveOutcome::Blocked),
                     };
                 }
-                Io::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
-                Io::Dtls { dtls } => {
+                FlowId::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
+                FlowId::Dtls { dtls } => {
                     return match self.carriers.dtls.sessions.get(dtls).and_then(crate::dtls::Dtls::lost) {
                         Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(e),
@@ -609,7 +610,7 @@ impl<N: Net> Engine<N> {
         if !self.is_peer_missing(conn, error) {
             return false;
         }
-        let Some(Io::Channel(channel)) = self.conns.get(conn).map(|c| c.io) else { return true };
+        let Some(FlowId::Channel(channel)) = self.conns.get(conn).map(|c| c.flow) else { return true };
         if let Some(ch) = self.carriers.channels.get_mut(channel) {
             ch.readable = true;
         }

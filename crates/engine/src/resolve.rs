@@ -1,7 +1,7 @@
 //! Names: the stub resolver's sockets, and its answers on their way to the races.
 
 use crate::event::{AttemptError, Step};
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::{Engine, Stack};
 use core::fmt::Write as _;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOptions, Transmit};
@@ -238,7 +238,7 @@ impl<N: Net> Engine<N> {
 
     fn open_transport(&mut self, id: TransportId, server: SocketAddr, interface: Option<u32>, stream: bool) {
         let options = SocketOptions { interface, ..SocketOptions::default() };
-        let token = Owner::Resolver(id.0).token();
+        let token = SocketId::Resolver(id.0).token();
         let opened = if stream {
             self.cx.net.connect(token, server, &options)
         } else {

@@ -16,8 +16,9 @@ mod socket;
 mod stream;
 mod wire;
 
-use crate::conn::{Conn, ConnectionState, Io};
-use crate::establish::{Trial, What};
+use crate::carrier::{FlowId, SessionId};
+use crate::conn::{Conn, ConnectionState};
+use crate::establish::Trial;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::request::Compiled;
 use crate::timer::Timer;
@@ -476,7 +477,7 @@ impl<N: Net> Engine<N> {
                 CloseReason::Unreachable => AttemptError::TimedOut,
                 reason => AttemptError::Sctp(reason),
             };
-            return self.attempt_failed(conn, candidate, What::Sctp(key), error);
+            return self.attempt_failed(conn, candidate, SessionId::Sctp(key), error);
         }
         if a.trial.is_some() && !a.answered && reason != CloseReason::Unreachable {
             return self.sctp_trial_passed(key);
@@ -656,7 +657,7 @@ impl<N: Net> Engine<N> {
         let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.cx.now);
         c.stack = Some(a.stack);
         c.passive = passive;
-        c.io = stream.map_or(Io::SctpPending { sctp: key }, |stream| Io::Sctp { sctp: key, stream });
+        c.flow = stream.map_or(FlowId::SctpPending { sctp: key }, |stream| FlowId::Sctp { sctp: key, stream });
         let group = a.group;
         let conn = self.conns.insert(c);
         if let Some(stream) = stream {

@@ -1,6 +1,7 @@
 //! Sending (RFC 9622 section 9.2).
 
-use crate::conn::{Conn, ConnectionState, How, Io, PIECE, Segment};
+use crate::carrier::FlowId;
+use crate::conn::{Conn, ConnectionState, How, PIECE, Segment};
 use crate::event::{ConnectionError, SendError};
 use crate::properties::NO_RELIABILITY_PER_MESSAGE;
 use crate::{ConnectionId, Engine, MessageId, Stack};
@@ -486,11 +487,13 @@ impl<N: Net> Engine<N> {
 
     /// Largest datagram that this connection can send now, in bytes.
     pub(crate) fn datagram_max(&mut self, conn: Key) -> usize {
-        match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Datagrams { quic }) => {
+        match self.conns.get(conn).map(|c| c.flow) {
+            Some(FlowId::Datagrams { quic }) => {
                 self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0)
             }
-            Some(Io::Dtls { dtls }) => self.carriers.dtls.sessions.get(dtls).map_or(0, crate::dtls::Dtls::max_message),
+            Some(FlowId::Dtls { dtls }) => {
+                self.carriers.dtls.sessions.get(dtls).map_or(0, crate::dtls::Dtls::max_message)
+            }
             _ => UDP_PAYLOAD_MAX,
         }
     }
@@ -542,13 +545,13 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn apply_priority(&mut self, conn: Key, priority: u32) {
         match self.conns.get(conn) {
-            Some(Conn { io: Io::Stream { quic, stream }, .. }) => {
+            Some(Conn { flow: FlowId::Stream { quic, stream }, .. }) => {
                 if let Some(q) = self.carriers.quic.connections.get_mut(*quic) {
                     // QUIC has it the other way round: higher goes first, 0 is the default, as 100 is here.
                     q.conn.set_priority(*stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
                 }
             }
-            Some(Conn { io: Io::Sctp { sctp, stream }, .. }) => self.sctp_set_priority(*sctp, *stream, priority),
+            Some(Conn { flow: FlowId::Sctp { sctp, stream }, .. }) => self.sctp_set_priority(*sctp, *stream, priority),
             Some(_) => {
                 // A wish: the packets leave without it, too.
                 let _ = self.apply_option(conn, SocketOption::Priority(crate::request::socket_priority(priority)));

@@ -1,8 +1,9 @@
 //! The end of connections (RFC 9622 section 10).
 
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Kind};
 use crate::config::Refusal;
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
@@ -68,14 +69,14 @@ impl<N: Net> Engine<N> {
                     self.recount(conn.0);
                 }
                 self.advance_close(conn.0);
-                if let Some(Io::Channel(key)) = self.conns.get(conn.0).map(|c| c.io) {
+                if let Some(FlowId::Channel(key)) = self.conns.get(conn.0).map(|c| c.flow) {
                     self.discard_incoming(conn.0, key);
                 }
                 self.watch_closing(conn.0);
             }
             ConnectionState::Closing => {}
             // What a failed connection has received will not be read.
-            ConnectionState::Closed if matches!(c.io, Io::Channel(_)) => self.detach(conn.0),
+            ConnectionState::Closed if matches!(c.flow, FlowId::Channel(_)) => self.detach(conn.0),
             ConnectionState::Closed => {}
         }
     }
@@ -102,9 +103,9 @@ impl<N: Net> Engine<N> {
             self.report_close_flush(conn, done);
         }
         let Some(c) = self.conns.get_mut(conn).filter(|c| c.state == ConnectionState::Closing) else { return };
-        match c.io {
-            Io::Channel(k) => self.close_channel(conn, k),
-            Io::Stream { quic, stream } => {
+        match c.flow {
+            FlowId::Channel(k) => self.close_channel(conn, k),
+            FlowId::Stream { quic, stream } => {
                 let (read_closed, fin) = (c.read_closed, core::mem::replace(&mut c.fin_done, true));
                 let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return self.finish_close(conn) };
                 if let Some(e) = q.lost.clone() {
@@ -126,7 +127,7 @@ impl<N: Net> Engine<N> {
                     self.fail_connection(conn, error);
                 }
             }
-            Io::Sctp { sctp, stream } => {
+            FlowId::Sctp { sctp, stream } => {
                 let fin = core::mem::replace(&mut c.fin_done, true);
                 let (read_closed, acked) = (c.read_closed, c.fin_acked);
                 let Some(a) = self.carriers.sctp.associations.get(sctp) else { return self.finish_close(conn) };
@@ -148,7 +149,7 @@ impl<N: Net> Engine<N> {
                     self.fail_connection(conn, error);
                 }
             }
-            Io::Datagrams { quic } => {
+            FlowId::Datagrams { quic } => {
                 // What was queued leaves before the session may end. Datagrams are not acknowledged one by one.
                 self.drive_quic(quic);
                 let waits = |q: &mut crate::quic::Quic| q.lost.is_none() && q.conn.queued_datagrams() > 0;
@@ -198,7 +199,7 @@ impl<N: Net> Engine<N> {
             Behind::Attempt(conn, candidate) => {
                 let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
                 if silent && ch.deadline.is_some_and(|d| d <= self.cx.now) {
-                    let what = crate::establish::What::Channel(key);
+                    let what = crate::carrier::SessionId::Channel(key);
                     return self.attempt_failed(conn, candidate, what, crate::AttemptError::TimedOut);
                 }
                 self.drive_attempt(key);
@@ -244,15 +245,15 @@ impl<N: Net> Engine<N> {
     /// Takes the transport away from a connection.
     pub(crate) fn detach(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        match core::mem::replace(&mut c.io, Io::None) {
-            Io::Channel(k) => {
+        match core::mem::replace(&mut c.flow, FlowId::None) {
+            FlowId::Channel(k) => {
                 if self.carriers.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
                     && let Some(ch) = self.carriers.channels.remove(k)
                 {
                     self.cx.net.close(ch.sock);
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 // What was not ended in order is given up, and the peer told. It changes nothing about what was.
                 let (fin_done, read_closed) = (c.fin_done, c.read_closed);
                 if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
@@ -265,8 +266,8 @@ impl<N: Net> Engine<N> {
                 }
                 self.quic_unbind(quic, Some(stream));
             }
-            Io::Datagrams { quic } => self.quic_unbind(quic, None),
-            Io::Sctp { sctp, stream } => {
+            FlowId::Datagrams { quic } => self.quic_unbind(quic, None),
+            FlowId::Sctp { sctp, stream } => {
                 let (fin_done, read_closed) = (c.fin_done, c.read_closed);
                 match self.carriers.sctp.associations.get(sctp).map(|a| (a.mux, a.lost.is_some())) {
                     Some((true, false)) => {
@@ -285,9 +286,9 @@ impl<N: Net> Engine<N> {
                 }
                 self.sctp_unbind(sctp, stream);
             }
-            Io::SctpPending { sctp } => self.sctp_close_spare(sctp),
-            Io::Dtls { dtls } => self.dtls_drop(dtls),
-            Io::Peer { channel } => {
+            FlowId::SctpPending { sctp } => self.sctp_close_spare(sctp),
+            FlowId::Dtls { dtls } => self.dtls_drop(dtls),
+            FlowId::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 let listener = self.carriers.channels.get(channel).map(|c| c.behind);
                 if let (Some(Kind::UdpShared(peers)), Some(peer)) =
@@ -303,8 +304,8 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            Io::StreamPending { quic } => self.close_spare(quic),
-            Io::None => {}
+            FlowId::StreamPending { quic } => self.close_spare(quic),
+            FlowId::None => {}
         }
         self.leave_group(conn);
     }
@@ -339,7 +340,7 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &error);
         }
         // What a QUIC stream has received can still be read.
-        let keep = self.conns.get(conn).is_some_and(|c| matches!(c.io, Io::Stream { .. } | Io::Sctp { .. }));
+        let keep = self.conns.get(conn).is_some_and(|c| matches!(c.flow, FlowId::Stream { .. } | FlowId::Sctp { .. }));
         self.fail_and_keep(conn, error, keep);
     }
 
@@ -384,8 +385,8 @@ impl<N: Net> Engine<N> {
         let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
         // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
         // the peer of a session that the program has ended.
-        let kept = match c.io {
-            Io::Stream { quic, stream } => {
+        let kept = match c.flow {
+            FlowId::Stream { quic, stream } => {
                 self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.has_unsent(stream))
             }
             _ => false,
@@ -393,8 +394,8 @@ impl<N: Net> Engine<N> {
         let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !kept);
         let why = c.error().filter(|_| orderly).cloned().unwrap_or_else(|| ConnectionError::Quic(error.clone()));
         // Datagrams are not acknowledged: what has left is all that can be known.
-        let all_left = match c.io {
-            Io::Datagrams { quic } => {
+        let all_left = match c.flow {
+            FlowId::Datagrams { quic } => {
                 self.carriers.quic.connections.get_mut(quic).is_none_or(|q| q.conn.queued_datagrams() == 0)
             }
             _ => false,
@@ -432,26 +433,26 @@ impl<N: Net> Engine<N> {
         self.cx.now = self.cx.net.now();
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
-            ConnectionState::Closed if matches!(c.io, Io::Channel(_)) => return self.detach(conn.0),
+            ConnectionState::Closed if matches!(c.flow, FlowId::Channel(_)) => return self.detach(conn.0),
             ConnectionState::Closed => return,
             ConnectionState::Establishing => self.cancel_establishment(conn.0),
             _ => {}
         }
         let Some(c) = self.conns.get(conn.0) else { return };
-        match c.io {
-            Io::Channel(k) => {
+        match c.flow {
+            FlowId::Channel(k) => {
                 if let Some(ch) = self.carriers.channels.remove(k) {
                     self.cx.net.abort(ch.sock);
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     q.conn.reset(stream, code);
                     q.conn.stop(stream, code);
                 }
                 self.mark_dirty(quic);
             }
-            Io::Sctp { sctp, stream } => {
+            FlowId::Sctp { sctp, stream } => {
                 self.sctp_stop(sctp, stream, code);
                 self.sctp_reset(sctp, stream, code);
             }
@@ -483,7 +484,7 @@ impl<N: Net> Engine<N> {
             c.ext().refusal = Some(code);
             return;
         }
-        if let Io::Channel(k) = c.io
+        if let FlowId::Channel(k) = c.flow
             && c.stack.is_some_and(|s| !s.is_stream())
         {
             // What has arrived can still be received.
@@ -501,12 +502,12 @@ impl<N: Net> Engine<N> {
             self.notify(conn.0, Event::Readable);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        if let Io::Stream { quic, stream } = c.io {
+        if let FlowId::Stream { quic, stream } = c.flow {
             if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                 q.conn.stop(stream, code);
             }
             self.mark_dirty(quic);
-        } else if let Io::Sctp { sctp, stream } = c.io {
+        } else if let FlowId::Sctp { sctp, stream } = c.flow {
             self.sctp_stop(sctp, stream, code);
         }
         // The peer may have everything already.
@@ -528,7 +529,7 @@ impl<N: Net> Engine<N> {
             return self.wake_sender(conn.0);
         }
         let stream = |k| self.carriers.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
-        if let Io::Channel(k) = c.io
+        if let FlowId::Channel(k) = c.flow
             && stream(k)
         {
             let said = c.fin_done && c.tx.is_empty();
@@ -542,12 +543,12 @@ impl<N: Net> Engine<N> {
         c.fin_acked = true;
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        if let Io::Stream { quic, stream } = c.io {
+        if let FlowId::Stream { quic, stream } = c.flow {
             if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                 q.conn.reset(stream, code);
             }
             self.mark_dirty(quic);
-        } else if let Io::Sctp { sctp, stream } = c.io {
+        } else if let FlowId::Sctp { sctp, stream } = c.flow {
             self.sctp_reset(sctp, stream, code);
         }
         self.recount(conn.0);
@@ -579,8 +580,8 @@ impl<N: Net> Engine<N> {
                 && c.ext.is_none()
                 && c.group.is_none()
                 && c.tx.is_empty();
-            match c.io {
-                Io::Channel(k) if silent => {
+            match c.flow {
+                FlowId::Channel(k) if silent => {
                     channels.discard_if(k, |ch| matches!(ch.kind, Kind::Tcp).then_some(ch.sock))
                 }
                 _ => None,

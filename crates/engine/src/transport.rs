@@ -3,8 +3,9 @@
 mod datagrams;
 
 use self::datagrams::flush_datagrams;
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
-use crate::conn::{Conn, ConnectionState, Io, Tx};
+use crate::conn::{Conn, ConnectionState, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
 use crate::quic::Quic;
 use crate::{Engine, MessageId, Stack};
@@ -315,9 +316,11 @@ impl<N: Net> Engine<N> {
 
     /// Whether a write would get somewhere, as far as is known.
     fn may_write(&self, conn: Key) -> bool {
-        match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Channel(k) | Io::Peer { channel: k }) => self.carriers.channels.get(k).is_some_and(|c| c.writable),
-            Some(Io::Dtls { dtls }) => {
+        match self.conns.get(conn).map(|c| c.flow) {
+            Some(FlowId::Channel(k) | FlowId::Peer { channel: k }) => {
+                self.carriers.channels.get(k).is_some_and(|c| c.writable)
+            }
+            Some(FlowId::Dtls { dtls }) => {
                 let channel =
                     self.carriers.dtls.sessions.get(dtls).and_then(|d| self.carriers.channels.get(d.channel()));
                 channel.is_some_and(|c| c.writable)
@@ -329,8 +332,8 @@ impl<N: Net> Engine<N> {
     /// Ends this side's direction, where the transport can say so.
     pub(crate) fn send_fin(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        match c.io {
-            Io::Channel(k) => {
+        match c.flow {
+            FlowId::Channel(k) => {
                 let Some(ch) = self.carriers.channels.get_mut(k) else { return };
                 match &mut ch.kind {
                     Kind::Tcp => {
@@ -350,14 +353,14 @@ impl<N: Net> Engine<N> {
                     _ => c.fin_done = true,
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 c.fin_done = true;
                 if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     q.conn.finish(stream);
                 }
                 self.mark_dirty(quic);
             }
-            Io::Sctp { sctp, stream } => {
+            FlowId::Sctp { sctp, stream } => {
                 c.fin_done = true;
                 self.sctp_finish(sctp, stream);
             }
@@ -367,9 +370,9 @@ impl<N: Net> Engine<N> {
     }
 
     /// The transport itself may hold something back.
-    fn flush_transport(&mut self, conn: Key, io: Io) -> Flushed {
+    fn flush_transport(&mut self, conn: Key, flow: FlowId) -> Flushed {
         let mut done = Flushed::default();
-        let (Io::Channel(k), Some(c)) = (io, self.conns.get_mut(conn)) else { return done };
+        let (FlowId::Channel(k), Some(c)) = (flow, self.conns.get_mut(conn)) else { return done };
         let Some(ch) = self.carriers.channels.get_mut(k) else { return done };
         match tls_out(&mut self.cx.net, ch) {
             Ok(true) if !c.tx.sealed.is_empty() => {
@@ -389,7 +392,7 @@ impl<N: Net> Engine<N> {
         if !matches!(c.state, ConnectionState::Established | ConnectionState::Closing) {
             return done;
         }
-        let io = c.io;
+        let io = c.flow;
         if c.tx.is_empty() {
             return self.flush_transport(conn, io);
         }
@@ -397,7 +400,7 @@ impl<N: Net> Engine<N> {
         let mut budget = Budget { room, full, refused: None };
         let mut tx = core::mem::take(&mut c.tx);
         match io {
-            Io::Channel(k) => match self.carriers.channels.get_mut(k) {
+            FlowId::Channel(k) => match self.carriers.channels.get_mut(k) {
                 Some(ch) if matches!(ch.kind, Kind::Udp) => {
                     let peer = Peer::from(ch.remote);
                     flush_datagrams(&mut self.cx.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.cx.packet));
@@ -408,7 +411,7 @@ impl<N: Net> Engine<N> {
                 }
                 None => {}
             },
-            Io::Peer { channel } => {
+            FlowId::Peer { channel } => {
                 // Calls do not look at the clock, and there may have been no turn for a long time.
                 c.ext().spoke = Some(self.cx.net.now());
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
@@ -416,13 +419,13 @@ impl<N: Net> Engine<N> {
                     flush_datagrams(&mut self.cx.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.cx.packet));
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     flush_quic_stream(q, stream, &mut tx, &mut budget, &mut done);
                     self.mark_dirty(quic);
                 }
             }
-            Io::Datagrams { quic } => {
+            FlowId::Datagrams { quic } => {
                 if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                     while let Some(front) = tx.queue.front() {
                         let before = budget;
@@ -450,12 +453,12 @@ impl<N: Net> Engine<N> {
                     self.mark_dirty(quic);
                 }
             }
-            Io::Sctp { sctp, stream } => self.flush_sctp(conn, (sctp, stream), &mut tx, &mut budget, &mut done),
-            Io::Dtls { dtls } => {
+            FlowId::Sctp { sctp, stream } => self.flush_sctp(conn, (sctp, stream), &mut tx, &mut budget, &mut done),
+            FlowId::Dtls { dtls } => {
                 c.ext().spoke = Some(self.cx.net.now());
                 self.flush_dtls(dtls, &mut tx, &mut budget, &mut done);
             }
-            Io::None | Io::StreamPending { .. } | Io::SctpPending { .. } => {}
+            FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => {}
         }
         let mut limited = None;
         let freed = match self.conns.get_mut(conn) {
@@ -585,9 +588,9 @@ impl<N: Net> Engine<N> {
 
     /// Whether a channel is behind an open connection.
     pub(crate) fn channel_of(&self, conn: Key) -> Option<Key> {
-        match self.conns.get(conn)?.io {
-            Io::Channel(k) => self.carriers.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
-            Io::Dtls { dtls } => {
+        match self.conns.get(conn)?.flow {
+            FlowId::Channel(k) => self.carriers.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
+            FlowId::Dtls { dtls } => {
                 let key = self.carriers.dtls.sessions.get(dtls)?.channel();
                 self.carriers.channels.get(key).filter(|c| c.behind == Behind::Conn(conn)).map(|_| key)
             }

@@ -2,8 +2,9 @@
 //!
 //! *Invariants*: bytes overtake no message, and what is not taken stays with the program.
 
+use crate::carrier::FlowId;
 use crate::channel::Kind;
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, SendError};
 use crate::send::{RECEIVE_ONLY, refused};
 use crate::transport::tls_out;
@@ -78,7 +79,7 @@ impl<N: Net> Engine<N> {
         if !e.is_would_block() {
             self.break_connection(conn.0, ConnectionError::Net(*e));
         } else if let Some(c) = self.conns.get_quick(conn.0)
-            && let Io::Channel(k) = c.io
+            && let FlowId::Channel(k) = c.flow
             && let Some(ch) = self.carriers.channels.get_mut(k)
         {
             ch.writable = false;
@@ -92,7 +93,7 @@ impl<N: Net> Engine<N> {
     /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
     pub(crate) fn note_quick(&mut self, conn: Key) {
         if let Some(c) = self.conns.get_mut(conn)
-            && let Io::Channel(k) = c.io
+            && let FlowId::Channel(k) = c.flow
             && let Some(ch) = self.carriers.channels.get(k)
             && matches!(ch.kind, Kind::Tcp)
         {
@@ -111,7 +112,7 @@ impl<N: Net> Engine<N> {
     /// `None`: there is none, and there will be none (the stack or the network has no such way).
     pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
         let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
-        let Io::Channel(k) = c.io else { return None };
+        let FlowId::Channel(k) = c.flow else { return None };
         let ch = self.carriers.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
         let lane = self.cx.net.lane(ch.sock)?;
         c.quick.lane = Some(Box::new(self.cx.net.lane(ch.sock)?));
@@ -164,8 +165,8 @@ impl<N: Net> Engine<N> {
         } else {
             bufs
         };
-        let result = match c.io {
-            Io::Channel(k) => {
+        let result = match c.flow {
+            FlowId::Channel(k) => {
                 let Some(ch) = self.carriers.channels.get_mut(k) else {
                     return Err(SendError::Connection(ConnectionError::Closed));
                 };
@@ -196,7 +197,7 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            Io::Stream { quic, stream } => {
+            FlowId::Stream { quic, stream } => {
                 let Some(q) = self.carriers.quic.connections.get_mut(quic) else {
                     return Err(SendError::Connection(ConnectionError::Closed));
                 };
@@ -219,7 +220,7 @@ impl<N: Net> Engine<N> {
                 self.mark_dirty(quic);
                 if total > 0 { Ok(total) } else { Err(NetError::new(ErrorKind::WouldBlock)) }
             }
-            Io::Sctp { sctp, stream } => self.sctp_write(sctp, stream, bufs).map_err(SendError::Connection)?,
+            FlowId::Sctp { sctp, stream } => self.sctp_write(sctp, stream, bufs).map_err(SendError::Connection)?,
             _ => {
                 return Err(SendError::Connection(ConnectionError::Unsupported(
                     "this connection carries datagrams: send messages on it",

@@ -8,6 +8,55 @@ use crate::quic::{Quic, QuicSocket};
 use crate::sctp::{Sctp, SctpEnd, SctpSocket};
 use neater_base::net::SocketOptions;
 use neater_base::{Key, Slab};
+use neater_quic::StreamId;
+
+/// What a connection is carried by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowId {
+    None,
+    /// A TCP, TLS or UDP socket of its own.
+    Channel(Key),
+    /// A stream of a QUIC connection.
+    Stream {
+        quic: Key,
+        stream: StreamId,
+    },
+    /// A stream that waits for the peer's limit.
+    StreamPending {
+        quic: Key,
+    },
+    /// The datagrams of a QUIC connection.
+    Datagrams {
+        quic: Key,
+    },
+    /// A stream of an SCTP association, or all of one whose peer is not of our kind.
+    Sctp {
+        sctp: Key,
+        /// Its number below, and which use of it above 16 bits.
+        stream: u32,
+    },
+    /// A stream that waits for a number, or an association that is being established.
+    SctpPending {
+        sctp: Key,
+    },
+    /// One peer of a shared UDP socket; its address is in [`crate::conn::Ext::peer`].
+    Peer {
+        channel: Key,
+    },
+    /// A DTLS session.
+    Dtls {
+        dtls: Key,
+    },
+}
+
+/// What carries an attempt: a socket, or a session of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionId {
+    Channel(Key),
+    Quic(Key),
+    Sctp(Key),
+    Dtls(Key),
+}
 
 /// All protocols.
 #[derive(Debug, Default)]

@@ -7,9 +7,10 @@
 use super::peers::{Peers, Pending};
 use super::{Dtls, INCOMING_TIMEOUT};
 use crate::backlog::who_makes_room;
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Channel, Kind, Peer};
 use crate::config::Refusal;
-use crate::conn::{Conn, Io};
+use crate::conn::Conn;
 use crate::event::ConnectionError;
 use crate::sctp::SessionEnd;
 use crate::timer::Timer;
@@ -267,7 +268,7 @@ impl<N: Net> Engine<N> {
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
         c.stack = Some(Stack::Dtls);
         c.passive = true;
-        c.io = Io::Dtls { dtls: key };
+        c.flow = FlowId::Dtls { dtls: key };
         let conn = self.conns.insert(c);
         if let Some(d) = self.carriers.dtls.sessions.get_mut(key) {
             d.conn = Some(conn);

@@ -4,9 +4,9 @@
 //! same packets for minutes. So the race begins anew from what the host has now. An attempt from an address that is still there
 //! goes on, and the race with it: another interface that comes up, or goes, is no reason to begin again what takes a long time.
 
-use super::What;
 use crate::Engine;
-use crate::conn::{ConnectionState, Io};
+use crate::carrier::{FlowId, SessionId};
+use crate::conn::ConnectionState;
 use crate::event::Step;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -34,28 +34,28 @@ impl<N: Net> Engine<N> {
     }
 
     /// The attempt of a connection that tries the cached outcome alone.
-    fn cached_attempt(&self, conn: Key) -> Option<What> {
+    fn cached_attempt(&self, conn: Key) -> Option<SessionId> {
         let ours = |attempt: Option<Key>| attempt == Some(conn);
-        match self.conns.get(conn)?.io {
-            Io::Channel(k) => {
-                self.carriers.channels.get(k).filter(|c| ours(c.behind.attempt())).map(|_| What::Channel(k))
+        match self.conns.get(conn)?.flow {
+            FlowId::Channel(k) => {
+                self.carriers.channels.get(k).filter(|c| ours(c.behind.attempt())).map(|_| SessionId::Channel(k))
             }
-            Io::StreamPending { quic } => self
+            FlowId::StreamPending { quic } => self
                 .carriers
                 .quic
                 .connections
                 .get(quic)
                 .filter(|q| ours(q.attempt.map(|a| a.0)))
-                .map(|_| What::Quic(quic)),
-            Io::SctpPending { sctp } => self
+                .map(|_| SessionId::Quic(quic)),
+            FlowId::SctpPending { sctp } => self
                 .carriers
                 .sctp
                 .associations
                 .get(sctp)
                 .filter(|a| ours(a.attempt.map(|a| a.0)))
-                .map(|_| What::Sctp(sctp)),
-            Io::Dtls { dtls } => {
-                self.carriers.dtls.sessions.get(dtls).filter(|d| ours(d.attempt())).map(|_| What::Dtls(dtls))
+                .map(|_| SessionId::Sctp(sctp)),
+            FlowId::Dtls { dtls } => {
+                self.carriers.dtls.sessions.get(dtls).filter(|d| ours(d.attempt())).map(|_| SessionId::Dtls(dtls))
             }
             _ => None,
         }
@@ -64,7 +64,9 @@ impl<N: Net> Engine<N> {
     fn is_in_vain(&self, conn: Key, moved: bool) -> bool {
         let Some(c) = self.conns.get(conn).filter(|c| c.state == ConnectionState::Establishing) else { return false };
         match &c.est {
-            None => moved && self.cached_attempt(conn).is_some_and(|what| self.is_from_nowhere(what) == Some(true)),
+            None => {
+                moved && self.cached_attempt(conn).is_some_and(|session| self.is_from_nowhere(session) == Some(true))
+            }
             Some(est) if est.attempts.is_empty() => {
                 (!moved || Some(est.network) != self.network)
                     && (self.is_looking_up(&est.lookups) || self.is_asking_outside(conn))
@@ -72,7 +74,7 @@ impl<N: Net> Engine<N> {
             Some(est) => {
                 let (mut lost, mut alive) = (false, false);
                 for attempt in &est.attempts {
-                    match self.is_from_nowhere(attempt.what) {
+                    match self.is_from_nowhere(attempt.session) {
                         Some(true) => lost = true,
                         Some(false) => alive = true,
                         None => {}
@@ -84,23 +86,23 @@ impl<N: Net> Engine<N> {
     }
 
     /// Whether an attempt comes from an address that this host does not have any more; `None`: its address is not known.
-    fn is_from_nowhere(&self, what: What) -> Option<bool> {
-        self.source_of(what).map(|from| {
+    fn is_from_nowhere(&self, session: SessionId) -> Option<bool> {
+        self.source_of(session).map(|from| {
             let has = |i: &neater_base::net::Interface| i.up && i.addrs.iter().any(|a| a.addr == from);
             !from.is_loopback() && !self.cx.net.interfaces().iter().any(has)
         })
     }
 
     /// From which address an attempt is made, if that is known.
-    fn source_of(&self, what: What) -> Option<IpAddr> {
-        let from = match what {
-            What::Channel(k) => self.cx.net.local_addr(self.carriers.channels.get(k)?.sock).ok()?.ip(),
-            What::Dtls(k) => {
+    fn source_of(&self, session: SessionId) -> Option<IpAddr> {
+        let from = match session {
+            SessionId::Channel(k) => self.cx.net.local_addr(self.carriers.channels.get(k)?.sock).ok()?.ip(),
+            SessionId::Dtls(k) => {
                 let channel = self.carriers.dtls.sessions.get(k)?.channel();
                 self.cx.net.local_addr(self.carriers.channels.get(channel)?.sock).ok()?.ip()
             }
-            What::Quic(k) => self.carriers.quic.connections.get(k)?.local?,
-            What::Sctp(k) => self.sctp_addrs(k)?.1.ip(),
+            SessionId::Quic(k) => self.carriers.quic.connections.get(k)?.local?,
+            SessionId::Sctp(k) => self.sctp_addrs(k)?.1.ip(),
         };
         Some(from).filter(|ip| !ip.is_unspecified())
     }
@@ -108,15 +110,15 @@ impl<N: Net> Engine<N> {
     /// Gives up all that a connection has tried, and begins again.
     fn begin_anew(&mut self, conn: Key) {
         tracing::debug!(target: "neater::race", connection = ?conn, "the network has changed: the race begins anew");
-        if let Some(what) = self.cached_attempt(conn) {
+        if let Some(session) = self.cached_attempt(conn) {
             if let Some(c) = self.conns.get_mut(conn) {
-                c.io = Io::None;
+                c.flow = FlowId::None;
             }
-            self.give_up(conn, what);
+            self.give_up(conn, session);
         }
         if let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) {
             for attempt in &est.attempts {
-                self.give_up(conn, attempt.what);
+                self.give_up(conn, attempt.session);
             }
             for id in &est.lookups {
                 self.forget_lookup(*id);
@@ -132,9 +134,9 @@ impl<N: Net> Engine<N> {
         self.begin_race(conn, &locals, None, None);
     }
 
-    fn give_up(&mut self, conn: Key, what: What) {
-        let described = self.describe(what);
-        self.release_attempt(what, true);
+    fn give_up(&mut self, conn: Key, session: SessionId) {
+        let described = self.describe(session);
+        self.release_attempt(session, true);
         if let Some((stack, addr)) = described {
             self.step(conn, Step::Withdrawn { stack, addr });
         }

@@ -1,9 +1,10 @@
 //! The outcome of an earlier race, tried alone.
 
-use super::{Attempt, HANDSHAKE_PATIENCE, Path, What};
+use super::{Attempt, HANDSHAKE_PATIENCE, Path};
 use crate::advised::Way;
+use crate::carrier::{FlowId, SessionId};
 use crate::channel::Behind;
-use crate::conn::{ConnectionState, Io};
+use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::request::Compiled;
 use crate::timer::Timer;
@@ -42,16 +43,16 @@ impl<N: Net> Engine<N> {
         let way = Way::first_of(self.conns.get(conn).and_then(|c| c.advice()));
         let path = Path { remote: 0, interface: None, local: None, port: 0, way, family: None };
         match self.open_attempt(conn, None, stack, addr, &path) {
-            Ok(what) => {
+            Ok(session) => {
                 self.cx.stats.cache_hits += 1;
                 let Some(c) = self.conns.get_mut(conn) else { return true };
                 // An attempt that was established at once (UDP) has already become the connection.
                 if c.state == ConnectionState::Establishing {
-                    c.io = match what {
-                        What::Channel(k) => Io::Channel(k),
-                        What::Quic(quic) => Io::StreamPending { quic },
-                        What::Sctp(sctp) => Io::SctpPending { sctp },
-                        What::Dtls(dtls) => Io::Dtls { dtls },
+                    c.flow = match session {
+                        SessionId::Channel(k) => FlowId::Channel(k),
+                        SessionId::Quic(quic) => FlowId::StreamPending { quic },
+                        SessionId::Sctp(sctp) => FlowId::SctpPending { sctp },
+                        SessionId::Dtls(dtls) => FlowId::Dtls { dtls },
                     };
                     let at = self.cx.now.after_nanos(patience(outcome, &c.request));
                     self.cx.timers.push(at, Timer::Cached(conn));
@@ -71,28 +72,28 @@ impl<N: Net> Engine<N> {
         if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {
             return;
         }
-        if let Io::StreamPending { quic } = c.io
+        if let FlowId::StreamPending { quic } = c.flow
             && self.carriers.quic.connections.get(quic).is_some_and(|q| q.attempt.is_none_or(|(of, _)| of != conn))
         {
             return self.no_stream_yet(conn);
         }
-        if let Io::SctpPending { sctp } = c.io
+        if let FlowId::SctpPending { sctp } = c.flow
             && self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.attempt.is_none_or(|(of, _)| of != conn))
         {
             return self.no_stream_yet(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let what = match core::mem::replace(&mut c.io, Io::None) {
-            Io::Channel(k) => What::Channel(k),
-            Io::StreamPending { quic } => What::Quic(quic),
-            Io::SctpPending { sctp } => What::Sctp(sctp),
-            Io::Dtls { dtls } => What::Dtls(dtls),
+        let session = match core::mem::replace(&mut c.flow, FlowId::None) {
+            FlowId::Channel(k) => SessionId::Channel(k),
+            FlowId::StreamPending { quic } => SessionId::Quic(quic),
+            FlowId::SctpPending { sctp } => SessionId::Sctp(sctp),
+            FlowId::Dtls { dtls } => SessionId::Dtls(dtls),
             other => {
-                c.io = other;
+                c.flow = other;
                 return;
             }
         };
-        let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
+        let direct = self.describe(session).map(|(stack, addr)| Attempt { candidate: None, session, stack, addr });
         self.begin_race(conn, &[], None, direct);
     }
 
@@ -123,8 +124,8 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get(conn) else { return };
         // Beside streams that it carries, a session is as good as any.
-        let beside_others = match c.io {
-            Io::StreamPending { quic } => {
+        let beside_others = match c.flow {
+            FlowId::StreamPending { quic } => {
                 self.carriers.quic.connections.get(quic).is_some_and(|q| !q.streams.is_empty())
             }
             _ => true,
@@ -141,7 +142,7 @@ impl<N: Net> Engine<N> {
     #[cold]
     pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
         if let Some(Behind::Attempt(conn, candidate)) = self.carriers.channels.get(key).map(|c| c.behind) {
-            self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(error));
+            self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(error));
         }
     }
 }

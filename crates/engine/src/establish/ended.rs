@@ -1,8 +1,8 @@
 //! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
 
-use super::What;
+use crate::carrier::{FlowId, SessionId};
 use crate::channel::Behind;
-use crate::conn::{ConnectionState, Io};
+use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
 use crate::greeting::HandOver;
 use crate::timer::Timer;
@@ -19,17 +19,17 @@ impl<N: Net> Engine<N> {
         let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
         let winner = est.attempts.swap_remove(i);
         self.step(conn, Step::Chosen { stack: winner.stack, addr: winner.addr });
-        self.become_established(conn, winner.what);
+        self.become_established(conn, winner.session);
     }
 
     /// The connection gets its transport; everybody else is sent home.
-    pub(super) fn become_established(&mut self, conn: Key, what: What) {
-        let Some((stack, addr)) = self.describe(what) else { return };
+    pub(super) fn become_established(&mut self, conn: Key, session: SessionId) {
+        let Some((stack, addr)) = self.describe(session) else { return };
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         let est = c.est.take();
         let raced = est.is_some();
-        let lessons = est.as_ref().map(|est| self.lessons_of(conn, est, what)).unwrap_or_default();
+        let lessons = est.as_ref().map(|est| self.lessons_of(conn, est, session)).unwrap_or_default();
         if let Some(mut est) = est {
             // The race still has its cancellations to say.
             while let Some(output) = est.race.poll_output(now) {
@@ -37,12 +37,12 @@ impl<N: Net> Engine<N> {
                     && let Some(i) = est.attempts.iter().position(|a| a.candidate == Some(id))
                 {
                     let attempt = est.attempts.swap_remove(i);
-                    self.release_attempt(attempt.what, true);
+                    self.release_attempt(attempt.session, true);
                     self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
                 }
             }
-            for attempt in est.attempts.iter().filter(|a| a.what != what) {
-                self.release_attempt(attempt.what, true);
+            for attempt in est.attempts.iter().filter(|a| a.session != session) {
+                self.release_attempt(attempt.session, true);
             }
             for id in &est.lookups {
                 self.forget_lookup(*id);
@@ -58,9 +58,9 @@ impl<N: Net> Engine<N> {
         c.stack = Some(stack);
         c.since = now;
         let establishment = c.since - c.began;
-        match what {
-            What::Channel(k) => {
-                c.io = Io::Channel(k);
+        match session {
+            SessionId::Channel(k) => {
+                c.flow = FlowId::Channel(k);
                 if let Some(ch) = self.carriers.channels.get_mut(k) {
                     ch.behind = Behind::Conn(conn);
                     ch.deadline = None;
@@ -69,9 +69,9 @@ impl<N: Net> Engine<N> {
                     self.first_was_taken(conn);
                 }
             }
-            What::Quic(k) => self.quic_won(conn, k, stack),
-            What::Sctp(k) => self.sctp_won(conn, k),
-            What::Dtls(k) => self.dtls_won(conn, k),
+            SessionId::Quic(k) => self.quic_won(conn, k, stack),
+            SessionId::Sctp(k) => self.sctp_won(conn, k),
+            SessionId::Dtls(k) => self.dtls_won(conn, k),
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
@@ -101,17 +101,17 @@ impl<N: Net> Engine<N> {
         if self.adviser.is_some() {
             self.follow_flow(conn, by, answered_after);
         }
-        if let What::Quic(k) = what {
+        if let SessionId::Quic(k) = session {
             // What the peer sent while the race was being decided.
             self.quic_accept(k, Direction::Both);
             self.quic_accept(k, Direction::One);
             self.quic_take_datagrams(k);
             self.quic_heed_early_stop(conn, k);
         }
-        if let What::Sctp(k) = what {
+        if let SessionId::Sctp(k) = session {
             self.sctp_begin(k);
         }
-        if let What::Dtls(k) = what {
+        if let SessionId::Dtls(k) = session {
             self.dtls_take(k, neater_base::net::Ecn::NotEct);
         }
     }
@@ -119,7 +119,7 @@ impl<N: Net> Engine<N> {
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
     pub(crate) fn enter_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if matches!(c.io, Io::StreamPending { .. } | Io::SctpPending { .. }) {
+        if matches!(c.flow, FlowId::StreamPending { .. } | FlowId::SctpPending { .. }) {
             return;
         }
         if (c.framed() || c.request.framer.frames()) && !self.begin_framing(conn, HandOver::Opener) {
@@ -162,7 +162,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(est) = c.est.take() else { return };
         for attempt in &est.attempts {
-            self.release_attempt(attempt.what, true);
+            self.release_attempt(attempt.session, true);
         }
         for id in &est.lookups {
             self.forget_lookup(*id);
@@ -206,9 +206,9 @@ impl<N: Net> Engine<N> {
         tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = None;
-            let io = core::mem::replace(&mut c.io, Io::None);
+            let io = core::mem::replace(&mut c.flow, FlowId::None);
             c.ext().candidates.clone_from(&error.candidates);
-            if let Io::StreamPending { quic } = io {
+            if let FlowId::StreamPending { quic } = io {
                 self.close_spare(quic);
             }
         }
@@ -220,13 +220,13 @@ impl<N: Net> Engine<N> {
     /// Takes back a connection that is being established.
     pub(crate) fn cancel_establishment(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        match core::mem::replace(&mut c.io, Io::None) {
-            Io::Channel(k) => self.release_attempt(What::Channel(k), true),
-            Io::StreamPending { quic } => {
+        match core::mem::replace(&mut c.flow, FlowId::None) {
+            FlowId::Channel(k) => self.release_attempt(SessionId::Channel(k), true),
+            FlowId::StreamPending { quic } => {
                 self.quic_abandon_stream(conn, quic);
                 self.close_spare(quic);
             }
-            Io::SctpPending { sctp }
+            FlowId::SctpPending { sctp }
                 if self
                     .carriers
                     .sctp
@@ -236,17 +236,17 @@ impl<N: Net> Engine<N> {
             {
                 self.sctp_abandon(sctp);
             }
-            Io::Dtls { dtls } => self.dtls_drop(dtls),
-            Io::None => {}
+            FlowId::Dtls { dtls } => self.dtls_drop(dtls),
+            FlowId::None => {}
             // All but the framer was ready.
             io => {
-                c.io = io;
+                c.flow = io;
                 self.detach(conn);
             }
         }
         let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) else { return };
         for attempt in &est.attempts {
-            self.release_attempt(attempt.what, true);
+            self.release_attempt(attempt.session, true);
         }
         for id in &est.lookups {
             self.forget_lookup(*id);

@@ -6,8 +6,9 @@
 //! race makes of it (`neater-race`).
 
 use super::refusal::{ended_by_refusal, is_refusal};
-use super::{Attempt, Establishing, What};
-use crate::conn::{Conn, Io};
+use super::{Attempt, Establishing};
+use crate::carrier::{FlowId, SessionId};
+use crate::conn::Conn;
 use crate::event::{AttemptError, ConnectionError};
 use crate::measured::Tried;
 use crate::timer::Timer;
@@ -57,7 +58,7 @@ pub(super) struct Lessons {
     /// Remote endpoint and interface of each path, as for `by`.
     paths: Vec<(usize, Option<u32>)>,
     /// Attempts over QUIC and SCTP whose time is up later.
-    trials: Vec<(What, CacheKey, Lesson, PathId, Instant)>,
+    trials: Vec<(SessionId, CacheKey, Lesson, PathId, Instant)>,
 }
 
 /// Where marks of a path's candidates are kept: where its outcome would be, had the race no other path.
@@ -157,7 +158,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// What a race teaches that `winner` has won, before the others are withdrawn.
-    pub(super) fn lessons_of(&self, conn: Key, est: &Establishing, winner: What) -> Lessons {
+    pub(super) fn lessons_of(&self, conn: Key, est: &Establishing, winner: SessionId) -> Lessons {
         let mut lessons = Lessons::default();
         let (Some(won), Some(c)) = (self.describe(winner), self.conns.get(conn)) else { return lessons };
         if self.network != Some(est.network) {
@@ -185,7 +186,7 @@ impl<N: Net> Engine<N> {
                 lessons.now.push((key, lesson(path, stack_of(r), r.candidate.addr, cause), path));
             }
         }
-        for a in est.attempts.iter().filter(|a| a.what != winner) {
+        for a in est.attempts.iter().filter(|a| a.session != winner) {
             let report = of(a);
             if report.is_some_and(|r| r.established_at.is_some()) {
                 continue;
@@ -193,20 +194,20 @@ impl<N: Net> Engine<N> {
             let path = report.map_or(PathId(0), |r| r.candidate.path);
             let Some(key) = path_key(c, est, path) else { continue };
             let silent = lesson(path, a.stack, a.addr, BadCause::Silent);
-            match a.what {
-                What::Channel(k) => {
+            match a.session {
+                SessionId::Channel(k) => {
                     let Some(ch) = self.carriers.channels.get(k) else { continue };
                     if !ch.connected && self.cx.now - ch.started >= fair {
                         lessons.now.push((key, silent, path));
                     }
                 }
-                What::Quic(k) => {
+                SessionId::Quic(k) => {
                     let Some(q) = self.carriers.quic.connections.get(k) else { continue };
                     if q.answered_after(self.cx.now).is_none() {
-                        lessons.trials.push((a.what, key, silent, path, q.started + fair));
+                        lessons.trials.push((a.session, key, silent, path, q.started + fair));
                     }
                 }
-                What::Sctp(k) => {
+                SessionId::Sctp(k) => {
                     let Some(s) = self.carriers.sctp.associations.get(k) else { continue };
                     let answered = s.answered_after(self.cx.now).is_some();
                     if s.stack == Stack::SctpDtls {
@@ -215,10 +216,10 @@ impl<N: Net> Engine<N> {
                             lessons.now.push((key, silent, path));
                         }
                     } else if !answered {
-                        lessons.trials.push((a.what, key, silent, path, s.started + fair));
+                        lessons.trials.push((a.session, key, silent, path, s.started + fair));
                     }
                 }
-                What::Dtls(k) => {
+                SessionId::Dtls(k) => {
                     if self.carriers.dtls.sessions.get(k).is_some_and(|d| d.silent_since(self.cx.now, fair)) {
                         lessons.now.push((key, silent, path));
                     }
@@ -246,18 +247,18 @@ impl<N: Net> Engine<N> {
                 self.report_outcome(&tried, false);
             }
         }
-        for (what, key, lesson, path, due) in lessons.trials {
+        for (session, key, lesson, path, due) in lessons.trials {
             let tried = self.tried_by(conn, &lessons.paths, path, lesson.stack).map(Box::new);
             let trial = Trial { network, key, lesson, tried };
-            match what {
-                What::Quic(quic) => {
+            match session {
+                SessionId::Quic(quic) => {
                     if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                         q.trial = Some(Box::new(trial));
                         self.cx.timers.push(due.max(now), Timer::Trial(quic));
                     }
                 }
-                What::Sctp(sctp) => self.sctp_try(sctp, trial, due),
-                What::Channel(_) | What::Dtls(_) => {}
+                SessionId::Sctp(sctp) => self.sctp_try(sctp, trial, due),
+                SessionId::Channel(_) | SessionId::Dtls(_) => {}
             }
         }
         let Some(c) = self.conns.get(conn) else { return };
@@ -330,11 +331,11 @@ impl<N: Net> Engine<N> {
             _ => return,
         };
         // Whatever has come back on any stream shows that the session carries data.
-        let fruitful = match c.io {
-            Io::Stream { quic, .. } | Io::StreamPending { quic } | Io::Datagrams { quic } => {
+        let fruitful = match c.flow {
+            FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
                 self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0)
             }
-            Io::Sctp { sctp, .. } => self.sctp_has_heard(sctp),
+            FlowId::Sctp { sctp, .. } => self.sctp_has_heard(sctp),
             _ => c.bytes_received != 0 || c.quick.lane.as_ref().is_some_and(|lane| lane.bytes().1 != 0),
         };
         if fruitful || self.cx.now - c.since >= patience {

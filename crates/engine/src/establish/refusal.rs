@@ -6,7 +6,7 @@
 //! same endpoint without security would only hide it. So they are not started, and those that run are withdrawn. Nor is it a
 //! lesson for later races: whoever stands between could have stacks without security tried before the others by it.
 
-use super::What;
+use crate::carrier::SessionId;
 use crate::event::{AttemptError, ConnectionError};
 use crate::{Engine, Stack};
 use neater_base::Key;
@@ -53,10 +53,10 @@ impl<N: Net> Engine<N> {
         // It holds for the race that begins when the cached outcome is refused, too.
         c.ext().refused = true;
         let Some(est) = &c.est else { return };
-        let bare: Vec<(Option<CandidateId>, What)> =
-            est.attempts.iter().filter(|a| !a.stack.is_secure()).map(|a| (a.candidate, a.what)).collect();
-        for (candidate, what) in bare {
-            self.attempt_failed(conn, candidate, what, AttemptError::PeerRefused);
+        let bare: Vec<(Option<CandidateId>, SessionId)> =
+            est.attempts.iter().filter(|a| !a.stack.is_secure()).map(|a| (a.candidate, a.session)).collect();
+        for (candidate, session) in bare {
+            self.attempt_failed(conn, candidate, session, AttemptError::PeerRefused);
         }
     }
 }

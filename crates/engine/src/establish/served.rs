@@ -5,7 +5,7 @@
 //! of that from programs, and from the engine where it sees it by itself, to the history of
 //! outcomes. *Not responsible for* what a race makes of them (`neater-race`).
 
-use crate::conn::Io;
+use crate::carrier::FlowId;
 use crate::event::ConnectionError;
 use crate::{ConnectionId, Engine, Stack};
 use core::num::NonZeroU64;
@@ -66,9 +66,9 @@ impl<N: Net> Engine<N> {
             Some(network) => (network, c.cache_key()?),
             None => c.ext.as_ref()?.outcome_key?,
         };
-        let addr = match c.io {
+        let addr = match c.flow {
             // Where the race has found it, wherever it has moved since.
-            Io::Stream { quic, .. } | Io::StreamPending { quic } | Io::Datagrams { quic } => {
+            FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
                 self.carriers.quic.connections.get(quic)?.remote
             }
             _ => self.remote_addr(conn)?,

@@ -5,8 +5,9 @@
 //! every other candidate has failed, or has had its time and no peer has answered one. *Not
 //! responsible for* requests that leave UDP alone: there is nothing to wait for.
 
+use super::Attempt;
 use super::lessons::FAIR_TIME;
-use super::{Attempt, What};
+use crate::carrier::SessionId;
 use crate::conn::ConnectionState;
 use crate::timer::Timer;
 use crate::{Engine, Stack};
@@ -33,7 +34,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn settle_unanswered(&mut self, conn: Key) {
         let Some((attempt, verdict)) = self.judge_unanswered(conn) else { return };
         match verdict {
-            Verdict::Now => self.attempt_established(conn, attempt.candidate, attempt.what),
+            Verdict::Now => self.attempt_established(conn, attempt.candidate, attempt.session),
             Verdict::At(at) => {
                 let Some(est) = self.est(conn) else { return };
                 if est.unanswered_at.replace(at) != Some(at) {
@@ -71,7 +72,7 @@ impl<N: Net> Engine<N> {
         }
         // The cached outcome, which the race has not come to yet.
         for direct in est.attempts.iter().filter(|a| a.candidate.is_none()) {
-            if self.has_answered(direct.what) {
+            if self.has_answered(direct.session) {
                 return Some((attempt, Verdict::Later));
             }
             latest = latest.max(Some(c.since));
@@ -88,16 +89,16 @@ impl<N: Net> Engine<N> {
         Some((attempt, if until <= self.cx.now { Verdict::Now } else { Verdict::At(until) }))
     }
 
-    fn has_answered(&self, what: What) -> bool {
-        match what {
-            What::Channel(k) => self.carriers.channels.get(k).is_some_and(|c| c.connected),
-            What::Quic(k) => {
+    fn has_answered(&self, session: SessionId) -> bool {
+        match session {
+            SessionId::Channel(k) => self.carriers.channels.get(k).is_some_and(|c| c.connected),
+            SessionId::Quic(k) => {
                 self.carriers.quic.connections.get(k).is_some_and(|q| q.answered_after(self.cx.now).is_some())
             }
-            What::Sctp(k) => {
+            SessionId::Sctp(k) => {
                 self.carriers.sctp.associations.get(k).is_some_and(|a| a.answered_after(self.cx.now).is_some())
             }
-            What::Dtls(k) => self.carriers.dtls.sessions.get(k).is_some_and(|d| d.answered_after().is_some()),
+            SessionId::Dtls(k) => self.carriers.dtls.sessions.get(k).is_some_and(|d| d.answered_after().is_some()),
         }
     }
 }

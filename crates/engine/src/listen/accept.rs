@@ -4,10 +4,11 @@
 //! *Not responsible for* whom a full listener gives up for others ([`crate::backlog`]).
 
 use super::{HANDSHAKE_TIMEOUT, Listener};
+use crate::carrier::FlowId;
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::conn::{Conn, ConnectionState};
 use crate::event::Event;
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId, Stack};
 use core::time::Duration;
@@ -178,7 +179,7 @@ impl<N: Net> Engine<N> {
         let Some(sock) = self.carriers.channels.get(key).map(|c| c.sock) else {
             return Err(ErrorKind::WouldBlock.into());
         };
-        let (sock, remote) = self.cx.net.accept(sock, Owner::Channel(self.carriers.channels.next_key()).token())?;
+        let (sock, remote) = self.cx.net.accept(sock, SocketId::Channel(self.carriers.channels.next_key()).token())?;
         let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.cx.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
         Ok((self.carriers.channels.insert(channel), remote))
@@ -287,7 +288,7 @@ impl<N: Net> Engine<N> {
         let ready = stack == Stack::Tcp && l.takes_sockets();
         let inserted = self.conns.try_insert_with(|_| {
             let mut c = Conn::new(request, Arc::default(), now);
-            (c.stack, c.passive, c.io) = (Some(stack), true, Io::Channel(key));
+            (c.stack, c.passive, c.flow) = (Some(stack), true, FlowId::Channel(key));
             if ready {
                 c.state = ConnectionState::Established;
             }

@@ -6,9 +6,10 @@
 use super::accept::ACCEPT_BUDGET;
 use crate::Engine;
 use crate::Stack;
+use crate::carrier::FlowId;
 use crate::channel::{Channel, ICMP_BUDGET, Kind, Peer};
 use crate::config::Refusal;
-use crate::conn::{Conn, Io, Queued};
+use crate::conn::{Conn, Queued};
 use crate::event::Event;
 use bytes::Bytes;
 use neater_base::Key;
@@ -156,7 +157,7 @@ impl<N: Net> Engine<N> {
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
         c.stack = Some(Stack::Udp);
         c.passive = true;
-        c.io = Io::Peer { channel: key };
+        c.flow = FlowId::Peer { channel: key };
         c.ext().peer = Some(peer);
         let conn = self.conns.insert(c);
         if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.carriers.channels.get_mut(key) {

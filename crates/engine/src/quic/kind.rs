@@ -9,9 +9,10 @@
 //! of its end; datagrams wait in their session only for what looks at them again.
 
 use super::Quic;
+use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
-use crate::conn::{Conn, Io, Queued};
-use crate::establish::What;
+use crate::conn::{Conn, Queued};
+
 use crate::event::{AttemptError, Step};
 use crate::greeting::HandOver;
 use crate::{Engine, Stack};
@@ -42,7 +43,7 @@ impl<N: Net> Engine<N> {
     /// attempt is established as what it was started for, or as what is offered instead, or it has
     /// failed.
     pub(super) fn quic_attempt_connected(&mut self, key: Key, conn: Key, candidate: Option<CandidateId>) {
-        let what = What::Quic(key);
+        let what = SessionId::Quic(key);
         if let Some((instead, why)) = self.quic_not_offered(key)
             && !self.quic_become(key, conn, instead)
         {
@@ -85,7 +86,7 @@ impl<N: Net> Engine<N> {
         }
         q.stack = instead;
         let attempts = self.est(conn).map(|est| &mut est.attempts[..]).unwrap_or_default();
-        for attempt in attempts.iter_mut().filter(|a| a.what == What::Quic(key)) {
+        for attempt in attempts.iter_mut().filter(|a| a.session == SessionId::Quic(key)) {
             attempt.stack = instead;
         }
         self.step(conn, Step::Became { stack: instead, addr, before });
@@ -153,7 +154,7 @@ impl<N: Net> Engine<N> {
         let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.cx.now);
         c.stack = Some(Stack::QuicDatagram);
         c.passive = true;
-        c.io = Io::Datagrams { quic: key };
+        c.flow = FlowId::Datagrams { quic: key };
         let conn = self.conns.insert(c);
         q.datagrams = Some(conn);
         self.join_group(group, conn);

@@ -2,9 +2,10 @@
 
 use super::{RECV_BUDGET, UDP_MAX, transmit};
 use crate::backlog::who_makes_room;
+use crate::carrier::SessionId;
 use crate::channel::ICMP_BUDGET;
 use crate::config::Refusal;
-use crate::establish::What;
+
 use crate::event::AttemptError;
 use crate::terminate::ABORTED;
 use crate::{Engine, Stack};
@@ -64,7 +65,7 @@ impl<N: Net> Engine<N> {
     fn quic_send_failed(&mut self, key: Key, error: NetError) {
         let Some(q) = self.carriers.quic.connections.get(key) else { return };
         if let (Some((conn, candidate)), false) = (q.attempt, q.connected) {
-            self.attempt_failed(conn, candidate, What::Quic(key), AttemptError::Net(error));
+            self.attempt_failed(conn, candidate, SessionId::Quic(key), AttemptError::Net(error));
         }
     }
 
@@ -163,7 +164,7 @@ impl<N: Net> Engine<N> {
             .filter_map(|(k, q)| q.attempt.map(|a| (k, a)))
             .collect();
         for (key, (conn, candidate)) in hit {
-            self.attempt_failed(conn, candidate, What::Quic(key), AttemptError::Net(icmp.error));
+            self.attempt_failed(conn, candidate, SessionId::Quic(key), AttemptError::Net(icmp.error));
         }
     }
 

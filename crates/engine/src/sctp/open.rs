@@ -2,9 +2,10 @@
 
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd};
+use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
-use crate::conn::{ConnectionState, Io};
-use crate::establish::{Trial, What};
+use crate::conn::ConnectionState;
+use crate::establish::Trial;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
@@ -267,7 +268,7 @@ impl<N: Net> Engine<N> {
         a.connected = true;
         a.mux = self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| is_mux(e, a.id));
         if let Some((conn, candidate)) = a.attempt {
-            self.attempt_established(conn, candidate, What::Sctp(key));
+            self.attempt_established(conn, candidate, SessionId::Sctp(key));
         }
     }
 
@@ -365,7 +366,7 @@ impl<N: Net> Engine<N> {
         let early = core::mem::take(&mut a.early);
         let stream = a.numbers.get(&0).copied().unwrap_or_else(|| a.open(0));
         if let Some(c) = self.conns.get_mut(conn) {
-            c.io = Io::Sctp { sctp: key, stream };
+            c.flow = FlowId::Sctp { sctp: key, stream };
         }
         self.sctp_bind(key, stream, conn);
         if early {
@@ -590,8 +591,9 @@ impl<N: Net> Engine<N> {
     /// The connections that wait for a stream of this association.
     pub(super) fn pending_on_sctp(&self, key: Key) -> Vec<Key> {
         let group = self.carriers.sctp.associations.get(key).and_then(|a| a.group).and_then(|g| self.groups.get(g));
-        let waits =
-            |conn: &Key| self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::SctpPending { sctp } if sctp == key));
+        let waits = |conn: &Key| {
+            self.conns.get(*conn).is_some_and(|c| matches!(c.flow, FlowId::SctpPending { sctp } if sctp == key))
+        };
         group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }
 
@@ -603,7 +605,7 @@ impl<N: Net> Engine<N> {
             if waits {
                 let Some(stream) = self.sctp_free_stream(key) else { return };
                 if let Some(c) = self.conns.get_mut(conn) {
-                    c.io = Io::Sctp { sctp: key, stream };
+                    c.flow = FlowId::Sctp { sctp: key, stream };
                 }
                 self.sctp_bind(key, stream, conn);
             }

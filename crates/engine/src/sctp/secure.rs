@@ -10,11 +10,12 @@
 
 use super::socket::PACKET_MAX;
 use super::{Below, LINGER, SctpSocket};
+use crate::carrier::SessionId;
 use crate::channel::{Behind, Channel, Kind};
 use crate::dtls::{Dtls, Peers};
-use crate::establish::What;
+
 use crate::event::AttemptError;
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::request::Compiled;
 use crate::timer::Timer;
 use crate::{Engine, Stack};
@@ -61,7 +62,7 @@ impl<N: Net> Engine<N> {
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let with = super::socket::wishes(options);
         let channel = self.carriers.channels.next_key();
-        let sock = self.cx.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(SocketId::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
         if let Err(e) = self.cx.net.udp_connect(sock, addr) {
             self.cx.net.close(sock);
             return Err(AttemptError::Net(e));
@@ -87,7 +88,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<Key, AttemptError> {
         let channel = self.carriers.channels.next_key();
         let with = super::socket::wishes(options);
-        let sock = self.cx.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(SocketId::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
         let socket = self.insert_sctp_session_socket(sock, channel, addr, options, true);
         let peers = Box::new(Peers::default().below_sctp(socket));
         let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Listener(listener), addr, self.cx.now);
@@ -197,7 +198,7 @@ impl<N: Net> Engine<N> {
                     if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
                         a.over = true;
                     }
-                    self.attempt_failed(conn, candidate, What::Sctp(key), error);
+                    self.attempt_failed(conn, candidate, SessionId::Sctp(key), error);
                 }
                 None => {
                     if let Some(e) = self.carriers.sctp.endpoints.get_mut(sctp_end) {

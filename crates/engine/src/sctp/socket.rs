@@ -11,10 +11,11 @@
 use super::wire::ADAPTATION;
 use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
+use crate::carrier::SessionId;
 use crate::channel::ICMP_BUDGET;
-use crate::establish::What;
+
 use crate::event::AttemptError;
-use crate::ids::Owner;
+use crate::ids::SocketId;
 use crate::timer::Timer;
 use core::time::Duration;
 use hashbrown::HashMap;
@@ -81,7 +82,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<Key, AttemptError> {
         let with = wishes(options);
         let key = self.carriers.sctp.sockets.next_key();
-        let token = Owner::SctpSocket(key).token();
+        let token = SocketId::SctpSocket(key).token();
         let sock = match below {
             Below::Ip => self.cx.net.raw(token, PROTOCOL, family, &with),
             // DTLS has sockets of its own.
@@ -476,7 +477,7 @@ impl<N: Net> Engine<N> {
     pub(super) fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
         match self.carriers.sctp.associations.get(key).map(|a| a.attempt) {
             Some(Some((conn, candidate))) => {
-                self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::Net(error));
+                self.attempt_failed(conn, candidate, SessionId::Sctp(key), AttemptError::Net(error));
             }
             // It was withdrawn, and is no longer silent.
             Some(None) => self.sctp_trial_passed(key),
