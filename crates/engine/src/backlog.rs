@@ -13,7 +13,7 @@
 //! there is room for others, nor before [`HASTE`], unless its source (an address, or of IPv6 a network of 64 bits) has more of
 //! them than that of the newcomer would have: nobody keeps others out by coming more often.
 
-use crate::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::config::Refusal;
 use crate::conn::{Conn, Conns};
 use crate::event::ConnectionError;

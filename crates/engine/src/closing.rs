@@ -15,7 +15,7 @@
 
 use crate::Engine;
 use crate::carrier::FlowId;
-use crate::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::conn::ConnectionState;
 use crate::engine::LINGER;
 use crate::event::{ConnectionError, Event};

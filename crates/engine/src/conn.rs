@@ -2,7 +2,7 @@
 
 use crate::advised::{self, AdviceOf};
 use crate::carrier::FlowId;
-use crate::channel::Peer;
+use crate::carrier::channel::Peer;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::rate::Rates;
@@ -708,7 +708,7 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         // The budget is 2 kB for an idle TCP connection, everything included.
-        let size = size_of::<Conn>() + size_of::<crate::channel::Channel>();
-        assert!(size <= 288, "{} + {}", size_of::<Conn>(), size_of::<crate::channel::Channel>());
+        let size = size_of::<Conn>() + size_of::<crate::carrier::channel::Channel>();
+        assert!(size <= 288, "{} + {}", size_of::<Conn>(), size_of::<crate::carrier::channel::Channel>());
     }
 }

@@ -11,7 +11,7 @@
 //! program reads; it must be finished in the time that every incoming handshake has.
 
 use crate::carrier::FlowId;
-use crate::channel::{Channel, Kind};
+use crate::carrier::channel::{Channel, Kind};
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::timer::Timer;

@@ -2,7 +2,7 @@
 
 use crate::carrier::Carriers;
 use crate::carrier::FlowId;
-use crate::channel::{Behind, Kind};
+use crate::carrier::channel::{Behind, Kind};
 use crate::closing::Closing;
 use crate::config::{EngineConfig, EngineStats, Refusals};
 use crate::conn::{ConnectionState, Conns};

@@ -3,7 +3,7 @@
 //! *Invariants*: nothing of the program's runs here (no framer, no callback, no destructor), and no protocol; what is not so simple
 //! is left to the next turn, and nothing that the network has told is lost on the way.
 
-use crate::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::conn::{ConnectionState, Conns};
 use crate::ids::SocketId;
 use crate::listen::gave_up;

@@ -6,13 +6,13 @@ mod shared;
 pub(crate) use accept::gave_up;
 
 use crate::carrier::FlowId;
-use crate::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::sctp::Below;
 use crate::config::Refusal;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::SocketId;
-use crate::sctp::Below;
 use crate::terminate::ABORTED;
 use crate::timer::Timer;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};

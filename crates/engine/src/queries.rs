@@ -1,7 +1,7 @@
 //! What can be asked about a connection, and changes nothing.
 
 use crate::carrier::FlowId;
-use crate::channel::Kind;
+use crate::carrier::channel::Kind;
 use crate::conn::{ConnectionState, ConnectionStats, Delivery};
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::{ConnectionId, Engine, GroupId, Stack};
@@ -146,11 +146,15 @@ impl<N: Net> Engine<N> {
             Some(FlowId::Sctp { sctp, .. }) => {
                 let session =
                     self.carriers.sctp.associations.get(sctp).and_then(|a| self.carriers.dtls.sessions.get(a.dtls?));
-                session.map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+                session.map(crate::carrier::dtls::Dtls::peer_certificates).unwrap_or_default()
             }
-            Some(FlowId::Dtls { dtls }) => {
-                self.carriers.dtls.sessions.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
-            }
+            Some(FlowId::Dtls { dtls }) => self
+                .carriers
+                .dtls
+                .sessions
+                .get(dtls)
+                .map(crate::carrier::dtls::Dtls::peer_certificates)
+                .unwrap_or_default(),
             _ => Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Receiving (RFC 9622 section 9.3).
 
 use crate::carrier::FlowId;
-use crate::channel::Kind;
+use crate::carrier::channel::Kind;
 use crate::conn::{ConnectionState, Ext};
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
@@ -512,7 +512,7 @@ impl<N: Net> Engine<N> {
                 }
                 FlowId::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
                 FlowId::Dtls { dtls } => {
-                    return match self.carriers.dtls.sessions.get(dtls).and_then(crate::dtls::Dtls::lost) {
+                    return match self.carriers.dtls.sessions.get(dtls).and_then(crate::carrier::dtls::Dtls::lost) {
                         Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(e),
                         None => Ok(ReceiveOutcome::Blocked),
@@ -652,7 +652,7 @@ fn closed(error: Option<&ConnectionError>) -> ConnectionError {
 }
 
 /// `None` with a channel that is still readable: there is more, and it is others' turn.
-fn read_tls<N: Net>(net: &mut N, ch: &mut crate::channel::Channel, buf: &mut [u8]) -> Read {
+fn read_tls<N: Net>(net: &mut N, ch: &mut crate::carrier::channel::Channel, buf: &mut [u8]) -> Read {
     for _ in 0..RECORD_ROUNDS {
         let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
         match tls.read_plain(buf) {
@@ -674,6 +674,6 @@ fn read_tls<N: Net>(net: &mut N, ch: &mut crate::channel::Channel, buf: &mut [u8
     Ok(None)
 }
 
-fn has_plain(ch: &crate::channel::Channel) -> bool {
+fn has_plain(ch: &crate::carrier::channel::Channel) -> bool {
     matches!(&ch.kind, Kind::Tls(tls) if tls.pending_plain() > 0)
 }

@@ -1,9 +1,9 @@
 //! Needs, compiled once and used for many connections.
 
 use crate::advised::Asked;
+use crate::carrier::quic::silence;
 use crate::event::{EstablishmentError, Reason};
 use crate::isolate::{Isolate, Sessions};
-use crate::quic::silence;
 use crate::{Engine, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
@@ -321,7 +321,7 @@ impl<N: Net> Engine<N> {
         if !eligible.contains(&ip) {
             return Vec::new();
         }
-        let Some(text) = self.cx.net.raw_obstacle(crate::sctp::PROTOCOL) else { return Vec::new() };
+        let Some(text) = self.cx.net.raw_obstacle(crate::carrier::sctp::PROTOCOL) else { return Vec::new() };
         eligible.retain(|s| *s != ip);
         vec![unfit_for(ip, "this host", text.to_owned())]
     }
@@ -386,7 +386,7 @@ fn dtls_configs(
     let tuning = neater_dtls::Tuning::default();
     let make = |security: &SecurityParameters| match role {
         Role::Listen => {
-            let tuning = neater_dtls::Tuning { handshake_timeout: crate::dtls::INCOMING_TIMEOUT, ..tuning };
+            let tuning = neater_dtls::Tuning { handshake_timeout: crate::carrier::dtls::INCOMING_TIMEOUT, ..tuning };
             neater_dtls::ServerConfig::new(security, crypto, tuning).map(|c| (None, Some(c)))
         }
         _ => neater_dtls::ClientConfig::new(security, crypto, tuning).map(|c| (Some(c), None)),

@@ -492,7 +492,7 @@ impl<N: Net> Engine<N> {
                 self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0)
             }
             Some(FlowId::Dtls { dtls }) => {
-                self.carriers.dtls.sessions.get(dtls).map_or(0, crate::dtls::Dtls::max_message)
+                self.carriers.dtls.sessions.get(dtls).map_or(0, crate::carrier::dtls::Dtls::max_message)
             }
             _ => UDP_PAYLOAD_MAX,
         }

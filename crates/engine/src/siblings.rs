@@ -10,8 +10,8 @@
 //! *Invariants*: what is kept is bounded and belongs to one turn; what was passed on once is not passed on again.
 
 use crate::Engine;
-use crate::quic::transmit;
-use crate::sctp::Came;
+use crate::carrier::quic::transmit;
+use crate::carrier::sctp::Came;
 use bytes::BytesMut;
 use neater_base::Key;
 use neater_base::net::{Net, Sock};

@@ -1,7 +1,7 @@
 //! The end of connections (RFC 9622 section 10).
 
 use crate::carrier::FlowId;
-use crate::channel::{Behind, Kind};
+use crate::carrier::channel::{Behind, Kind};
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
@@ -152,7 +152,7 @@ impl<N: Net> Engine<N> {
             FlowId::Datagrams { quic } => {
                 // What was queued leaves before the session may end. Datagrams are not acknowledged one by one.
                 self.drive_quic(quic);
-                let waits = |q: &mut crate::quic::Quic| q.lost.is_none() && q.conn.queued_datagrams() > 0;
+                let waits = |q: &mut crate::carrier::quic::Quic| q.lost.is_none() && q.conn.queued_datagrams() > 0;
                 if !self.carriers.quic.connections.get_mut(quic).is_some_and(waits) {
                     self.finish_close(conn);
                 }

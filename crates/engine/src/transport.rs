@@ -4,10 +4,10 @@ mod datagrams;
 
 use self::datagrams::flush_datagrams;
 use crate::carrier::FlowId;
-use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
+use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
+use crate::carrier::quic::Quic;
 use crate::conn::{Conn, ConnectionState, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
-use crate::quic::Quic;
 use crate::{Engine, MessageId, Stack};
 use bytes::{Buf, Bytes};
 use neater_base::Key;

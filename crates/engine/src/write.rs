@@ -3,7 +3,7 @@
 //! *Invariants*: bytes overtake no message, and what is not taken stays with the program.
 
 use crate::carrier::FlowId;
-use crate::channel::Kind;
+use crate::carrier::channel::Kind;
 use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, SendError};
 use crate::send::{RECEIVE_ONLY, refused};

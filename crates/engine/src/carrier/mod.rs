@@ -2,10 +2,15 @@
 //!
 //! *Responsible for* holding each protocol's state. This is the one file that names them all.
 
-use crate::channel::Channel;
-use crate::dtls::Dtls;
-use crate::quic::{Quic, QuicSocket};
-use crate::sctp::{Sctp, SctpEnd, SctpSocket};
+pub(crate) mod channel;
+pub(crate) mod dtls;
+pub(crate) mod quic;
+pub(crate) mod sctp;
+
+use crate::carrier::channel::Channel;
+use crate::carrier::dtls::Dtls;
+use crate::carrier::quic::{Quic, QuicSocket};
+use crate::carrier::sctp::{Sctp, SctpEnd, SctpSocket};
 use neater_base::net::SocketOptions;
 use neater_base::{Key, Slab};
 use neater_quic::StreamId;
@@ -79,7 +84,7 @@ pub(crate) struct QuicCarrier {
     pub(crate) connections: Slab<Quic>,
     pub(crate) sockets: Slab<QuicSocket>,
     /// Client-side sockets that new connections may share.
-    pub(crate) client_sockets: Vec<(crate::quic::Sharing, Key)>,
+    pub(crate) client_sockets: Vec<(crate::carrier::quic::Sharing, Key)>,
     /// Connections that have something to do.
     pub(crate) dirty: Vec<Key>,
     /// Sockets that were not read empty within the budget.
@@ -99,7 +104,7 @@ pub(crate) struct SctpCarrier {
     pub(crate) endpoints: Slab<SctpEnd>,
     pub(crate) sockets: Slab<SctpSocket>,
     /// Client-side sockets that new associations may share.
-    pub(crate) client_sockets: Vec<(crate::sctp::Sharing, Key)>,
+    pub(crate) client_sockets: Vec<(crate::carrier::sctp::Sharing, Key)>,
     /// Endpoints that have something to do.
     pub(crate) dirty: Vec<Key>,
     /// Sockets that were not read empty within the budget.

@@ -2,8 +2,8 @@
 
 use super::{Attempt, HANDSHAKE_PATIENCE, Path};
 use crate::advised::Way;
+use crate::carrier::channel::Behind;
 use crate::carrier::{FlowId, SessionId};
-use crate::channel::Behind;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::request::Compiled;

@@ -1,7 +1,7 @@
 //! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
 
+use crate::carrier::channel::Behind;
 use crate::carrier::{FlowId, SessionId};
-use crate::channel::Behind;
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
 use crate::greeting::HandOver;

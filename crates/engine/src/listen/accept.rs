@@ -5,7 +5,7 @@
 
 use super::{HANDSHAKE_TIMEOUT, Listener};
 use crate::carrier::FlowId;
-use crate::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState};
 use crate::event::Event;
 use crate::ids::SocketId;

@@ -7,7 +7,7 @@ use super::accept::ACCEPT_BUDGET;
 use crate::Engine;
 use crate::Stack;
 use crate::carrier::FlowId;
-use crate::channel::{Channel, ICMP_BUDGET, Kind, Peer};
+use crate::carrier::channel::{Channel, ICMP_BUDGET, Kind, Peer};
 use crate::config::Refusal;
 use crate::conn::{Conn, Queued};
 use crate::event::Event;

@@ -1,7 +1,7 @@
 //! Datagrams of plain UDP: those that look alike leave together.
 
 use super::{Budget, Flushed};
-use crate::channel::{Channel, Peer};
+use crate::carrier::channel::{Channel, Peer};
 use crate::conn::Tx;
 use crate::event::{ConnectionError, SendError};
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};

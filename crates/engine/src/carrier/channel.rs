@@ -88,7 +88,7 @@ pub(crate) enum Kind {
     #[allow(clippy::box_collection, reason = "one of thousands: the others are to be small")]
     UdpShared(Box<BTreeMap<Peer, Key>>),
     /// A UDP socket with the DTLS sessions on it.
-    Dtls(Box<crate::dtls::Peers>),
+    Dtls(Box<crate::carrier::dtls::Peers>),
 }
 
 #[derive(Debug)]

@@ -11,8 +11,8 @@
 use super::socket::PACKET_MAX;
 use super::{Below, LINGER, SctpSocket};
 use crate::carrier::SessionId;
-use crate::channel::{Behind, Channel, Kind};
-use crate::dtls::{Dtls, Peers};
+use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dtls::{Dtls, Peers};
 
 use crate::event::AttemptError;
 use crate::ids::SocketId;
@@ -190,7 +190,7 @@ impl<N: Net> Engine<N> {
             let shut = self.carriers.sctp.endpoints.get(sctp_end).is_some_and(|e| e.endpoint.is_shut(id));
             let shut = shut && matches!(end, SessionEnd::Closed);
             let error = match end {
-                SessionEnd::Failed(e) => crate::dtls::attempt_error(e.clone()),
+                SessionEnd::Failed(e) => crate::carrier::dtls::attempt_error(e.clone()),
                 SessionEnd::Closed | SessionEnd::Superseded => AttemptError::ClosedByPeer,
             };
             match attempt.filter(|_| !shut) {

@@ -12,7 +12,7 @@ use super::wire::ADAPTATION;
 use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
 use crate::carrier::SessionId;
-use crate::channel::ICMP_BUDGET;
+use crate::carrier::channel::ICMP_BUDGET;
 
 use crate::event::AttemptError;
 use crate::ids::SocketId;

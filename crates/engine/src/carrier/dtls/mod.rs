@@ -15,14 +15,14 @@ mod peers;
 
 pub(crate) use peers::Peers;
 
+use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::carrier::{FlowId, SessionId};
-use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::conn::{ConnectionState, Queued, Tx};
 
+use crate::carrier::sctp::{Came, SessionEnd};
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::ids::SocketId;
 use crate::request::Compiled;
-use crate::sctp::{Came, SessionEnd};
 use crate::timer::Timer;
 use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};

@@ -3,7 +3,7 @@
 use super::{RECV_BUDGET, UDP_MAX, transmit};
 use crate::backlog::who_makes_room;
 use crate::carrier::SessionId;
-use crate::channel::ICMP_BUDGET;
+use crate::carrier::channel::ICMP_BUDGET;
 use crate::config::Refusal;
 
 use crate::event::AttemptError;
