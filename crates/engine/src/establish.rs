@@ -213,7 +213,7 @@ impl<N: Net> Engine<N> {
             self.zone_index(name)?;
         }
         // Whoever else is asked may have names of another kind.
-        if !self.asks_outside() {
+        if !self.names.has_external_resolver() {
             check_names(remotes)?;
         }
         let own = request.0.isolate.as_ref().map(|isolate| self.isolated(request, isolate));
@@ -349,7 +349,7 @@ impl<N: Net> Engine<N> {
                 (None, None) => {}
             }
         }
-        self.drain_resolver();
+        self.drain_names();
         if let Some(est) = self.est(conn) {
             est.beginning = false;
         }

@@ -40,14 +40,13 @@ mod isolate;
 mod kept;
 mod listen;
 mod measured;
+mod names;
 mod notices;
-mod outside;
 mod properties;
 mod queries;
 mod rate;
 mod receive;
 mod request;
-mod resolve;
 mod send;
 mod siblings;
 mod spent;
@@ -67,10 +66,10 @@ pub use event::{
     Source, Step, TimelineEntry,
 };
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
+pub use names::external::{NameFailure, NameQuestion};
 pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf, QuicError};
 pub use neater_race::BadCause;
 pub use neater_sctp::CloseReason as SctpClose;
-pub use outside::{NameFailure, NameQuestion};
 pub use properties::SetPropertyError;
 pub use receive::{ReceiveOutcome, Received};
 pub use request::{Request, RequestOptions, dscp};

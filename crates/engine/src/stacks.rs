@@ -44,6 +44,16 @@ impl Stack {
         Self::Dtls,
     ];
 
+    /// The stacks on which one of our application protocols may be spoken with a peer that names `theirs`; where it names none, it may
+    /// speak all of ours.
+    pub(crate) fn speaking(ours: &[Vec<u8>], theirs: &[Vec<u8>]) -> Vec<Self> {
+        let offers = |quic: bool| {
+            let speaks = |a: &Vec<u8>| theirs.is_empty() || theirs.contains(a);
+            ours.iter().any(|a| speaks(a) && (a == b"h3" || a.starts_with(b"h3-")) == quic)
+        };
+        [(Self::Quic, true), (Self::Tls, false)].into_iter().filter(|(_, quic)| offers(*quic)).map(|(s, _)| s).collect()
+    }
+
     /// The stack with this number.
     #[must_use]
     pub fn from_number(n: u16) -> Option<Self> {

@@ -42,7 +42,7 @@ pub(crate) enum Timer {
     /// The connections that policies want to know of.
     Flows,
     /// A name that the program was asked for.
-    Outside,
+    ExternalNames,
     /// A DTLS session.
     Dtls(Key),
     /// DTLS clients of a listener's socket that have not proved their address are forgotten.

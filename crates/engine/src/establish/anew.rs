@@ -68,8 +68,7 @@ impl<N: Net> Engine<N> {
                 moved && self.cached_attempt(conn).is_some_and(|session| self.is_from_nowhere(session) == Some(true))
             }
             Some(est) if est.attempts.is_empty() => {
-                (!moved || Some(est.network) != self.network)
-                    && (self.is_looking_up(&est.lookups) || self.is_asking_outside(conn))
+                (!moved || Some(est.network) != self.network) && (self.names.is_awaited_by(conn, &est.lookups))
             }
             Some(est) => {
                 let (mut lost, mut alive) = (false, false);
@@ -121,9 +120,11 @@ impl<N: Net> Engine<N> {
                 self.give_up(conn, attempt.session);
             }
             for id in &est.lookups {
-                self.forget_lookup(*id);
+                self.names.abandon(&mut self.cx, *id);
             }
-            self.forget_outside(conn);
+            if let Some(external) = &mut self.names.external {
+                external.forget(conn);
+            }
         }
         let network = self.network();
         let Some(c) = self.conns.get_mut(conn) else { return };

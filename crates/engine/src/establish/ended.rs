@@ -45,7 +45,7 @@ impl<N: Net> Engine<N> {
                 self.release_attempt(attempt.session, true);
             }
             for id in &est.lookups {
-                self.forget_lookup(*id);
+                self.names.abandon(&mut self.cx, *id);
             }
             let mut report = self.outcomes_of(&est, conn);
             // It may have become another one than it was started as.
@@ -165,7 +165,7 @@ impl<N: Net> Engine<N> {
             self.release_attempt(attempt.session, true);
         }
         for id in &est.lookups {
-            self.forget_lookup(*id);
+            self.names.abandon(&mut self.cx, *id);
         }
         let candidates = self.outcomes_of(&est, conn);
         let resolution: Vec<String> = est
@@ -174,10 +174,10 @@ impl<N: Net> Engine<N> {
             .into_iter()
             .filter_map(|r| match r.state {
                 neater_race::ResolutionState::Failed { reason, .. } => {
-                    Some(format!("{}: {reason}", crate::resolve::record_name(r.record)))
+                    Some(format!("{}: {reason}", crate::names::record_name(r.record)))
                 }
                 neater_race::ResolutionState::Answered { count: 0, .. } => {
-                    Some(format!("{}: the name has none", crate::resolve::record_name(r.record)))
+                    Some(format!("{}: the name has none", crate::names::record_name(r.record)))
                 }
                 _ => None,
             })
@@ -249,7 +249,7 @@ impl<N: Net> Engine<N> {
             self.release_attempt(attempt.session, true);
         }
         for id in &est.lookups {
-            self.forget_lookup(*id);
+            self.names.abandon(&mut self.cx, *id);
         }
     }
 }

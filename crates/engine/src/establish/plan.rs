@@ -65,7 +65,7 @@ impl<N: Net> Engine<N> {
     /// Once nothing more will be heard of names, all that is left to be found out takes no time.
     pub(crate) fn go_on_planning(&mut self, conn: Key) {
         let Some(est) = self.conns.get(conn).and_then(|c| c.est.as_deref()) else { return };
-        if !est.planning || est.beginning || self.is_looking_up(&est.lookups) || self.is_asking_outside(conn) {
+        if !est.planning || est.beginning || self.names.is_awaited_by(conn, &est.lookups) {
             return;
         }
         let really = self.cx.now;

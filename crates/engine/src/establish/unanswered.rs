@@ -61,7 +61,7 @@ impl<N: Net> Engine<N> {
         let (attempt, since) = waiting?;
 
         let mut latest: Option<Instant> = None;
-        let mut left = self.is_looking_up(&est.lookups) || self.is_asking_outside(conn);
+        let mut left = self.names.is_awaited_by(conn, &est.lookups);
         for r in report.iter().filter(|r| r.candidate.stack != StackId(Stack::Udp as u16)) {
             match r.outcome {
                 CandidateOutcome::NotStarted => left = true,

@@ -1,5 +1,7 @@
 //! The engine itself: its parts, its turn, its timers.
 
+mod names;
+
 use crate::carrier::Carriers;
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Kind};
@@ -12,8 +14,8 @@ use crate::glance::plain_ended;
 use crate::group::Group;
 use crate::ids::SocketId;
 use crate::listen::Listener;
+use crate::names::Names;
 use crate::notices::Notices;
-use crate::resolve::Names;
 use crate::timer::Timer;
 use crate::{ConnectionId, GroupId, ListenerId};
 use core::num::NonZeroU64;
@@ -50,8 +52,6 @@ pub struct Engine<N> {
     /// Datagrams for other engines on the same port, found in this turn.
     pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
-    /// Names that somebody else resolves.
-    pub(crate) outside: Option<Box<crate::outside::Outside>>,
     pub(crate) outcomes: OutcomeCache,
     /// Policies, and what they call this program.
     pub(crate) adviser: Option<Box<(neater_policy::advice::Adviser, Box<str>)>>,
@@ -101,7 +101,6 @@ impl<N: Net> Engine<N> {
             cx: Context::new(net, config, rng),
             carriers: Carriers::default(),
             names,
-            outside: None,
             outcomes,
             adviser: None,
             flows: crate::measured::Flows::default(),
@@ -153,7 +152,8 @@ impl<N: Net> Engine<N> {
             self.take_up_pending();
         }
         if self.names.has_unread() {
-            self.read_unread_transports();
+            self.names.read_unread(&mut self.cx);
+            self.drain_names();
         }
         let mut events = core::mem::take(&mut self.net_events);
         // What was left to this turn is as good as what the network would tell now.
@@ -337,7 +337,10 @@ impl<N: Net> Engine<N> {
                 Some(SocketId::Channel(key)) => self.channel_ready(key, ready),
                 Some(SocketId::QuicSocket(key)) => self.quic_socket_ready(key, ready),
                 Some(SocketId::SctpSocket(key)) => self.sctp_socket_ready(key, ready),
-                Some(SocketId::Resolver(t)) => self.resolver_ready(t, ready),
+                Some(SocketId::Resolver(t)) => {
+                    self.names.on_ready(&mut self.cx, t, ready);
+                    self.drain_names();
+                }
                 None => {}
             },
             NetEvent::PathsChanged => self.paths_changed(),
@@ -414,9 +417,12 @@ impl<N: Net> Engine<N> {
                 Timer::Cached(conn) => self.cached_timeout(conn),
                 Timer::Quic(quic) => self.quic_timeout(quic),
                 Timer::Trial(quic) => self.trial_over(quic),
-                Timer::Resolver => self.resolver_timeout(),
+                Timer::Resolver => {
+                    self.names.handle_timeout(&self.cx);
+                    self.drain_names();
+                }
                 Timer::Flows => self.flows_timeout(),
-                Timer::Outside => self.outside_timeout(),
+                Timer::ExternalNames => self.external_names_timeout(),
                 Timer::Channel(channel) => self.channel_timeout(channel),
                 Timer::Closing(conn) => self.closing_timeout(conn),
                 Timer::Greeting(conn) => self.greeting_timeout(conn),
@@ -475,7 +481,7 @@ impl<N: Net> Engine<N> {
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Sctp(k) | Timer::SctpEnd(k) => ends.contains(*k),
             Timer::SctpTrial(k) => sctps.contains(*k),
-            Timer::Resolver | Timer::Flows | Timer::Outside => true,
+            Timer::Resolver | Timer::Flows | Timer::ExternalNames => true,
         });
     }
 
@@ -569,7 +575,7 @@ impl<N: Net> Engine<N> {
         }
         tracing::debug!(target: "neater::path", "the network has changed");
         if moved {
-            self.forget_names();
+            self.names.network_changed(self.cx.now);
         }
         self.quic_paths_changed(moved);
         self.race_anew(true);
