@@ -5,9 +5,11 @@ use crate::carrier::FlowId;
 use crate::carrier::channel::Peer;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
+use crate::lazy_box::LazyBox;
+use crate::queue::{ReceivedDatagram, SendQueue};
 use crate::rate::Rates;
 use crate::request::Compiled;
-use crate::{LocalEndpoint, MessageId, RemoteEndpoint, Stack};
+use crate::{LocalEndpoint, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -29,182 +31,6 @@ pub enum ConnectionState {
     Closing,
     /// Over.
     Closed,
-}
-
-/// A piece of a message that waits to be written.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) data: Bytes,
-    /// The message is sent when this piece is written.
-    pub(crate) completes: Option<MessageId>,
-    /// First piece of a message that may expire as long as none of it is written.
-    pub(crate) expires: Option<(Instant, MessageId)>,
-    /// What was asked for the message.
-    pub(crate) how: How,
-}
-
-/// What was asked for a message, as far as it matters when it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct How {
-    /// It may be delivered twice.
-    pub(crate) replayable: bool,
-    /// It need not keep its place among the others.
-    pub(crate) unordered: bool,
-    /// It need not be sent again when it is lost.
-    pub(crate) unreliable: bool,
-    /// It is to leave in one packet or not at all.
-    pub(crate) whole: bool,
-    /// `msgPriority`: lower is more important.
-    pub(crate) priority: u16,
-    /// The stream, where one connection is a whole association.
-    pub(crate) stream: u16,
-    /// And the payload protocol identifier there.
-    pub(crate) ppid: u32,
-}
-
-impl Default for How {
-    fn default() -> Self {
-        Self { replayable: true, unordered: false, unreliable: false, whole: false, priority: 100, stream: 0, ppid: 0 }
-    }
-}
-
-/// What a piece that waits costs beside its bytes: without it, empty messages would cost nothing and could be any number.
-pub(crate) const PIECE: usize = size_of::<Segment>();
-
-/// The send queue of a connection: made when it is first written to, so that a connection whose bytes go straight to the
-/// transport has none. Until then it reads as an empty one.
-#[derive(Debug, Default)]
-pub(crate) struct Tx(Seldom<SendQueue>);
-
-/// See [`Tx`].
-#[derive(Debug, Default)]
-pub(crate) struct SendQueue {
-    pub(crate) queue: VecDeque<Segment>,
-    pub(crate) bytes: usize,
-    /// Bytes of an unfinished message that the framer has taken and not given back.
-    pub(crate) held: usize,
-    /// Those of a message that was refused, until the next one begins: the framer may still have them.
-    pub(crate) stale: usize,
-    /// What of [`SendQueue::cost`] is part of the engine's sum.
-    pub(crate) counted: usize,
-    /// It waits until the engine as a whole has room.
-    pub(crate) crowded_out: bool,
-    pub(crate) next_id: u64,
-    /// Messages whose last bytes are in records that the socket has not taken: not sent, and not queued either.
-    pub(crate) sealed: Vec<MessageId>,
-    /// A part of a message was sent and its end was not.
-    pub(crate) in_message: bool,
-    /// A part of that message was refused, so that all others are until its end.
-    pub(crate) refusing: bool,
-    /// What its parts have cost so far, in bytes of memory.
-    pub(crate) parts: usize,
-    /// Data that has left the queue, until the engine counts anew: see [`crate::Spent`].
-    pub(crate) spent: Vec<Bytes>,
-}
-
-static NO_QUEUE: SendQueue = SendQueue {
-    queue: VecDeque::new(),
-    bytes: 0,
-    held: 0,
-    stale: 0,
-    counted: 0,
-    crowded_out: false,
-    next_id: 0,
-    sealed: Vec::new(),
-    in_message: false,
-    refusing: false,
-    parts: 0,
-    spent: Vec::new(),
-};
-
-impl Tx {
-    /// Whether nothing waits to be written.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.as_ref().is_none_or(|q| q.queue.is_empty())
-    }
-
-    /// Throws away what waits.
-    pub(crate) fn clear(&mut self) {
-        if let Some(q) = &mut *self.0 {
-            let waiting = core::mem::take(&mut q.queue);
-            q.spent.extend(waiting.into_iter().map(|s| s.data));
-            q.sealed.clear();
-            (q.bytes, q.held, q.stale) = (0, 0, 0);
-        }
-    }
-
-    /// The queue, if one was made.
-    #[inline]
-    pub(crate) fn made(&mut self) -> Option<&mut SendQueue> {
-        self.0.as_deref_mut()
-    }
-}
-
-impl SendQueue {
-    /// What waits for the transport, in bytes of memory.
-    #[inline]
-    pub(crate) fn waiting(&self) -> usize {
-        self.bytes + PIECE * self.queue.len()
-    }
-
-    /// All that is kept for sending, in bytes of memory.
-    #[inline]
-    pub(crate) fn cost(&self) -> usize {
-        self.waiting() + self.held + self.stale + size_of::<MessageId>() * self.sealed.len()
-    }
-
-    /// Forgets an unfinished message: there will be no more of it.
-    pub(crate) fn give_up_message(&mut self) -> Option<MessageId> {
-        self.held = 0;
-        core::mem::take(&mut self.in_message).then_some(MessageId(self.next_id))
-    }
-
-    /// A part of a message is refused, and with it the message: `end` if it was to be its last part.
-    pub(crate) fn part_refused(&mut self, end: bool) {
-        self.refusing = !end;
-        self.in_message = !end;
-        if end {
-            // The framer begins anew with the next.
-            self.stale += core::mem::take(&mut self.held);
-        }
-    }
-
-    /// Throws away the parts of an unfinished message that wait here.
-    pub(crate) fn drop_parts(&mut self) {
-        let whole = self.queue.iter().rposition(|s| s.completes.is_some()).map_or(0, |last| last + 1);
-        for s in self.queue.drain(whole..) {
-            self.bytes -= s.data.len();
-            self.spent.push(s.data);
-        }
-    }
-
-    /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is not finished is not sent,
-    /// even if nothing of it waits here.
-    pub(crate) fn give_up(&mut self, framed: bool) -> Vec<MessageId> {
-        let mut unsent = core::mem::take(&mut self.sealed);
-        let cut = framed || self.queue.back().is_some_and(|s| s.completes.is_none());
-        for segment in self.queue.drain(..) {
-            unsent.extend(segment.completes);
-            self.spent.push(segment.data);
-        }
-        self.bytes = 0;
-        unsent.extend(self.give_up_message().filter(|_| cut));
-        unsent
-    }
-}
-
-impl core::ops::Deref for Tx {
-    type Target = SendQueue;
-    fn deref(&self) -> &SendQueue {
-        self.0.as_deref().unwrap_or(&NO_QUEUE)
-    }
-}
-
-impl core::ops::DerefMut for Tx {
-    fn deref_mut(&mut self) -> &mut SendQueue {
-        self.0.get_or_insert_default()
-    }
 }
 
 /// Counters of one connection (RFC 9621 section 3.5).
@@ -247,13 +73,6 @@ pub struct Delivery {
     pub received: u64,
 }
 
-/// A received datagram that waits for the program.
-#[derive(Debug)]
-pub(crate) struct Queued {
-    pub(crate) data: Bytes,
-    pub(crate) ecn: Ecn,
-}
-
 /// What most connections never need.
 #[derive(Default)]
 pub(crate) struct Ext {
@@ -262,7 +81,7 @@ pub(crate) struct Ext {
     /// The framer's handshake, until it is over.
     pub(crate) greeting: Option<Box<crate::greeting::Greeting>>,
     /// Datagrams received and not taken.
-    pub(crate) datagrams: VecDeque<Queued>,
+    pub(crate) datagrams: VecDeque<ReceivedDatagram>,
     pub(crate) datagram_bytes: usize,
     /// ECN codepoint of the datagram whose messages the framer has found last.
     pub(crate) framed_ecn: Ecn,
@@ -321,51 +140,6 @@ impl core::fmt::Debug for Ext {
     }
 }
 
-/// What most connections have nothing of. That there is nothing to be dropped is seen where the connection is dropped, without a
-/// call (26 instructions of the way of a flow, for two of them).
-#[derive(Debug)]
-pub(crate) struct Seldom<T>(Option<Box<T>>);
-
-impl<T> Seldom<T> {
-    const NOTHING: Self = Self(None);
-}
-
-impl<T> Default for Seldom<T> {
-    fn default() -> Self {
-        Self::NOTHING
-    }
-}
-
-impl<T> core::ops::Deref for Seldom<T> {
-    type Target = Option<Box<T>>;
-    #[inline]
-    fn deref(&self) -> &Option<Box<T>> {
-        &self.0
-    }
-}
-
-impl<T> core::ops::DerefMut for Seldom<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Option<Box<T>> {
-        &mut self.0
-    }
-}
-
-impl<T> Drop for Seldom<T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        #[cold]
-        #[inline(never)]
-        fn drop_it<T>(it: Box<T>) {
-            drop(it);
-        }
-        match self.0.take() {
-            None => {}
-            Some(it) => drop_it(it),
-        }
-    }
-}
-
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -396,8 +170,8 @@ pub(crate) struct Conn {
     /// Where the connection was to go: needed again for a clone.
     pub(crate) remotes: Arc<[RemoteEndpoint]>,
     pub(crate) est: Option<Box<Establishing>>,
-    pub(crate) ext: Seldom<Ext>,
-    pub(crate) tx: Tx,
+    pub(crate) ext: LazyBox<Ext>,
+    pub(crate) tx: SendQueue,
     /// The peer has acknowledged everything, the end included.
     pub(crate) fin_acked: bool,
     /// The peer does not want what this side sends: the stream's sending direction was reset.
@@ -570,8 +344,8 @@ impl Conn {
             request,
             remotes,
             est: None,
-            ext: Seldom::NOTHING,
-            tx: Tx::default(),
+            ext: LazyBox::NOTHING,
+            tx: SendQueue::default(),
             fin_acked: false,
             stopped: false,
             reset: false,

@@ -8,10 +8,11 @@
 //! delivered when it is; a handshake that is not finished in time ends its connection.
 
 use crate::carrier::FlowId;
-use crate::conn::{Conn, ConnectionState, Ext, Segment, Tx};
+use crate::conn::{Conn, ConnectionState, Ext};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::kept::take_queued;
 use crate::listen::HANDSHAKE_TIMEOUT;
+use crate::queue::{Segment, SendFlags, SendQueue};
 use crate::receive::{CHUNK, ROUNDS};
 use crate::terminate::ABORTED;
 use crate::timer::Timer;
@@ -38,7 +39,7 @@ pub(crate) enum HandOver {
 #[derive(Debug)]
 pub(crate) struct Greeting {
     /// What the framer has said and the transport has not taken.
-    tx: Tx,
+    tx: SendQueue,
     to: HandOver,
     until: Instant,
     /// Its next turn is due.
@@ -79,7 +80,7 @@ impl<N: Net> Engine<N> {
             self.queue_front(conn, out);
             return true;
         }
-        c.ext().greeting = Some(Box::new(Greeting { tx: Tx::default(), to, until, due: false, counted }));
+        c.ext().greeting = Some(Box::new(Greeting { tx: SendQueue::default(), to, until, due: false, counted }));
         if let (Some(listener), FlowId::Channel(channel)) = (counted, c.flow) {
             self.count_handshake(listener, channel);
         }
@@ -99,12 +100,7 @@ impl<N: Net> Engine<N> {
         let Some(greeting) = self.conns.get_mut(conn).and_then(|c| c.ext().greeting.as_mut()) else { return };
         for data in out.pieces {
             greeting.tx.bytes += data.len();
-            greeting.tx.queue.push_back(Segment {
-                data,
-                completes: None,
-                expires: None,
-                how: crate::conn::How::default(),
-            });
+            greeting.tx.queue.push_back(Segment { data, completes: None, expires: None, flags: SendFlags::default() });
         }
     }
 

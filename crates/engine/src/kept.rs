@@ -4,7 +4,8 @@
 //! connections.
 
 use crate::Engine;
-use crate::conn::{Conn, Queued};
+use crate::conn::Conn;
+use crate::queue::ReceivedDatagram;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Ecn, Net};
@@ -14,7 +15,7 @@ const EACH: usize = 64;
 
 impl<N: Net> Engine<N> {
     /// Hands a datagram to a connection's queue; false if there was no room.
-    pub(crate) fn queue_datagram(&mut self, conn: Key, d: Queued) -> bool {
+    pub(crate) fn queue_datagram(&mut self, conn: Key, d: ReceivedDatagram) -> bool {
         let limits = &self.cx.limits;
         // Many peers that nobody listens to keep a little each when they keep much together.
         let crowded = self.cx.kept >= limits.engine_bytes;

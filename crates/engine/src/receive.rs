@@ -5,6 +5,7 @@ use crate::carrier::channel::Kind;
 use crate::conn::{ConnectionState, Ext};
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
+use crate::queue::ReceivedDatagram;
 use crate::transport::{TlsIn, tls_in};
 use crate::{ConnectionId, Engine, Stack};
 use bytes::Bytes;
@@ -563,7 +564,7 @@ impl<N: Net> Engine<N> {
                             let n = meta.stride.clamp(1, rest.len().max(1)).min(rest.len());
                             let (one, tail) = rest.split_at(n);
                             let data = Bytes::copy_from_slice(one);
-                            got |= self.queue_datagram(conn, crate::conn::Queued { data, ecn: meta.ecn });
+                            got |= self.queue_datagram(conn, ReceivedDatagram { data, ecn: meta.ecn });
                             rest = tail;
                             if rest.is_empty() {
                                 break;

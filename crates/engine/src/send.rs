@@ -1,9 +1,10 @@
 //! Sending (RFC 9622 section 9.2).
 
 use crate::carrier::FlowId;
-use crate::conn::{Conn, ConnectionState, How, PIECE, Segment};
+use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, SendError};
 use crate::properties::NO_RELIABILITY_PER_MESSAGE;
+use crate::queue::{PIECE, Segment, SendFlags};
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
 use core::time::Duration;
@@ -91,9 +92,9 @@ const DEFAULT_PRIORITY: u32 = 100;
 
 /// What of this matters when the message is written, with what the connection says where the message does not (RFC 9622
 /// sections 9.1.3.3 and 9.1.3.7).
-pub(crate) fn how(properties: &TransportProperties, options: &SendOptions) -> How {
+pub(crate) fn send_flags(properties: &TransportProperties, options: &SendOptions) -> SendFlags {
     let unwanted = |p| properties.preference(p, Role::Initiate) < Preference::NoPreference;
-    How {
+    SendFlags {
         replayable: options.safely_replayable,
         unordered: !options.ordered.unwrap_or_else(|| !unwanted(P::PreserveOrder)),
         unreliable: !options.reliable.unwrap_or_else(|| !unwanted(P::Reliability)),
@@ -262,7 +263,7 @@ impl<N: Net> Engine<N> {
         Ok(id)
     }
 
-    /// See [`crate::conn::SendQueue::part_refused`].
+    /// See [`crate::queue::SendQueueState::part_refused`].
     #[cold]
     fn refuse_part(&mut self, conn: Key, end: bool) {
         if let Some(c) = self.conns.get_mut(conn) {
@@ -351,7 +352,7 @@ impl<N: Net> Engine<N> {
             c.tx.parts = 0;
         }
         let id = MessageId(c.tx.next_id);
-        let how = how(&c.request.properties, &options);
+        let flags = send_flags(&c.request.properties, &options);
         let last = pieces.len().saturating_sub(1);
         for (i, data) in pieces.into_iter().enumerate() {
             c.tx.bytes += data.len();
@@ -361,7 +362,7 @@ impl<N: Net> Engine<N> {
                 completes: (i == last && options.end_of_message).then_some(id),
                 // A message that is sent in parts cannot be taken back whole.
                 expires: if i == 0 && first && options.end_of_message { expires.map(|at| (at, id)) } else { None },
-                how,
+                flags,
             });
         }
         if options.is_final && options.end_of_message {
@@ -387,8 +388,8 @@ impl<N: Net> Engine<N> {
             let Some(id) = completes else { continue };
             let parts = core::mem::take(&mut gathered);
             let expires = parts.first().and_then(|s| s.expires);
-            let replayable = parts.iter().all(|s| s.how.replayable);
-            let how = parts.first().map_or_else(How::default, |s| How { replayable, ..s.how });
+            let replayable = parts.iter().all(|s| s.flags.replayable);
+            let flags = parts.first().map_or_else(SendFlags::default, |s| SendFlags { replayable, ..s.flags });
             let data = match <[Segment; 1]>::try_from(parts) {
                 Ok([one]) => one.data,
                 Err(many) => {
@@ -405,7 +406,7 @@ impl<N: Net> Engine<N> {
                 failed.push((id, SendError::MessageTooLarge { max }));
                 spent.push(data);
             } else {
-                fitted.push_back(Segment { data, completes: Some(id), expires, how });
+                fitted.push_back(Segment { data, completes: Some(id), expires, flags });
             }
         }
         c.tx.bytes = fitted.iter().map(|s| s.data.len()).sum();

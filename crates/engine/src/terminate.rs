@@ -59,11 +59,11 @@ impl<N: Net> Engine<N> {
                     framer.stop(&mut out);
                     for data in out.pieces {
                         c.tx.bytes += data.len();
-                        c.tx.queue.push_back(crate::conn::Segment {
+                        c.tx.queue.push_back(crate::queue::Segment {
                             data,
                             completes: None,
                             expires: None,
-                            how: crate::conn::How::default(),
+                            flags: crate::queue::SendFlags::default(),
                         });
                     }
                     self.recount(conn.0);
@@ -161,7 +161,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn report_close_flush(&mut self, conn: Key, done: crate::transport::Flushed) {
+    fn report_close_flush(&mut self, conn: Key, done: crate::queue::Flushed) {
         for id in done.sent {
             self.notify(conn, Event::Sent(id));
         }

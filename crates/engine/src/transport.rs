@@ -6,10 +6,11 @@ use self::datagrams::flush_datagrams;
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
 use crate::carrier::quic::Quic;
-use crate::conn::{Conn, ConnectionState, Tx};
+use crate::conn::{Conn, ConnectionState};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
-use crate::{Engine, MessageId, Stack};
-use bytes::{Buf, Bytes};
+use crate::queue::{Budget, Flushed, Segment, SendFlags, SendQueue};
+use crate::{Engine, Stack};
+use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_framing::Outbound;
@@ -18,75 +19,6 @@ use std::io::{self, IoSlice};
 
 /// Pieces written by one system call.
 const IOV_MAX: usize = 32;
-
-/// How much a flush may write.
-#[derive(Clone, Copy)]
-pub(crate) struct Budget {
-    /// In bytes.
-    room: usize,
-    /// A datagram may go although it is larger than that: there will never be more room.
-    full: bool,
-    /// The length of the message for which there was no room.
-    refused: Option<usize>,
-}
-
-impl Budget {
-    pub(crate) fn take_datagram(&mut self, len: usize) -> bool {
-        let may = len <= self.room || self.full;
-        if may {
-            self.full &= self.room == usize::MAX;
-            self.room = self.room.saturating_sub(len);
-        } else {
-            self.refused = Some(len);
-        }
-        may
-    }
-}
-
-/// What a flush has done.
-#[derive(Debug, Default)]
-pub(crate) struct Flushed {
-    pub(crate) bytes: usize,
-    pub(crate) sent: Vec<MessageId>,
-    /// How many of them have left TLS, too.
-    out: usize,
-    pub(crate) failed: Vec<(MessageId, SendError)>,
-    pub(crate) error: Option<ConnectionError>,
-    /// Over UDP: the ICMP error of an earlier datagram.
-    refused: Option<NetError>,
-}
-
-impl Tx {
-    /// Takes `n` written bytes off the front, and empty pieces with them.
-    fn advance(&mut self, mut n: usize, done: &mut Flushed) {
-        self.bytes -= n;
-        done.bytes += n;
-        while let Some(front) = self.queue.front_mut() {
-            if n > 0 {
-                front.expires = None;
-            }
-            let k = n.min(front.data.len());
-            front.data.advance(k);
-            n -= k;
-            if !front.data.is_empty() {
-                return;
-            }
-            if let Some(id) = front.completes {
-                done.sent.push(id);
-            }
-            let written = self.queue.pop_front();
-            self.spent.extend(written.map(|s| s.data));
-        }
-    }
-
-    /// Takes the front piece off, written or not. Returns the message that it completed.
-    pub(crate) fn pop(&mut self) -> Option<MessageId> {
-        let s = self.queue.pop_front()?;
-        self.bytes -= s.data.len();
-        self.spent.push(s.data);
-        s.completes
-    }
-}
 
 /// Drives the records of a TLS stream out of the socket. False: the socket is full.
 pub(crate) fn tls_out<N: Net>(net: &mut N, c: &mut Channel) -> Result<bool, NetError> {
@@ -397,7 +329,7 @@ impl<N: Net> Engine<N> {
             return self.flush_transport(conn, io);
         }
         let (room, full) = c.may_send_now(self.cx.now);
-        let mut budget = Budget { room, full, refused: None };
+        let mut budget = Budget::new(room, full);
         let mut tx = core::mem::take(&mut c.tx);
         match io {
             FlowId::Channel(k) => match self.carriers.channels.get_mut(k) {
@@ -467,7 +399,8 @@ impl<N: Net> Engine<N> {
                 debug_assert!(before.queue.is_empty(), "nothing is queued during a flush");
                 c.note_sent(done.bytes);
                 let datagram = c.stack.is_some_and(|s| !s.is_stream());
-                limited = c.tx.queue.front().map(|s| budget.refused.unwrap_or(if datagram { s.data.len() } else { 1 }));
+                limited =
+                    c.tx.queue.front().map(|s| budget.refused().unwrap_or(if datagram { s.data.len() } else { 1 }));
                 c.bytes_sent += done.bytes as u64;
                 c.messages_sent = c.messages_sent.saturating_add(done.sent.len() as u32);
                 true
@@ -540,12 +473,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         for data in out.pieces.into_iter().rev() {
             c.tx.bytes += data.len();
-            c.tx.queue.push_front(crate::conn::Segment {
-                data,
-                completes: None,
-                expires: None,
-                how: crate::conn::How::default(),
-            });
+            c.tx.queue.push_front(Segment { data, completes: None, expires: None, flags: SendFlags::default() });
         }
         self.recount(conn);
     }
@@ -601,7 +529,7 @@ impl<N: Net> Engine<N> {
 
 /// Records that the socket has not taken are lost with it: the messages that end in them are not sent before all are out. A
 /// socket that has become writable takes them all.
-fn seal(ch: &Channel, tx: &mut Tx, done: &mut Flushed) {
+fn seal(ch: &Channel, tx: &mut SendQueue, done: &mut Flushed) {
     let Kind::Tls(tls) = &ch.kind else { return };
     if tls.wants_write() {
         if done.sent.len() > done.out {
@@ -616,18 +544,18 @@ fn seal(ch: &Channel, tx: &mut Tx, done: &mut Flushed) {
 }
 
 /// Writes as much of a queue as a stream of QUIC and its session take.
-fn flush_quic_stream(q: &mut Quic, stream: StreamId, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
+fn flush_quic_stream(q: &mut Quic, stream: StreamId, tx: &mut SendQueue, budget: &mut Budget, done: &mut Flushed) {
     loop {
         tx.advance(0, done);
         let Some(front) = tx.queue.front() else { break };
-        if budget.room == 0 {
+        if budget.room() == 0 {
             break;
         }
-        let piece = &front.data[..front.data.len().min(budget.room)];
+        let piece = &front.data[..front.data.len().min(budget.room())];
         match q.conn.write(stream, piece) {
             Ok(0) => break,
             Ok(n) => {
-                budget.room -= n;
+                budget.take(n);
                 tx.advance(n, done);
             }
             Err(code) => {
@@ -642,15 +570,15 @@ fn flush_quic_stream(q: &mut Quic, stream: StreamId, tx: &mut Tx, budget: &mut B
     }
 }
 
-fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
+fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut SendQueue, budget: &mut Budget, done: &mut Flushed) {
     loop {
         tx.advance(0, done);
-        if tx.queue.is_empty() || budget.room == 0 {
+        if tx.queue.is_empty() || budget.room() == 0 {
             break;
         }
         let mut slices = [IoSlice::new(&[]); IOV_MAX];
         let mut count = 0;
-        let mut room = budget.room;
+        let mut room = budget.room();
         for (slot, segment) in slices.iter_mut().zip(&tx.queue) {
             if room == 0 {
                 break;
@@ -689,7 +617,7 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, budget: &mut
         };
         match written {
             Ok(n) => {
-                budget.room -= n;
+                budget.take(n);
                 tx.advance(n, done);
                 seal(ch, tx, done);
             }

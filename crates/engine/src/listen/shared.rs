@@ -9,8 +9,9 @@ use crate::Stack;
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Channel, ICMP_BUDGET, Kind, Peer};
 use crate::config::Refusal;
-use crate::conn::{Conn, Queued};
+use crate::conn::Conn;
 use crate::event::Event;
+use crate::queue::ReceivedDatagram;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};
@@ -135,7 +136,7 @@ impl<N: Net> Engine<N> {
             known = peers.get(&peer).copied();
         }
         let count = peers.len();
-        let queued = Queued { data: Bytes::copy_from_slice(data), ecn };
+        let queued = ReceivedDatagram { data: Bytes::copy_from_slice(data), ecn };
         if let Some(conn) = known {
             if self.queue_datagram(conn, queued) {
                 self.arrived(conn);

@@ -1,9 +1,8 @@
 //! Datagrams of plain UDP: those that look alike leave together.
 
-use super::{Budget, Flushed};
 use crate::carrier::channel::{Channel, Peer};
-use crate::conn::Tx;
 use crate::event::{ConnectionError, SendError};
+use crate::queue::{Budget, Flushed, SendQueue};
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
 
 /// What one UDP packet can hold: datagrams that leave together must fit into it.
@@ -12,7 +11,7 @@ const UDP_MAX: usize = 65_507;
 /// How many datagrams at the front of a queue can leave with one call: as long as the first, and at most one shorter one after them.
 /// Empty ones have no length that could be told, and leave alone. What else a message may ask for does not change what a UDP datagram
 /// looks like: that is the socket's.
-fn run(tx: &Tx, most: usize) -> usize {
+fn run(tx: &SendQueue, most: usize) -> usize {
     let mut lens = tx.queue.iter().map(|s| s.data.len());
     let Some(first) = lens.next().filter(|len| *len > 0) else { return 1 };
     let most = most.min(UDP_MAX / first);
@@ -34,7 +33,7 @@ pub(super) fn flush_datagrams<N: Net>(
     net: &mut N,
     ch: &mut Channel,
     peer: Peer,
-    tx: &mut Tx,
+    tx: &mut SendQueue,
     budget: &mut Budget,
     (done, packet): (&mut Flushed, &mut Vec<u8>),
 ) {

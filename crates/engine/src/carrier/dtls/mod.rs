@@ -16,15 +16,14 @@ mod peers;
 pub(crate) use peers::Peers;
 
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
-use crate::carrier::{FlowId, SessionId};
-use crate::conn::{ConnectionState, Queued, Tx};
-
 use crate::carrier::sctp::{Came, SessionEnd};
+use crate::carrier::{FlowId, SessionId};
+use crate::conn::ConnectionState;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::ids::SocketId;
+use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
 use crate::request::Compiled;
 use crate::timer::Timer;
-use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, Sock, SocketOptions, Transmit};
@@ -499,7 +498,7 @@ impl<N: Net> Engine<N> {
         let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn) else { return };
         let mut got = false;
         while let Some(data) = self.carriers.dtls.sessions.get_mut(key).and_then(|d| d.session.recv()) {
-            got |= self.queue_datagram(conn, Queued { data, ecn });
+            got |= self.queue_datagram(conn, ReceivedDatagram { data, ecn });
         }
         if got {
             self.arrived(conn);
@@ -619,7 +618,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Writes as much of a connection's queue as the socket takes.
-    pub(crate) fn flush_dtls(&mut self, key: Key, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
+    pub(crate) fn flush_dtls(&mut self, key: Key, tx: &mut SendQueue, budget: &mut Budget, done: &mut Flushed) {
         // Calls do not look at the clock, and there may have been no turn for a long time.
         let now = self.cx.net.now();
         let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };

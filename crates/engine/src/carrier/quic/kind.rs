@@ -11,10 +11,10 @@
 use super::Quic;
 use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
-use crate::conn::{Conn, Queued};
-
+use crate::conn::Conn;
 use crate::event::{AttemptError, Step};
 use crate::greeting::HandOver;
+use crate::queue::ReceivedDatagram;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Ecn, Net};
@@ -105,7 +105,7 @@ impl<N: Net> Engine<N> {
         let Some(conn) = begun.or_else(|| self.quic_begin_datagrams(key)) else { return };
         let mut got = false;
         while let Some(data) = self.carriers.quic.connections.get_mut(key).and_then(|q| q.conn.recv_datagram()) {
-            got |= self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
+            got |= self.queue_datagram(conn, ReceivedDatagram { data, ecn: Ecn::NotEct });
         }
         if got {
             self.arrived(conn);
@@ -158,7 +158,7 @@ impl<N: Net> Engine<N> {
         let conn = self.conns.insert(c);
         q.datagrams = Some(conn);
         self.join_group(group, conn);
-        self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
+        self.queue_datagram(conn, ReceivedDatagram { data, ecn: Ecn::NotEct });
         self.deliver(conn, HandOver::Group(group));
         Some(conn)
     }

@@ -2,10 +2,9 @@
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
 use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
-use crate::conn::{How, PIECE, Segment, Tx};
 use crate::event::{ConnectionError, Event, SendError};
-use crate::send::how;
-use crate::transport::{Budget, Flushed};
+use crate::queue::{Budget, Flushed, PIECE, Segment, SendFlags, SendQueue};
+use crate::send::send_flags;
 use crate::{Engine, Stack};
 use bytes::Bytes;
 use core::cmp::Reverse;
@@ -217,16 +216,17 @@ impl<N: Net> Engine<N> {
     /// free; the least important first, and of those the oldest. False: there are not enough of them, and all stay.
     pub(crate) fn sctp_give_way(&mut self, conn: Key, needed: usize, options: &crate::SendOptions) -> bool {
         let Some(c) = self.conns.get_mut(conn) else { return false };
-        let how = how(&c.request.properties, options);
+        let flags = send_flags(&c.request.properties, options);
         let sctp = c.stack.is_some_and(Stack::is_sctp);
-        if !sctp || !how.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
+        if !sctp || !flags.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
             return false;
         }
         let mut less = Vec::new();
         let mut begins = true;
         for (i, s) in c.tx.queue.iter().enumerate() {
-            if let Some(id) = s.completes.filter(|_| begins && s.how.unreliable && s.how.priority > how.priority) {
-                less.push((Reverse(s.how.priority), i, id, s.data.len() + PIECE));
+            if let Some(id) = s.completes.filter(|_| begins && s.flags.unreliable && s.flags.priority > flags.priority)
+            {
+                less.push((Reverse(s.flags.priority), i, id, s.data.len() + PIECE));
             }
             begins = s.completes.is_some();
         }
@@ -262,7 +262,7 @@ impl<N: Net> Engine<N> {
         &mut self,
         conn: Key,
         (key, stream): (Key, u32),
-        tx: &mut Tx,
+        tx: &mut SendQueue,
         budget: &mut Budget,
         done: &mut Flushed,
     ) {
@@ -273,7 +273,7 @@ impl<N: Net> Engine<N> {
         let mut share = a.share;
         let handed = done.bytes;
         // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
-        let goes = |s: &Segment| s.expires.is_none() && ranks(s.how);
+        let goes = |s: &Segment| s.expires.is_none() && ranks(s.flags);
         while let Some(front) = tx.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
             // Without a framer a message may have come in parts; the end of the direction is the end of the last.
             let parts = match tx.queue.iter().position(|s| s.completes.is_some()) {
@@ -282,7 +282,7 @@ impl<N: Net> Engine<N> {
                 None if last => tx.queue.len(),
                 None => break,
             };
-            let (how, expires) = (front.how, front.expires);
+            let (flags, expires) = (front.flags, front.expires);
             let len: usize = tx.queue.iter().take(parts).map(|s| s.data.len()).sum();
             let before = *budget;
             if !budget.take_datagram(len) {
@@ -298,15 +298,15 @@ impl<N: Net> Engine<N> {
                 )),
                 _ => {
                     let options = SendOptions {
-                        ppid: if a.mux { ppid(len == 0) } else { how.ppid },
+                        ppid: if a.mux { ppid(len == 0) } else { flags.ppid },
                         // The end of the direction is told when this is acknowledged (the I bit: RFC 9260 section 6.1, RFC 7053).
                         immediate: last && parts == tx.queue.len(),
-                        ..options(how, expires.map(|e| e.0), framed)
+                        ..options(flags, expires.map(|e| e.0), framed)
                     };
                     if len == 0 {
                         data.push(0);
                     }
-                    let number = a.number_of(stream, how);
+                    let number = a.number_of(stream, flags);
                     if len > a.allowance(stream, e) {
                         e.endpoint.tell_when_writable(a.id);
                         break;
@@ -380,7 +380,7 @@ impl<N: Net> Engine<N> {
                 e.endpoint.tell_when_writable(a.id);
                 break;
             }
-            let number = a.number_of(stream, How::default());
+            let number = a.number_of(stream, SendFlags::default());
             let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
             match hand_over(e, a.id, number, Bytes::copy_from_slice(piece), options) {
                 Ok(_) => {
@@ -441,8 +441,8 @@ const fn shares(scheduler: Scheduler) -> bool {
 }
 
 /// Whether a message is given up for more important ones only.
-fn ranks(how: How) -> bool {
-    how.unreliable && how.priority != How::default().priority
+fn ranks(flags: SendFlags) -> bool {
+    flags.unreliable && flags.priority != SendFlags::default().priority
 }
 
 /// Why the endpoint did not take a message.
@@ -456,19 +456,19 @@ enum Refusal {
 }
 
 /// How a message is sent that was asked for like this.
-fn options(how: How, expires: Option<Instant>, framed: bool) -> SendOptions {
+fn options(flags: SendFlags, expires: Option<Instant>, framed: bool) -> SendOptions {
     if framed {
         // Bytes of a stream, whatever the messages in it are.
         return SendOptions::default();
     }
     let reliability = match expires {
         Some(at) => Reliability::Until(at),
-        None if ranks(how) => Reliability::Priority(u32::from(how.priority)),
-        None if how.unreliable => Reliability::Retransmissions(0),
+        None if ranks(flags) => Reliability::Priority(u32::from(flags.priority)),
+        None if flags.unreliable => Reliability::Retransmissions(0),
         None => Reliability::Full,
     };
     let report = reliability != Reliability::Full;
-    SendOptions { unordered: how.unordered, reliability, whole: how.whole, report, ..SendOptions::default() }
+    SendOptions { unordered: flags.unordered, reliability, whole: flags.whole, report, ..SendOptions::default() }
 }
 
 /// What tells our own messages apart.

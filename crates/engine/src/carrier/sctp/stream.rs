@@ -4,8 +4,9 @@ use super::Sctp;
 use super::receiving::Piece;
 use super::wire::{Control, PPID_CONTROL};
 use crate::Engine;
-use crate::conn::{ConnectionState, How};
+use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, Event};
+use crate::queue::SendFlags;
 use crate::terminate::NO_CODE;
 use bytes::Bytes;
 use neater_base::Key;
@@ -79,8 +80,8 @@ impl Sctp {
     }
 
     /// The number that a message for this stream is sent on.
-    pub(super) fn number_of(&self, stream: u32, how: How) -> StreamId {
-        StreamId(if self.mux { stream as u16 } else { how.stream })
+    pub(super) fn number_of(&self, stream: u32, flags: SendFlags) -> StreamId {
+        StreamId(if self.mux { stream as u16 } else { flags.stream })
     }
 
     /// Whether the peer gives out this number.
