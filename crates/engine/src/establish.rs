@@ -162,7 +162,8 @@ impl<N: Net> Engine<N> {
         let (now, net, channels) = (self.cx.now, &mut self.cx.net, &mut self.carriers.channels);
         let conn = self.conns.try_insert_with(|conn| {
             let channel = channels.try_insert_with(|channel| {
-                let sock = net.connect(SocketId::Channel(channel).token(), *addr, &request.0.tcp_options).ok()?;
+                let sock =
+                    net.connect(SocketId::Channel(channel).token(), *addr, &request.0.setups.tcp_options).ok()?;
                 Some(Channel::new(sock, Kind::Tcp, Behind::Attempt(conn, None), *addr, now))
             })?;
             let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
@@ -489,11 +490,7 @@ impl<N: Net> Engine<N> {
         self.cx.stats.attempts += 1;
         let request = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?.request.clone();
         let behind = Behind::Attempt(conn, candidate);
-        let base = match stack {
-            Stack::Tcp => &request.tcp_options,
-            Stack::Tls => &request.tls_options,
-            _ => &request.udp_options,
-        };
+        let base = request.setups.socket_options(stack);
         let custom;
         let pick = path.way.as_ref().and_then(|w| w.path()?.picks.iter().find(|p| p.stack == stack as u16));
         let more = pick.map_or(&[][..], |p| &p.options);
@@ -501,7 +498,7 @@ impl<N: Net> Engine<N> {
         let here = path.way.is_some() && addr.ip().is_loopback();
         let local = path.local_for(addr).filter(|l| !here || l.ip().is_loopback() || l.ip().is_unspecified());
         let interface = path.interface.filter(|_| !here);
-        let bare = request.no_checksum.option(stack, addr.is_ipv4()).map_err(AttemptError::Net)?;
+        let bare = request.setups.option_for_family(stack, addr.is_ipv4()).map_err(AttemptError::Net)?;
         let options = if interface.is_some() || local.is_some() || !more.is_empty() || bare.is_some() {
             let mut with = SocketOptions { interface, local, ..base.clone() };
             with.set.extend(bare);
@@ -625,7 +622,7 @@ impl<N: Net> Engine<N> {
     fn begin_tls(&mut self, key: Key, conn: Key) -> Result<(), AttemptError> {
         let Some(c) = self.conns.get(conn) else { return Err(AttemptError::ClosedByPeer) };
         let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
-        let Some(config) = c.request.tls.clone() else {
+        let Some(config) = c.request.setups.tls.clone() else {
             return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
         };
         let remote = c.remotes.get(usize::from(ch.via));

@@ -2,15 +2,13 @@
 //! its own group.
 //!
 //! Each connection that is initiated gets a number of its own, under which its sessions and the outcome of its race are
-//! kept, and QUIC its socket and so its port; clones have the same number. Sessions are forgotten with the last connection
+//! kept, and shared sockets with their ports; clones have the same number. Sessions are forgotten with the last connection
 //! of the group. What the name resolver knows is shared: it tells a server nothing.
 
 use crate::request::Compiled;
 use crate::{Engine, Request};
 use core::time::Duration;
 use neater_base::net::Net;
-use neater_quic::ClientSetup;
-use neater_tls::SessionStore;
 use std::sync::Arc;
 
 /// In what the requests of isolated connections, one for each, differ from the one that they are copies of.
@@ -22,33 +20,19 @@ pub(crate) struct Isolate {
     pub(crate) direct: bool,
 }
 
-/// The sessions of a group, which end with it.
-#[derive(Debug)]
-pub(crate) struct Sessions(SessionStore);
-
-impl Drop for Sessions {
-    fn drop(&mut self) {
-        self.0.forget();
-    }
-}
-
 impl<N: Net> Engine<N> {
     /// The request of one isolated connection.
     pub(crate) fn isolated(&mut self, request: &Request, isolate: &Isolate) -> Request {
         // 0 is what all connections share that are not isolated.
         let isolation = self.cx.rng.u64().max(1);
-        let store = SessionStore::global(&self.cx.config.crypto, isolation);
         let common = &*request.0;
-        let own = |config: &Arc<_>, for_quic| neater_tls::with_sessions(config, isolate.sessions, for_quic, &store);
-        let tls = common.tls.as_ref().map(|config| own(config, false));
-        let quic = common.quic.as_ref().map(|q| ClientSetup { tls: own(&q.tls, true), tuning: q.tuning.clone() });
+        let (setups, sessions) = common.setups.isolated(&self.cx.config.crypto, isolation, isolate.sessions);
         Request(Arc::new(Compiled {
-            tls,
-            quic,
+            setups,
             isolation,
             isolate: None,
             direct: isolate.direct,
-            own_sessions: Some(Arc::new(Sessions(store))),
+            own_sessions: Some(Arc::new(sessions)),
             ..common.clone()
         }))
     }

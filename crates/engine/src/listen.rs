@@ -77,13 +77,7 @@ impl<N: Net> Engine<N> {
             ));
         }
         for stack in &request.0.stacks {
-            let ready = match stack {
-                Stack::Tls => request.0.tls_server.is_some(),
-                Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
-                Stack::Dtls | Stack::SctpDtls => request.0.dtls.1.is_some(),
-                Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp => true,
-            };
-            if !ready {
+            if !request.0.setups.may_listen(*stack) {
                 return Err(EstablishmentError::new(
                     Reason::InvalidConfiguration,
                     format!("the request was not compiled for listening: {stack} has no server configuration"),
@@ -226,15 +220,11 @@ impl<N: Net> Engine<N> {
         interface: Option<u32>,
         request: &Arc<crate::request::Compiled>,
     ) -> Result<SocketAddr, AttemptError> {
-        let base = match stack {
-            Stack::Tcp => &request.tcp_options,
-            Stack::Tls => &request.tls_options,
-            _ => &request.udp_options,
-        };
+        let base = request.setups.socket_options(stack);
         // Engines that share a secret may share ports.
         let reuse_address = base.reuse_address || self.cx.config.shared_secret.is_some();
         let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
-        options.set.extend(request.no_checksum.option(stack, addr.is_ipv4())?);
+        options.set.extend(request.setups.option_for_family(stack, addr.is_ipv4())?);
         if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
             let key = match self.reopen_quic_socket(&options, listener, request)? {
                 Some(key) => key,

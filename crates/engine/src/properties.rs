@@ -373,11 +373,7 @@ impl Conn {
 
     /// For how long a QUIC session waits for its peer.
     fn idle_timeout(&self) -> Option<core::time::Duration> {
-        let tuning = match self.passive {
-            true => self.request.quic_server.as_ref().map(|(_, tuning)| tuning),
-            false => self.request.quic.as_ref().map(|setup| &setup.tuning),
-        };
-        tuning?.idle_timeout
+        self.request.setups.idle_timeout(!self.passive)
     }
 
     /// The priority within the group that the connection has now.

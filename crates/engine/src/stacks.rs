@@ -122,6 +122,11 @@ impl Stack {
         matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::SctpDtls | Self::Dtls)
     }
 
+    /// Whether its peer answers before it is established.
+    pub(crate) const fn has_handshake(self) -> bool {
+        !matches!(self, Self::Udp)
+    }
+
     /// Whether streams are those of SCTP associations.
     #[must_use]
     pub const fn is_sctp(self) -> bool {

@@ -6,6 +6,7 @@ pub(crate) mod channel;
 pub(crate) mod dtls;
 pub(crate) mod quic;
 pub(crate) mod sctp;
+pub(crate) mod setup;
 
 use crate::carrier::channel::Channel;
 use crate::carrier::dtls::Dtls;

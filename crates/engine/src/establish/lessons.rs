@@ -317,7 +317,7 @@ impl<N: Net> Engine<N> {
         let timeout = c.properties().timeout.unwrap_or_default();
         let patience = match error {
             ConnectionError::Quic(QuicError::TimedOut) => {
-                let idle = c.request.quic.as_ref().and_then(|q| q.tuning.idle_timeout);
+                let idle = c.request.setups.idle_timeout(true);
                 EARLY_DEATH.saturating_add(idle.unwrap_or_default())
             }
             ConnectionError::TimedOut => EARLY_DEATH.saturating_add(timeout),

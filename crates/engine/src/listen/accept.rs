@@ -27,7 +27,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 impl Listener {
     /// What TLS runs with at its TCP sockets, if it does.
     fn tls(&self) -> Option<Arc<ServerConfig>> {
-        let config = self.request.0.tls_server.as_ref()?;
+        let config = self.request.0.setups.tls_server.as_ref()?;
         self.addrs.iter().any(|(s, _)| *s == Stack::Tls).then(|| config.clone())
     }
 

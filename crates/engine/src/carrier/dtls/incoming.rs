@@ -97,7 +97,7 @@ impl<N: Net> Engine<N> {
     fn dtls_begin(&mut self, from: Caller, random: HelloRandom) -> bool {
         let Some(l) = self.listeners.get(from.listener) else { return false };
         let request = l.request.clone();
-        let Some(config) = request.0.dtls.1.as_ref() else { return false };
+        let Some(config) = request.0.setups.dtls.1.as_ref() else { return false };
         let full = l.limit == Some(0) || l.backlog.is_full();
         if full || self.conns.len() >= self.cx.limits.connections {
             self.cx.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });

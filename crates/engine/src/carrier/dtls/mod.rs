@@ -219,7 +219,7 @@ impl<N: Net> Engine<N> {
         options: &SocketOptions,
         via: u8,
     ) -> Result<SessionId, AttemptError> {
-        let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let config = request.setups.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let key = self.carriers.channels.next_key();
         let sock = self.cx.net.udp(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;

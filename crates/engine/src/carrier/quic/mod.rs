@@ -166,7 +166,7 @@ impl<N: Net> Engine<N> {
         if server.is_none() {
             options.set.push(SocketOption::IcmpErrors(true));
         }
-        let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
+        let tls = server.and_then(|(_, r)| r.setups.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let key = self.carriers.quic.sockets.next_key();
         let sock = self.cx.net.udp(SocketId::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
         let local = self.cx.net.local_addr(sock).ok();
@@ -201,7 +201,7 @@ impl<N: Net> Engine<N> {
         let Some(key) = self.carriers.quic.sockets.iter().find(|(_, s)| left(s)).map(|(k, _)| k) else {
             return Ok(None);
         };
-        let Some((tls, tuning)) = request.quic_server.as_ref() else { return Ok(None) };
+        let Some((tls, tuning)) = request.setups.quic_server.as_ref() else { return Ok(None) };
         let local = self.carriers.quic.sockets.get(key).and_then(|s| s.options.local);
         let identity = self.identity(local);
         let Some(s) = self.carriers.quic.sockets.get_mut(key) else { return Ok(None) };
@@ -221,7 +221,7 @@ impl<N: Net> Engine<N> {
         request: &Arc<Compiled>,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
-        let setup = request.quic.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let setup = request.setups.quic.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         // Connections share a socket unless the socket itself was asked to be special.
         let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
         let shared = self

@@ -38,7 +38,7 @@ impl Quic {
 
     /// After how much silence to ask.
     fn patience(&self) -> Option<Duration> {
-        let silence = self.request.silence?;
+        let silence = self.request.setups.silence?;
         let asked = self.give_up.map_or(silence, |limit| silence.min(limit / 3));
         // A time beyond connTimeout switches keep-alives off (RFC 9622 section 8.1.4); then this is shorter anyway.
         Some(self.keep_alive.map_or(asked, |every| asked.min(every)))
@@ -46,11 +46,7 @@ impl Quic {
 
     /// How often quinn-proto sends keep-alives, which cannot be changed any more.
     fn fixed_keep_alive(&self) -> Option<Duration> {
-        let tuning = match self.client {
-            true => self.request.quic.as_ref().map(|setup| &setup.tuning),
-            false => self.request.quic_server.as_ref().map(|(_, tuning)| tuning),
-        };
-        tuning?.keep_alive
+        self.request.setups.quic_tuning(self.client)?.keep_alive
     }
 }
 
@@ -70,7 +66,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn limit_silence(&mut self, key: Key, limit: Option<Duration>) -> Result<(), NetError> {
         self.cx.now = self.cx.net.now();
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
-        if q.request.silence.is_none() {
+        if q.request.setups.silence.is_none() {
             // The program wants no packets that carry nothing, and silence means nothing then.
             return Err(ErrorKind::Unsupported.into());
         }
@@ -85,7 +81,7 @@ impl<N: Net> Engine<N> {
         self.cx.now = self.cx.net.now();
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
         let goes_on = q.fixed_keep_alive().is_some_and(|fixed| every.is_none_or(|every| every > fixed));
-        if q.request.silence.is_none() || goes_on {
+        if q.request.setups.silence.is_none() || goes_on {
             return Err(ErrorKind::Unsupported.into());
         }
         (q.keep_alive, q.listens_at) = (every.map(|e| e.max(LEAST)), None);

@@ -58,7 +58,7 @@ impl<N: Net> Engine<N> {
         request: &Compiled,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
-        let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let config = request.setups.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let with = super::socket::wishes(options);
         let channel = self.carriers.channels.next_key();
