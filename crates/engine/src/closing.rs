@@ -512,7 +512,7 @@ impl<N: Net> Engine<N> {
                 if let Some(ch) = self.carriers.channels.get_mut(key) {
                     ch.behind = Behind::Lingering { until, conn: None };
                 }
-                self.cx.timers.push(until, Timer::Channel(key));
+                self.cx.timers.push(until, crate::carrier::dispatch::CarrierTimer::channel(key));
                 self.finish_close(conn);
             }
             Delivery::Failed(error) => {

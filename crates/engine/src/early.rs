@@ -12,9 +12,9 @@
 
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Channel, Kind};
+use crate::carrier::dispatch::CarrierTimer;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, ConnectionError, Event};
-use crate::timer::Timer;
 use crate::{ConnectionId, Engine, MessageId, SendError};
 use bytes::Bytes;
 use neater_base::Key;
@@ -110,7 +110,7 @@ impl<N: Net> Engine<N> {
         let Some(ch) = self.carriers.channels.get(key) else { return };
         match ch.deadline {
             Some(at) if at > self.cx.now => {
-                self.cx.timers.push(at, Timer::Channel(key));
+                self.cx.timers.push(at, CarrierTimer::channel(key));
                 self.drive_early(key, conn);
                 if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
                     self.advance_close(conn);

@@ -18,11 +18,11 @@ pub(crate) use self::paths::with_scope;
 pub use self::served::{Carrier, ServiceOutcome};
 use crate::advised::{self, Way};
 use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
 use crate::carrier::sctp::{Below, There};
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
-use crate::ids::SocketId;
 use crate::request::socket_priority;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
@@ -163,7 +163,7 @@ impl<N: Net> Engine<N> {
         let conn = self.conns.try_insert_with(|conn| {
             let channel = channels.try_insert_with(|channel| {
                 let sock =
-                    net.connect(SocketId::Channel(channel).token(), *addr, &request.0.setups.tcp_options).ok()?;
+                    net.connect(CarrierSocket::channel(channel).token(), *addr, &request.0.setups.tcp_options).ok()?;
                 Some(Channel::new(sock, Kind::Tcp, Behind::Attempt(conn, None), *addr, now))
             })?;
             let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
@@ -511,8 +511,11 @@ impl<N: Net> Engine<N> {
         let session = match stack {
             Stack::Tcp | Stack::Tls => {
                 let key = self.carriers.channels.next_key();
-                let sock =
-                    self.cx.net.connect(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                let sock = self
+                    .cx
+                    .net
+                    .connect(CarrierSocket::channel(key).token(), addr, options)
+                    .map_err(AttemptError::Net)?;
                 let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
                 let mut channel = Channel::new(sock, kind, behind, addr, self.cx.now);
                 channel.via = path.remote as u8;
@@ -521,7 +524,8 @@ impl<N: Net> Engine<N> {
             }
             Stack::Udp => {
                 let key = self.carriers.channels.next_key();
-                let sock = self.cx.net.udp(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                let sock =
+                    self.cx.net.udp(CarrierSocket::channel(key).token(), addr, options).map_err(AttemptError::Net)?;
                 if let Err(e) = self.cx.net.udp_connect(sock, addr) {
                     self.cx.net.close(sock);
                     return Err(AttemptError::Net(e));
@@ -636,7 +640,7 @@ impl<N: Net> Engine<N> {
         // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
         let deadline = self.cx.now + HANDSHAKE_PATIENCE;
         ch.deadline = Some(deadline);
-        self.cx.timers.push(deadline, Timer::Channel(key));
+        self.cx.timers.push(deadline, CarrierTimer::channel(key));
         Ok(())
     }
 

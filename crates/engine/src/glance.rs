@@ -4,8 +4,8 @@
 //! is left to the next turn, and nothing that the network has told is lost on the way.
 
 use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dispatch::channel_of;
 use crate::conn::{ConnectionState, Conns};
-use crate::ids::SocketId;
 use crate::listen::gave_up;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, Stack};
@@ -78,7 +78,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn told_quickly(&mut self, event: NetEvent, now: &mut Option<Instant>) -> bool {
         if let NetEvent::Ready { token, ready } = event
             && !ready.error
-            && let Some(SocketId::Channel(key)) = SocketId::of(token)
+            && let Some(key) = channel_of(token)
             && let Some(ch) = self.carriers.channels.get_mut(key)
         {
             match (&ch.kind, ch.behind) {

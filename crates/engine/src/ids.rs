@@ -1,5 +1,6 @@
 //! Names of the engine's objects, and the tokens of its sockets.
 
+use crate::carrier::dispatch::CarrierSocket;
 use neater_base::Key;
 use neater_base::net::Token;
 
@@ -49,36 +50,24 @@ pub struct MessageId(pub u64);
 /// What a socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketId {
-    Channel(Key),
-    QuicSocket(Key),
+    Carrier(CarrierSocket),
     Resolver(u32),
-    SctpSocket(Key),
 }
-
-const TAG: u32 = 62;
 
 impl SocketId {
     pub(crate) const fn token(self) -> Token {
-        Token(match self {
-            Self::Channel(k) => k.to_bits(),
-            Self::QuicSocket(k) => 1 << TAG | k.to_bits(),
-            Self::Resolver(t) => 2 << TAG | t as u64,
-            Self::SctpSocket(k) => 3 << TAG | k.to_bits(),
-        })
+        match self {
+            Self::Carrier(socket) => socket.token(),
+            Self::Resolver(t) => Token(CarrierSocket::FREE | t as u64),
+        }
     }
 
     #[inline]
     pub(crate) const fn of(token: Token) -> Option<Self> {
-        let bits = token.0 & ((1 << TAG) - 1);
-        // Most are.
-        if bits == token.0 {
-            return Some(Self::Channel(Key::from_bits(bits)));
-        }
-        match token.0 >> TAG {
-            1 => Some(Self::QuicSocket(Key::from_bits(bits))),
-            2 => Some(Self::Resolver(bits as u32)),
-            3 => Some(Self::SctpSocket(Key::from_bits(bits))),
-            _ => None,
+        match CarrierSocket::of(token) {
+            Some(socket) => Some(Self::Carrier(socket)),
+            None if token.0 & CarrierSocket::FREE == CarrierSocket::FREE => Some(Self::Resolver(token.0 as u32)),
+            None => None,
         }
     }
 }
@@ -90,9 +79,7 @@ mod tests {
     #[test]
     fn tokens_name_their_owner() {
         let key = Key::from_bits(0x3fff_ffff_0000_0007);
-        for owner in
-            [SocketId::Channel(key), SocketId::QuicSocket(key), SocketId::Resolver(u32::MAX), SocketId::SctpSocket(key)]
-        {
+        for owner in [SocketId::Carrier(CarrierSocket::channel(key)), SocketId::Resolver(u32::MAX)] {
             assert_eq!(SocketId::of(owner.token()), Some(owner));
         }
     }

@@ -7,12 +7,12 @@ pub(crate) use accept::gave_up;
 
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dispatch::CarrierSocket;
 use crate::carrier::sctp::Below;
 use crate::config::Refusal;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
-use crate::ids::SocketId;
 use crate::terminate::ABORTED;
 use crate::timer::Timer;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
@@ -252,7 +252,7 @@ impl<N: Net> Engine<N> {
             return Ok(self.cx.net.local_addr(sock)?);
         }
         let key = self.carriers.channels.next_key();
-        let token = SocketId::Channel(key).token();
+        let token = CarrierSocket::channel(key).token();
         let (sock, kind) = match stack {
             Stack::Udp => (self.cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
             Stack::Dtls => (self.cx.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),

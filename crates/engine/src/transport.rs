@@ -88,7 +88,7 @@ impl<N: Net> Engine<N> {
         }
         self.cx.again = true;
         if let Some(c) = self.carriers.channels.get_mut(key) {
-            self.cx.timers.push(self.cx.now, crate::timer::Timer::Channel(key));
+            self.cx.timers.push(self.cx.now, crate::carrier::dispatch::CarrierTimer::channel(key));
             c.readable = true;
         }
         Ok(false)

@@ -3,6 +3,7 @@
 //! *Responsible for* holding each protocol's state. This is the one file that names them all.
 
 pub(crate) mod channel;
+pub(crate) mod dispatch;
 pub(crate) mod dtls;
 pub(crate) mod quic;
 pub(crate) mod sctp;

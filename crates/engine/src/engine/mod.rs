@@ -4,13 +4,11 @@ mod names;
 
 use crate::carrier::Carriers;
 use crate::carrier::FlowId;
-use crate::carrier::channel::{Behind, Kind};
 use crate::closing::Closing;
 use crate::config::{EngineConfig, EngineStats, Refusals};
 use crate::conn::{ConnectionState, Conns};
 use crate::context::Context;
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
-use crate::glance::plain_ended;
 use crate::group::Group;
 use crate::ids::SocketId;
 use crate::listen::Listener;
@@ -20,7 +18,7 @@ use crate::timer::Timer;
 use crate::{ConnectionId, GroupId, ListenerId};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{Net, NetError, NetEvent, Ready};
+use neater_base::net::{Net, NetError, NetEvent};
 use neater_base::{Instant, Key, Rng, Slab};
 use neater_race::OutcomeCache;
 use std::collections::BTreeMap;
@@ -35,8 +33,6 @@ const TURNS_BEHIND: u32 = 16;
 /// for this long while room is short; its socket waits no longer than this for the peer's end of
 /// stream after what was sent is delivered.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
-
-const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
 
 /// The transport system as one machine over a [`Net`]; see the crate's documentation for how to drive it.
 pub struct Engine<N> {
@@ -205,21 +201,11 @@ impl<N: Net> Engine<N> {
     /// Goes on with what the budget of the last turn has left over.
     #[cold]
     fn take_up_pending(&mut self) {
-        for key in core::mem::take(&mut self.carriers.quic.unread) {
-            self.quic_socket_ready(key, READABLE);
-        }
-        for key in core::mem::take(&mut self.carriers.sctp.unread) {
-            self.sctp_socket_ready(key, READABLE);
-        }
-        for key in core::mem::take(&mut self.carriers.pending_lingers) {
-            self.linger(key);
-        }
+        self.resume_sockets();
         for conn in core::mem::take(&mut self.pending_greetings) {
             self.resume_greeting(conn);
         }
-        for (listener, key) in core::mem::take(&mut self.carriers.pending_shared) {
-            self.shared_ready(listener, key, false);
-        }
+        self.resume_shared();
     }
 
     /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
@@ -236,15 +222,9 @@ impl<N: Net> Engine<N> {
     #[inline]
     fn finish_turn(&mut self) {
         if self.needs_settling() {
-            self.drive_all_dirty();
+            self.flush_carriers();
         }
         self.arm();
-    }
-
-    #[inline(never)]
-    fn drive_all_dirty(&mut self) {
-        self.drive_dirty();
-        self.drive_dirty_sctp();
     }
 
     pub(crate) fn arm(&mut self) {
@@ -298,7 +278,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     #[inline]
     pub fn needs_settling(&self) -> bool {
-        !self.carriers.quic.dirty.is_empty() || !self.carriers.sctp.dirty.is_empty()
+        self.carriers.needs_flush()
     }
 
     /// Takes the oldest event.
@@ -334,9 +314,7 @@ impl<N: Net> Engine<N> {
     fn dispatch(&mut self, event: NetEvent) {
         match event {
             NetEvent::Ready { token, ready } => match SocketId::of(token) {
-                Some(SocketId::Channel(key)) => self.channel_ready(key, ready),
-                Some(SocketId::QuicSocket(key)) => self.quic_socket_ready(key, ready),
-                Some(SocketId::SctpSocket(key)) => self.sctp_socket_ready(key, ready),
+                Some(SocketId::Carrier(socket)) => self.on_carrier_ready(socket, ready),
                 Some(SocketId::Resolver(t)) => {
                     self.names.on_ready(&mut self.cx, t, ready);
                     self.drain_names();
@@ -357,52 +335,6 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    #[inline]
-    fn channel_ready(&mut self, key: Key, ready: Ready) {
-        let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        let (readable, writable) = c.note(ready);
-        if let Behind::Attempt(id, None) = c.behind {
-            // Policies want to see how it went.
-            if self.refused.is_none()
-                && self.adviser.is_none()
-                && let Some(ended) = plain_ended(c, id, &mut self.conns, &mut self.cx.net, self.cx.now)
-            {
-                return match ended {
-                    Ok(connected) => self.tell_connected(id, connected),
-                    Err(e) => self.cached_failed(key, e),
-                };
-            }
-            if let Some(e) = self.take_refused(key) {
-                return self.cached_failed(key, e);
-            }
-        }
-        let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        if let Kind::Dtls(_) = c.kind {
-            let readable = readable || ready.readable || ready.hangup || ready.error;
-            return self.dtls_socket_ready(key, readable, writable);
-        }
-        match c.behind {
-            Behind::Attempt(..) => self.drive_attempt(key),
-            Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
-            Behind::Conn(conn) => {
-                let (readable, writable) = (readable || ready.readable || ready.hangup, writable || ready.writable);
-                if !self.quick_ready(conn, readable, writable) {
-                    self.conn_ready(key, conn, readable, writable);
-                }
-            }
-            Behind::Listener(listener) => match c.kind {
-                Kind::Accept => self.accept(listener, key),
-                Kind::UdpShared(_) => self.shared_ready(listener, key, writable),
-                // Its handshake has not begun.
-                Kind::TlsPending => {}
-                _ => self.drive_incoming(listener, key),
-            },
-            Behind::Lingering { .. } => self.linger(key),
-            // Of DTLS, which was seen to above.
-            Behind::Sctp => {}
-        }
-    }
-
     fn run_timers(&mut self) {
         // What is due has one turn; what it arms anew, and is due at once, waits for the next.
         let there = self.cx.timers.added();
@@ -415,15 +347,12 @@ impl<N: Net> Engine<N> {
             match timer {
                 Timer::Race(conn) => self.race_timeout(conn),
                 Timer::Cached(conn) => self.cached_timeout(conn),
-                Timer::Quic(quic) => self.quic_timeout(quic),
-                Timer::Trial(quic) => self.trial_over(quic),
                 Timer::Resolver => {
                     self.names.handle_timeout(&self.cx);
                     self.drain_names();
                 }
                 Timer::Flows => self.flows_timeout(),
                 Timer::ExternalNames => self.external_names_timeout(),
-                Timer::Channel(channel) => self.channel_timeout(channel),
                 Timer::Closing(conn) => self.closing_timeout(conn),
                 Timer::Greeting(conn) => self.greeting_timeout(conn),
                 Timer::Idle(conn) => self.idle_timeout(conn),
@@ -431,23 +360,13 @@ impl<N: Net> Engine<N> {
                 Timer::Accept(listener) => self.accept_again(listener),
                 Timer::Rate(conn) => self.rate_timeout(conn),
                 Timer::Look(conn) => self.look_due(conn),
-                Timer::Silence(quic) => self.quic_silence(quic),
-                Timer::Sctp(end) => self.sctp_timeout(end),
-                Timer::SctpTrial(key) => self.sctp_trial_over(key),
-                Timer::SctpEnd(end) => self.sctp_end_over(end),
-                Timer::Dtls(dtls) => self.dtls_timeout(dtls),
-                Timer::DtlsUnverified(channel) => self.dtls_unverified_timeout(channel),
-                Timer::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
+                Timer::Carrier(timer) => self.on_carrier_timer(timer),
             }
         }
         for (at, timer) in next {
             self.cx.timers.push(at, timer);
         }
-        let objects = self.conns.len()
-            + self.carriers.channels.len()
-            + self.carriers.quic.connections.len()
-            + self.carriers.sctp.associations.len()
-            + self.carriers.dtls.sessions.len();
+        let objects = self.conns.len() + self.carriers.len();
         if self.cx.timers.len() > 1024 && self.cx.timers.len() > 4 * objects {
             self.compact_timers();
         }
@@ -455,15 +374,8 @@ impl<N: Net> Engine<N> {
 
     /// Drops the deadlines whose objects are gone.
     fn compact_timers(&mut self) {
-        let (conns, channels, quics, listeners) =
-            (&self.conns, &self.carriers.channels, &self.carriers.quic.connections, &self.listeners);
-        let (closings, sctps, ends, dtlses) = (
-            &self.closings,
-            &self.carriers.sctp.associations,
-            &self.carriers.sctp.endpoints,
-            &self.carriers.dtls.sessions,
-        );
-        // Of a deadline that was set anew, only the one that counts.
+        let (conns, listeners, closings, carriers) = (&self.conns, &self.listeners, &self.closings, &self.carriers);
+        // Of a deadline that was set again, only the one that counts.
         let set = |armed: Option<Instant>, at: Instant| armed == Some(at);
         self.cx.timers.compact(|at, t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
@@ -472,15 +384,9 @@ impl<N: Net> Engine<N> {
             Timer::Idle(k) | Timer::Rate(k) => conns.contains(*k),
             Timer::Expiry(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
             Timer::Look(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.look_armed, at)),
-            Timer::Quic(k) => quics.get(*k).is_some_and(|q| set(q.armed, at)),
-            Timer::Silence(k) => quics.contains(*k),
-            Timer::Dtls(k) | Timer::DtlsIncoming(k) => dtlses.contains(*k),
-            Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),
-            Timer::Channel(k) | Timer::DtlsUnverified(k) => channels.contains(*k),
             Timer::Closing(k) => closings.contains_key(k),
             Timer::Accept(k) => listeners.contains(*k),
-            Timer::Sctp(k) | Timer::SctpEnd(k) => ends.contains(*k),
-            Timer::SctpTrial(k) => sctps.contains(*k),
+            Timer::Carrier(timer) => carriers.is_armed(*timer, at),
             Timer::Resolver | Timer::Flows | Timer::ExternalNames => true,
         });
     }
@@ -593,13 +499,13 @@ impl<N: Net> Engine<N> {
     /// Figures of the whole engine.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
-        let live: u64 = self.carriers.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum();
-        let associations = self.cx.stats.refusals.associations + live;
+        let live = self.carriers.figures();
+        let associations = self.cx.stats.refusals.associations + live.refused;
         EngineStats {
             connections: self.conns.len() as u64,
-            channels: self.carriers.channels.len() as u64,
-            quic_connections: self.carriers.quic.connections.len() as u64,
-            sctp_associations: self.carriers.sctp.associations.len() as u64,
+            channels: live.channels,
+            quic_connections: live.quic_connections,
+            sctp_associations: live.sctp_associations,
             bytes_queued: self.cx.queued as u64,
             receive_windows: self.cx.windows.granted(),
             send_windows: self.cx.windows.grown(),

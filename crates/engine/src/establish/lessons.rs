@@ -7,11 +7,11 @@
 
 use super::refusal::{ended_by_refusal, is_refusal};
 use super::{Attempt, Establishing};
+use crate::carrier::dispatch::CarrierTimer;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::Conn;
 use crate::event::{AttemptError, ConnectionError};
 use crate::measured::Tried;
-use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::hash::BuildHasher;
 use core::num::NonZeroU64;
@@ -254,7 +254,7 @@ impl<N: Net> Engine<N> {
                 SessionId::Quic(quic) => {
                     if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
                         q.trial = Some(Box::new(trial));
-                        self.cx.timers.push(due.max(now), Timer::Trial(quic));
+                        self.cx.timers.push(due.max(now), CarrierTimer::quic_trial(quic));
                     }
                 }
                 SessionId::Sctp(sctp) => self.sctp_try(sctp, trial, due),

@@ -6,9 +6,9 @@
 use super::{HANDSHAKE_TIMEOUT, Listener};
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
 use crate::conn::{Conn, ConnectionState};
 use crate::event::Event;
-use crate::ids::SocketId;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId, Stack};
 use core::time::Duration;
@@ -167,7 +167,7 @@ impl<N: Net> Engine<N> {
         if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
             self.begin_handshake(listener, channel);
         } else {
-            self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, Timer::Channel(channel));
+            self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, CarrierTimer::channel(channel));
             self.wait_for_handshake(listener, channel);
         }
         Ok(())
@@ -179,7 +179,8 @@ impl<N: Net> Engine<N> {
         let Some(sock) = self.carriers.channels.get(key).map(|c| c.sock) else {
             return Err(ErrorKind::WouldBlock.into());
         };
-        let (sock, remote) = self.cx.net.accept(sock, SocketId::Channel(self.carriers.channels.next_key()).token())?;
+        let (sock, remote) =
+            self.cx.net.accept(sock, CarrierSocket::channel(self.carriers.channels.next_key()).token())?;
         let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.cx.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
         Ok((self.carriers.channels.insert(channel), remote))
@@ -205,7 +206,7 @@ impl<N: Net> Engine<N> {
             Ok(tls) => {
                 channel.kind = Kind::Tls(Box::new(tls));
                 self.count_handshake(listener, key);
-                self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
+                self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, CarrierTimer::channel(key));
                 self.drive_incoming(listener, key);
             }
             Err(_) => {

@@ -9,11 +9,11 @@ use super::{Dtls, INCOMING_TIMEOUT};
 use crate::backlog::who_makes_room;
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, Kind, Peer};
+use crate::carrier::dispatch::Due;
 use crate::carrier::sctp::SessionEnd;
 use crate::config::Refusal;
 use crate::conn::Conn;
 use crate::event::ConnectionError;
-use crate::timer::Timer;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
@@ -113,7 +113,7 @@ impl<N: Net> Engine<N> {
             self.cx.stats.refuse(Refusal::Unverified);
         }
         if arm {
-            self.cx.timers.push(now + INCOMING_TIMEOUT, Timer::DtlsUnverified(from.channel));
+            self.cx.timers.push(now + INCOMING_TIMEOUT, Due::DtlsUnverified(from.channel).into());
         }
         true
     }
@@ -124,7 +124,7 @@ impl<N: Net> Engine<N> {
         let next = peers.unverified.expire(now, INCOMING_TIMEOUT);
         peers.unverified.armed = next.is_some();
         if let Some(at) = next {
-            self.cx.timers.push(at, Timer::DtlsUnverified(channel));
+            self.cx.timers.push(at, Due::DtlsUnverified(channel).into());
         }
     }
 
@@ -206,7 +206,7 @@ impl<N: Net> Engine<N> {
             }
             self.dtls_drop(gone);
         }
-        self.cx.timers.push(p.since + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
+        self.cx.timers.push(p.since + INCOMING_TIMEOUT, Due::DtlsIncoming(key).into());
         self.dtls_progress(key, ecn);
     }
 
@@ -254,7 +254,7 @@ impl<N: Net> Engine<N> {
                 self.dtls_superseded(old);
             }
             // It has its time for an association.
-            self.cx.timers.push(self.cx.now + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
+            self.cx.timers.push(self.cx.now + INCOMING_TIMEOUT, Due::DtlsIncoming(key).into());
             return;
         }
         // The program takes nothing, and no kernel keeps this for it.

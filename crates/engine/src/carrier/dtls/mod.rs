@@ -16,14 +16,13 @@ mod peers;
 pub(crate) use peers::Peers;
 
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
+use crate::carrier::dispatch::{CarrierSocket, Due};
 use crate::carrier::sctp::{Came, SessionEnd};
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
-use crate::ids::SocketId;
 use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
 use crate::request::Compiled;
-use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, Sock, SocketOptions, Transmit};
@@ -222,7 +221,7 @@ impl<N: Net> Engine<N> {
         let config = request.setups.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let key = self.carriers.channels.next_key();
-        let sock = self.cx.net.udp(SocketId::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(CarrierSocket::channel(key).token(), addr, options).map_err(AttemptError::Net)?;
         if let Err(e) = self.cx.net.udp_connect(sock, addr) {
             self.cx.net.close(sock);
             return Err(AttemptError::Net(e));
@@ -236,7 +235,7 @@ impl<N: Net> Engine<N> {
         (channel.connected, channel.writable, channel.readable, channel.via) = (true, true, true, via);
         self.carriers.channels.insert(channel);
         // The first flight leaves, and an error comes, when the attempt is in the books.
-        self.cx.timers.push(self.cx.now, Timer::Dtls(dtls));
+        self.cx.timers.push(self.cx.now, Due::Dtls(dtls).into());
         Ok(SessionId::Dtls(dtls))
     }
 
@@ -431,7 +430,7 @@ impl<N: Net> Engine<N> {
             && d.armed.is_none_or(|armed| at < armed)
         {
             d.armed = Some(at);
-            self.cx.timers.push(at, Timer::Dtls(key));
+            self.cx.timers.push(at, Due::Dtls(key).into());
         }
     }
 
@@ -594,7 +593,7 @@ impl<N: Net> Engine<N> {
         for packet in packets.chunks(segment.max(1)) {
             if d.session.send(now, packet).is_err() {
                 // What the session has said about its end is heard in the next turn.
-                self.cx.timers.push(now, Timer::Dtls(key));
+                self.cx.timers.push(now, Due::Dtls(key).into());
                 return Ok(());
             }
         }
@@ -671,7 +670,7 @@ impl<N: Net> Engine<N> {
         }
         if d.session.is_over() {
             // What the session has said about its end is heard in the next turn.
-            self.cx.timers.push(now, Timer::Dtls(key));
+            self.cx.timers.push(now, Due::Dtls(key).into());
         }
     }
 }

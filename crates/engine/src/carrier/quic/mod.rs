@@ -7,16 +7,15 @@ mod stay;
 mod window;
 
 use self::stay::{Moved, Stay};
+use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
 use crate::establish::Trial;
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::greeting::HandOver;
-use crate::ids::SocketId;
 use crate::request::Compiled;
 use crate::terminate::ABORTED;
-use crate::timer::Timer;
 use crate::{Engine, GroupId, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
@@ -168,7 +167,8 @@ impl<N: Net> Engine<N> {
         }
         let tls = server.and_then(|(_, r)| r.setups.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let key = self.carriers.quic.sockets.next_key();
-        let sock = self.cx.net.udp(SocketId::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
+        let sock =
+            self.cx.net.udp(CarrierSocket(Socket::Quic(key)).token(), family, &options).map_err(AttemptError::Net)?;
         let local = self.cx.net.local_addr(sock).ok();
         let identity = self.identity(local);
         let made = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic);
@@ -428,7 +428,7 @@ impl<N: Net> Engine<N> {
             && q.armed.is_none_or(|a| at < a)
         {
             q.armed = Some(at);
-            self.cx.timers.push(at, Timer::Quic(key));
+            self.cx.timers.push(at, Due::Quic(key).into());
         }
         // A connection of datagrams that is being closed waits for the last of them to leave.
         if let Some(conn) = q.datagrams

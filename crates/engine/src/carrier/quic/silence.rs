@@ -7,8 +7,8 @@
 
 use super::Quic;
 use crate::Engine;
+use crate::carrier::dispatch::Due;
 use crate::terminate::ABORTED;
-use crate::timer::Timer;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_base::{Instant, Key};
@@ -57,7 +57,7 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         if let (None, Some(patience)) = (q.listens_at, q.patience()) {
             q.listens_at = Some(now + patience);
-            self.cx.timers.push(now + patience, Timer::Silence(key));
+            self.cx.timers.push(now + patience, Due::QuicSilence(key).into());
         }
     }
 
@@ -99,7 +99,7 @@ impl<N: Net> Engine<N> {
         q.listens_at = None;
         if q.stays_in_vain(now) {
             let due = q.move_on(now, true);
-            self.cx.timers.push(due, Timer::Silence(key));
+            self.cx.timers.push(due, Due::QuicSilence(key).into());
             return self.mark_dirty(key);
         }
         if self.quic_asks_from_here(key) {
@@ -132,6 +132,6 @@ impl<N: Net> Engine<N> {
         if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             q.listens_at = Some(due);
         }
-        self.cx.timers.push(due, Timer::Silence(key));
+        self.cx.timers.push(due, Due::QuicSilence(key).into());
     }
 }

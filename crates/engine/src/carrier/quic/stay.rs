@@ -5,7 +5,7 @@
 
 use super::{NO_ERROR, Quic};
 use crate::Engine;
-use crate::timer::Timer;
+use crate::carrier::dispatch::Due;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::Key;
@@ -103,11 +103,11 @@ impl<N: Net> Engine<N> {
                     q.stays = Some(Stay { from, interface, asked: now });
                     q.conn.ping();
                     q.listens_at = Some(now + STAY);
-                    self.cx.timers.push(now + STAY, Timer::Silence(key));
+                    self.cx.timers.push(now + STAY, Due::QuicSilence(key).into());
                 }
                 None => {
                     let due = q.move_on(now, elsewhere);
-                    self.cx.timers.push(due, Timer::Silence(key));
+                    self.cx.timers.push(due, Due::QuicSilence(key).into());
                 }
             }
             self.mark_dirty(key);
@@ -141,7 +141,7 @@ impl<N: Net> Engine<N> {
         q.conn.ping();
         let due = limit.map_or(now + STAY, |over| over.min(now + STAY));
         q.listens_at = Some(due);
-        self.cx.timers.push(due, Timer::Silence(key));
+        self.cx.timers.push(due, Due::QuicSilence(key).into());
         self.mark_dirty(key);
         true
     }

@@ -16,12 +16,12 @@ mod socket;
 mod stream;
 mod wire;
 
+use crate::carrier::dispatch::Due;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState};
 use crate::establish::Trial;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::request::Compiled;
-use crate::timer::Timer;
 use crate::{Engine, MessageId, RemoteEndpoint, Stack};
 use core::time::Duration;
 use foldhash::fast::FixedState;
@@ -368,7 +368,7 @@ impl<N: Net> Engine<N> {
             && end.armed.is_none_or(|a| at < a)
         {
             end.armed = Some(at);
-            self.cx.timers.push(at, Timer::Sctp(key));
+            self.cx.timers.push(at, Due::Sctp(key).into());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd};
+use crate::carrier::dispatch::Due;
 use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
 use crate::conn::ConnectionState;
@@ -10,7 +11,6 @@ use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
 use crate::request::{Compiled, keep_alive};
-use crate::timer::Timer;
 use crate::{ConnectionId, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::Key;
@@ -288,7 +288,7 @@ impl<N: Net> Engine<N> {
         } else if a.lost.is_none() {
             // The race may still give it a trial; if it has not by then, it is dropped.
             a.lost = Some(CloseReason::Aborted);
-            self.cx.timers.push(self.cx.now, Timer::SctpTrial(key));
+            self.cx.timers.push(self.cx.now, Due::SctpTrial(key).into());
         }
         self.tidy_sctp(key);
     }
@@ -297,7 +297,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn sctp_try(&mut self, key: Key, trial: Trial, due: neater_base::Instant) {
         if let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.over) {
             a.trial = Some(Box::new(trial));
-            self.cx.timers.push(due.max(self.cx.now), Timer::SctpTrial(key));
+            self.cx.timers.push(due.max(self.cx.now), Due::SctpTrial(key).into());
             // The timer of the withdrawal is before that.
             a.started = due;
         }

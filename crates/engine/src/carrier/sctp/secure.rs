@@ -12,12 +12,11 @@ use super::socket::PACKET_MAX;
 use super::{Below, LINGER, SctpSocket};
 use crate::carrier::SessionId;
 use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dispatch::{CarrierSocket, Due};
 use crate::carrier::dtls::{Dtls, Peers};
 
 use crate::event::AttemptError;
-use crate::ids::SocketId;
 use crate::request::Compiled;
-use crate::timer::Timer;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
@@ -62,7 +61,7 @@ impl<N: Net> Engine<N> {
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let with = super::socket::wishes(options);
         let channel = self.carriers.channels.next_key();
-        let sock = self.cx.net.udp(SocketId::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(CarrierSocket::channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
         if let Err(e) = self.cx.net.udp_connect(sock, addr) {
             self.cx.net.close(sock);
             return Err(AttemptError::Net(e));
@@ -75,7 +74,7 @@ impl<N: Net> Engine<N> {
         (ch.connected, ch.writable, ch.readable) = (true, true, true);
         self.carriers.channels.insert(ch);
         // The first flight leaves, and an error comes, when the attempt is in the books.
-        self.cx.timers.push(self.cx.now, Timer::Dtls(dtls));
+        self.cx.timers.push(self.cx.now, Due::Dtls(dtls).into());
         Ok(socket)
     }
 
@@ -88,7 +87,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<Key, AttemptError> {
         let channel = self.carriers.channels.next_key();
         let with = super::socket::wishes(options);
-        let sock = self.cx.net.udp(SocketId::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        let sock = self.cx.net.udp(CarrierSocket::channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
         let socket = self.insert_sctp_session_socket(sock, channel, addr, options, true);
         let peers = Box::new(Peers::default().below_sctp(socket));
         let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Listener(listener), addr, self.cx.now);
@@ -224,7 +223,7 @@ impl<N: Net> Engine<N> {
     /// answers that it has missed.
     pub(super) fn sctp_leaves_session(&mut self, session: Key) {
         if self.carriers.dtls.sessions.get_mut(session).is_some_and(Dtls::leave) {
-            self.cx.timers.push(self.cx.now + LINGER, Timer::DtlsIncoming(session));
+            self.cx.timers.push(self.cx.now + LINGER, Due::DtlsIncoming(session).into());
         }
     }
 

@@ -13,10 +13,9 @@ use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, S
 use crate::Engine;
 use crate::carrier::SessionId;
 use crate::carrier::channel::ICMP_BUDGET;
+use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 
 use crate::event::AttemptError;
-use crate::ids::SocketId;
-use crate::timer::Timer;
 use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
@@ -82,7 +81,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<Key, AttemptError> {
         let with = wishes(options);
         let key = self.carriers.sctp.sockets.next_key();
-        let token = SocketId::SctpSocket(key).token();
+        let token = CarrierSocket(Socket::Sctp(key)).token();
         let sock = match below {
             Below::Ip => self.cx.net.raw(token, PROTOCOL, family, &with),
             // DTLS has sockets of its own.
@@ -488,7 +487,7 @@ impl<N: Net> Engine<N> {
     /// An endpoint that nobody uses is dropped, after a while in which it still answers; its socket goes with the last.
     pub(super) fn tidy_sctp_end(&mut self, key: Key) {
         if self.carriers.sctp.endpoints.get(key).is_some_and(SctpEnd::is_unused) {
-            self.cx.timers.push(self.cx.now + LINGER, Timer::SctpEnd(key));
+            self.cx.timers.push(self.cx.now + LINGER, Due::SctpEnd(key).into());
         }
     }
 

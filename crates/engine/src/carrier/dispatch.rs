@@ -1,0 +1,286 @@
+//! Which carrier an event of the network, or a deadline, is for.
+//!
+//! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of the engine only passes on, and
+//! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
+
+use super::Carriers;
+use super::channel::{Behind, Kind};
+use crate::Engine;
+use crate::glance::plain_ended;
+use crate::timer::Timer;
+use neater_base::net::{Net, Ready, Token};
+use neater_base::{Instant, Key};
+
+/// A socket of one of the carriers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CarrierSocket(pub(in crate::carrier) Socket);
+
+/// What is inside a [`CarrierSocket`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::carrier) enum Socket {
+    Channel(Key),
+    Quic(Key),
+    Sctp(Key),
+}
+
+/// The two bits above a key that tell the sockets of a token apart.
+const TAG: u32 = 62;
+const QUIC: u64 = 1;
+const SCTP: u64 = 3;
+
+impl CarrierSocket {
+    /// The tag that no carrier uses, in the position that it has in a token.
+    pub(crate) const FREE: u64 = 2 << TAG;
+
+    /// The socket of a [`Channel`](super::channel::Channel).
+    pub(crate) const fn channel(key: Key) -> Self {
+        Self(Socket::Channel(key))
+    }
+
+    pub(crate) const fn token(self) -> Token {
+        Token(match self.0 {
+            Socket::Channel(k) => k.to_bits(),
+            Socket::Quic(k) => QUIC << TAG | k.to_bits(),
+            Socket::Sctp(k) => SCTP << TAG | k.to_bits(),
+        })
+    }
+
+    /// `None`: the token is not a carrier's.
+    #[inline]
+    pub(crate) const fn of(token: Token) -> Option<Self> {
+        // Most are.
+        if let Some(key) = channel_of(token) {
+            return Some(Self(Socket::Channel(key)));
+        }
+        let key = Key::from_bits(token.0 & ((1 << TAG) - 1));
+        match token.0 >> TAG {
+            QUIC => Some(Self(Socket::Quic(key))),
+            SCTP => Some(Self(Socket::Sctp(key))),
+            _ => None,
+        }
+    }
+}
+
+/// The channel to whose socket a token belongs, if it is one's.
+#[inline]
+pub(crate) const fn channel_of(token: Token) -> Option<Key> {
+    if token.0 >> TAG == 0 { Some(Key::from_bits(token.0)) } else { None }
+}
+
+/// A deadline of one of the carriers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CarrierTimer(Due);
+
+/// What is inside a [`CarrierTimer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::carrier) enum Due {
+    /// A channel must have finished its handshake, or its lingering.
+    Channel(Key),
+    /// A QUIC connection.
+    Quic(Key),
+    /// A QUIC attempt that was withdrawn has had its time to be answered.
+    QuicTrial(Key),
+    /// A QUIC connection may have been silent for too long.
+    QuicSilence(Key),
+    /// The associations of an SCTP port.
+    Sctp(Key),
+    /// An SCTP attempt that was withdrawn has had its time to be answered.
+    SctpTrial(Key),
+    /// An SCTP port that is unused has answered for long enough.
+    SctpEnd(Key),
+    /// A DTLS session.
+    Dtls(Key),
+    /// DTLS clients of a listener's socket that have not proved their address are forgotten.
+    DtlsUnverified(Key),
+    /// A DTLS client must have finished its handshake with a listener.
+    DtlsIncoming(Key),
+}
+
+impl From<Due> for Timer {
+    #[inline]
+    fn from(due: Due) -> Self {
+        Self::Carrier(CarrierTimer(due))
+    }
+}
+
+impl CarrierTimer {
+    /// A channel must have finished its handshake, or its lingering.
+    #[inline]
+    pub(crate) const fn channel(key: Key) -> Timer {
+        Timer::Carrier(Self(Due::Channel(key)))
+    }
+
+    /// A withdrawn QUIC attempt has had its time to be answered.
+    pub(crate) const fn quic_trial(key: Key) -> Timer {
+        Timer::Carrier(Self(Due::QuicTrial(key)))
+    }
+}
+
+/// What carriers count, for [`crate::EngineStats`].
+pub(crate) struct Figures {
+    pub(crate) channels: u64,
+    pub(crate) quic_connections: u64,
+    pub(crate) sctp_associations: u64,
+    /// Associations that endpoints which are still there have refused.
+    pub(crate) refused: u64,
+}
+
+impl Carriers {
+    /// Whether the object of a deadline is there and may still wait for it. Of a deadline that was set again, only the one that
+    /// counts.
+    pub(crate) fn is_armed(&self, timer: CarrierTimer, at: Instant) -> bool {
+        match timer.0 {
+            Due::Channel(k) | Due::DtlsUnverified(k) => self.channels.contains(k),
+            Due::Quic(k) => self.quic.connections.get(k).is_some_and(|q| q.armed == Some(at)),
+            Due::QuicTrial(k) => self.quic.connections.get(k).is_some_and(|q| q.trial.is_some()),
+            Due::QuicSilence(k) => self.quic.connections.contains(k),
+            Due::Sctp(k) | Due::SctpEnd(k) => self.sctp.endpoints.contains(k),
+            Due::SctpTrial(k) => self.sctp.associations.contains(k),
+            Due::Dtls(k) | Due::DtlsIncoming(k) => self.dtls.sessions.contains(k),
+        }
+    }
+
+    /// How many objects there are that may have deadlines.
+    pub(crate) fn len(&self) -> usize {
+        self.channels.len() + self.quic.connections.len() + self.sctp.associations.len() + self.dtls.sessions.len()
+    }
+
+    /// See [`Figures`].
+    pub(crate) fn figures(&self) -> Figures {
+        Figures {
+            channels: self.channels.len() as u64,
+            quic_connections: self.quic.connections.len() as u64,
+            sctp_associations: self.sctp.associations.len() as u64,
+            refused: self.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum(),
+        }
+    }
+
+    /// Whether something waits for [`Engine::flush_carriers`].
+    #[inline]
+    pub(crate) fn needs_flush(&self) -> bool {
+        !self.quic.dirty.is_empty() || !self.sctp.dirty.is_empty()
+    }
+}
+
+const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
+
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
+    /// A socket is ready.
+    #[inline]
+    pub(crate) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
+        match socket.0 {
+            Socket::Channel(key) => self.channel_ready(key, ready),
+            Socket::Quic(key) => self.quic_socket_ready(key, ready),
+            Socket::Sctp(key) => self.sctp_socket_ready(key, ready),
+        }
+    }
+
+    /// A deadline has passed.
+    pub(crate) fn on_carrier_timer(&mut self, timer: CarrierTimer) {
+        match timer.0 {
+            Due::Channel(channel) => self.channel_timeout(channel),
+            Due::Quic(quic) => self.quic_timeout(quic),
+            Due::QuicTrial(quic) => self.trial_over(quic),
+            Due::QuicSilence(quic) => self.quic_silence(quic),
+            Due::Sctp(end) => self.sctp_timeout(end),
+            Due::SctpTrial(key) => self.sctp_trial_over(key),
+            Due::SctpEnd(end) => self.sctp_end_over(end),
+            Due::Dtls(dtls) => self.dtls_timeout(dtls),
+            Due::DtlsUnverified(channel) => self.dtls_unverified_timeout(channel),
+            Due::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
+        }
+    }
+
+    /// Reads on from the sockets that the budget of the last turn has left unread, and ends what lingers.
+    pub(crate) fn resume_sockets(&mut self) {
+        for key in core::mem::take(&mut self.carriers.quic.unread) {
+            self.quic_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.carriers.sctp.unread) {
+            self.sctp_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.carriers.pending_lingers) {
+            self.linger(key);
+        }
+    }
+
+    /// The same of UDP sockets that the connections of a listener share.
+    pub(crate) fn resume_shared(&mut self) {
+        for (listener, key) in core::mem::take(&mut self.carriers.pending_shared) {
+            self.shared_ready(listener, key, false);
+        }
+    }
+
+    /// Sends what sessions have to send, and reports what has happened to them.
+    #[inline(never)]
+    pub(crate) fn flush_carriers(&mut self) {
+        self.drive_dirty();
+        self.drive_dirty_sctp();
+    }
+
+    #[inline]
+    fn channel_ready(&mut self, key: Key, ready: Ready) {
+        let Some(c) = self.carriers.channels.get_mut(key) else { return };
+        let (readable, writable) = c.note(ready);
+        if let Behind::Attempt(id, None) = c.behind {
+            // Policies want to see how it went.
+            if self.refused.is_none()
+                && self.adviser.is_none()
+                && let Some(ended) = plain_ended(c, id, &mut self.conns, &mut self.cx.net, self.cx.now)
+            {
+                return match ended {
+                    Ok(connected) => self.tell_connected(id, connected),
+                    Err(e) => self.cached_failed(key, e),
+                };
+            }
+            if let Some(e) = self.take_refused(key) {
+                return self.cached_failed(key, e);
+            }
+        }
+        let Some(c) = self.carriers.channels.get_mut(key) else { return };
+        if let Kind::Dtls(_) = c.kind {
+            let readable = readable || ready.readable || ready.hangup || ready.error;
+            return self.dtls_socket_ready(key, readable, writable);
+        }
+        match c.behind {
+            Behind::Attempt(..) => self.drive_attempt(key),
+            Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
+            Behind::Conn(conn) => {
+                let (readable, writable) = (readable || ready.readable || ready.hangup, writable || ready.writable);
+                if !self.quick_ready(conn, readable, writable) {
+                    self.conn_ready(key, conn, readable, writable);
+                }
+            }
+            Behind::Listener(listener) => match c.kind {
+                Kind::Accept => self.accept(listener, key),
+                Kind::UdpShared(_) => self.shared_ready(listener, key, writable),
+                // Its handshake has not begun.
+                Kind::TlsPending => {}
+                _ => self.drive_incoming(listener, key),
+            },
+            Behind::Lingering { .. } => self.linger(key),
+            // Of DTLS, which was seen to above.
+            Behind::Sctp => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_their_owner() {
+        let key = Key::from_bits(0x3fff_ffff_0000_0007);
+        for socket in [Socket::Channel(key), Socket::Quic(key), Socket::Sctp(key)].map(CarrierSocket) {
+            assert_eq!(CarrierSocket::of(socket.token()), Some(socket));
+        }
+        assert_eq!(CarrierSocket::of(Token(CarrierSocket::FREE | 7)), None);
+    }
+
+    #[test]
+    fn a_timer_is_no_larger_for_what_is_inside() {
+        assert_eq!(size_of::<Timer>(), 12);
+    }
+}
