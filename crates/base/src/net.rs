@@ -643,3 +643,101 @@ pub trait Net {
         false
     }
 }
+
+/// A network known only at run time, as `Box<dyn Net + Send>`: each operation costs an indirect call.
+#[warn(clippy::missing_trait_methods, reason = "a default would hide what the network itself does")]
+impl<T: Net + ?Sized> Net for Box<T> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+    fn wall(&self) -> WallTime {
+        (**self).wall()
+    }
+    fn connect(&mut self, token: Token, remote: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        (**self).connect(token, remote, options)
+    }
+    fn connect_result(&mut self, sock: Sock) -> Result<()> {
+        (**self).connect_result(sock)
+    }
+    fn listen(&mut self, token: Token, local: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        (**self).listen(token, local, options)
+    }
+    fn accept(&mut self, listener: Sock, token: Token) -> Result<(Sock, SocketAddr)> {
+        (**self).accept(listener, token)
+    }
+    fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
+        (**self).read(sock, buf)
+    }
+    fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        (**self).write(sock, bufs)
+    }
+    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
+        (**self).lane(sock)
+    }
+    fn shutdown_write(&mut self, sock: Sock) -> Result<()> {
+        (**self).shutdown_write(sock)
+    }
+    fn close(&mut self, sock: Sock) {
+        (**self).close(sock)
+    }
+    fn abort(&mut self, sock: Sock) {
+        (**self).abort(sock)
+    }
+    fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
+        (**self).stream_info(sock)
+    }
+    fn take_error(&mut self, sock: Sock) -> Option<NetError> {
+        (**self).take_error(sock)
+    }
+    fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        (**self).udp(token, family, options)
+    }
+    fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        (**self).raw(token, protocol, family, options)
+    }
+    fn raw_obstacle(&mut self, protocol: u8) -> Option<&'static str> {
+        (**self).raw_obstacle(protocol)
+    }
+    fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()> {
+        (**self).udp_connect(sock, remote)
+    }
+    fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()> {
+        (**self).send(sock, transmit)
+    }
+    fn recv(&mut self, sock: Sock, batch: &mut RecvBatch) -> Result<usize> {
+        (**self).recv(sock, batch)
+    }
+    fn max_segments(&self, sock: Sock) -> usize {
+        (**self).max_segments(sock)
+    }
+    fn take_icmp_error(&mut self, sock: Sock) -> Option<IcmpError> {
+        (**self).take_icmp_error(sock)
+    }
+    fn local_addr(&self, sock: Sock) -> Result<SocketAddr> {
+        (**self).local_addr(sock)
+    }
+    fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()> {
+        (**self).set(sock, option)
+    }
+    fn poll(&mut self, events: &mut Vec<NetEvent>) -> bool {
+        (**self).poll(events)
+    }
+    fn arm(&mut self, deadline: Option<Instant>, again: bool) {
+        (**self).arm(deadline, again)
+    }
+    fn interfaces(&self) -> &[Interface] {
+        (**self).interfaces()
+    }
+    fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        (**self).source_for(remote)
+    }
+    fn name_config(&self) -> &NameConfig {
+        (**self).name_config()
+    }
+    fn name_config_error(&self) -> Option<NetError> {
+        (**self).name_config_error()
+    }
+    fn forked(&self) -> bool {
+        (**self).forked()
+    }
+}
