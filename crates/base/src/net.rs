@@ -230,6 +230,8 @@ pub struct SocketOptions {
     pub reuse_address: bool,
     /// On a listener: how many established connections may wait to be accepted.
     pub backlog: Option<u32>,
+    /// With [`Net::udp`]: UDP-Lite (RFC 3828) instead of UDP. It is a protocol of its own, with ports of its own.
+    pub udp_lite: bool,
 }
 
 /// An option of an open socket.
@@ -258,6 +260,13 @@ pub enum SocketOption {
     Priority(u8),
     /// Wake the writer only when fewer than this many unsent bytes are in the kernel (TCP_NOTSENT_LOWAT).
     NotSentLowWater(u32),
+    /// UDP-Lite only: how many bytes of each datagram its checksum covers, counted from the first byte of the UDP-Lite header,
+    /// which has 8. 0 (the default) is the whole datagram, and so is more than it has; 1 to 7 are `InvalidInput` (RFC 3828
+    /// section 3.1).
+    ChecksumCoverage(u16),
+    /// UDP-Lite only: the least coverage of received datagrams, counted likewise. The system drops a datagram that is covered in
+    /// part, and less than this; 0 drops all that are covered in part. The default is 8, which drops none.
+    MinChecksumCoverage(u16),
 }
 
 /// A batch of equally long datagrams to one destination.
@@ -566,11 +575,17 @@ pub trait Net {
     /// the result of another call; what had arrived can still be read.
     fn take_error(&mut self, sock: Sock) -> Option<NetError>;
 
-    /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`.
+    /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`; a UDP-Lite socket if
+    /// `options.udp_lite` says so, which is used in the same way and has no segmentation offload. A datagram of UDP-Lite that is
+    /// damaged where its checksum covers it is dropped, as one of UDP; one that is damaged elsewhere is received as it is.
     ///
     /// # Errors
-    /// As [`Net::listen`].
+    /// As [`Net::listen`]; `Unsupported` where there is no UDP-Lite.
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock>;
+    /// Why this host cannot open UDP-Lite sockets, in words that fit after "because"; `None`: nothing is known against it.
+    fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
+        Some("this network has no UDP-Lite")
+    }
     /// Opens a socket for the packets of an IP protocol that the system does not speak itself. It is used like one for
     /// datagrams, but for the ports, which are 0: it gets what is sent to any of this host's addresses, or to that of
     /// `options.local`, without the IP header. A packet goes to every such socket.

@@ -421,6 +421,10 @@ impl<N: Net> Net for FaultNet<N> {
         Ok(self.opened(sock, token))
     }
 
+    fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
+        self.inner.udp_lite_obstacle()
+    }
+
     fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
         self.opening()?;
         let sock = self.inner.raw(token, protocol, family, options)?;

@@ -338,9 +338,16 @@ impl Net for OsNet {
         let v6 = options.local.map_or(canonical(family), canonical).is_ipv6();
         let support = self.udp_support()?;
         let fd = sys::udp_open(support, v6, options)?;
-        let offload = support.max_segments() > 1;
+        let offload = support.max_segments() > 1 && !options.udp_lite;
         let side = Datagram { peer: None, dscp: dscp_of(options), offload, raw: false };
         self.adopt_datagram(fd, token, side, v6)
+    }
+
+    fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
+        if self.alive().is_err() {
+            return Some("the engine was made in another process");
+        }
+        sys::udp_lite_obstacle()
     }
 
     fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {

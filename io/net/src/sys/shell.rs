@@ -262,6 +262,10 @@ pub(crate) fn udp_open(support: &UdpSupport, _v6: bool, _options: &SocketOptions
     match support.0 {}
 }
 
+pub(crate) fn udp_lite_obstacle() -> Option<&'static str> {
+    Some("this platform has no UDP-Lite")
+}
+
 pub(crate) fn raw_open(_protocol: u8, _v6: bool, _options: &SocketOptions) -> Result<Fd> {
     unsupported()
 }

@@ -83,6 +83,9 @@ impl Net for Watched {
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
         self.inner.udp(token, family, options)
     }
+    fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
+        self.inner.udp_lite_obstacle()
+    }
     fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
         self.inner.raw(token, protocol, family, options)
     }

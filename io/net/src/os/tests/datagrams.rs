@@ -1,12 +1,12 @@
 use super::*;
 use neater_base::net::{Ecn, ErrorKind, RecvBatch, SocketOption, Transmit};
 
-fn to(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+pub(super) fn to(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
     Transmit { destination, source: None, interface: None, ecn: Ecn::NotEct, segment_size: None, contents }
 }
 
 /// Receives until `bytes` have come; each datagram with what is known of its batch.
-fn receive(net: &mut OsNet, sock: Sock, bytes: usize) -> Vec<(neater_base::net::RecvMeta, Vec<u8>)> {
+pub(super) fn receive(net: &mut OsNet, sock: Sock, bytes: usize) -> Vec<(neater_base::net::RecvMeta, Vec<u8>)> {
     let (mut batch, mut found, mut got) = (RecvBatch::default(), Vec::new(), 0);
     while got < bytes {
         match net.recv(sock, &mut batch) {

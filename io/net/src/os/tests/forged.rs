@@ -35,7 +35,7 @@ fn capture(sniffer: i32, version: u8) -> Vec<u8> {
 }
 
 /// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
+pub(super) fn checksum(bytes: &[u8]) -> u16 {
     let sum: u32 = bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(*c.get(1).unwrap_or(&0))).sum();
     !((sum & 0xffff) + (sum >> 16)) as u16
 }

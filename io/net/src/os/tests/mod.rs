@@ -12,6 +12,7 @@ mod options;
 mod raw;
 mod routers;
 mod streams;
+mod udp_lite;
 
 use super::OsNet;
 use core::time::Duration;

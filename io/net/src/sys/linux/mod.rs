@@ -44,7 +44,7 @@ pub(crate) use tcp::{
     tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read_once, tcp_shutdown_write, tcp_write,
     tcp_write_once,
 };
-pub(crate) use udp::{UdpSupport, udp_connect, udp_open, udp_recv, udp_send};
+pub(crate) use udp::{UdpSupport, udp_connect, udp_lite_obstacle, udp_open, udp_recv, udp_send};
 
 /// Where the resolver's configuration is.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";

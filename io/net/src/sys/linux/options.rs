@@ -18,6 +18,9 @@ const MAX_KEEP_ALIVE_SECS: u64 = 32_767;
 const ECN_BITS: libc::c_int = 3;
 /// Not in `libc` for every target.
 pub(super) const SO_BINDTOIFINDEX: libc::c_int = 62;
+/// Checksum coverage of sent and least coverage of received datagrams (`linux/udp.h`); not in `libc`.
+const UDPLITE_SEND_CSCOV: libc::c_int = 10;
+const UDPLITE_RECV_CSCOV: libc::c_int = 11;
 
 /// Sets an option to a value of the kernel's form.
 pub(super) fn set_raw<T>(fd: Fd, level: libc::c_int, name: libc::c_int, value: &T) -> Result<()> {
@@ -132,7 +135,8 @@ pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result
         SocketOption::DontFragment(on) => set_dont_fragment(fd, traits, on),
         SocketOption::NoUdpChecksum(on) => {
             // IPv6 forbids it outside of tunnels (RFC 6935), and Linux drops such packets.
-            if traits.stream || traits.v6 {
+            // UDP-Lite has no datagrams without one (RFC 3828 section 3.1), and Linux would ignore the option.
+            if traits.stream || traits.v6 || is_udp_lite(fd)? {
                 return Err(NetError::new(ErrorKind::Unsupported));
             }
             set_bool(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, on)
@@ -145,6 +149,8 @@ pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result
         // Higher ones need a capability, and are for the system's own use.
         SocketOption::Priority(p @ 0..=6) => set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, libc::c_int::from(p)),
         SocketOption::Priority(_) => Err(NetError::new(ErrorKind::InvalidInput)),
+        SocketOption::ChecksumCoverage(bytes) => set_coverage(fd, UDPLITE_SEND_CSCOV, bytes),
+        SocketOption::MinChecksumCoverage(bytes) => set_coverage(fd, UDPLITE_RECV_CSCOV, bytes),
         // The enum may grow: what is not known here is not done.
         _ => Err(NetError::new(ErrorKind::Unsupported)),
     }
@@ -167,6 +173,19 @@ fn set_dscp(fd: Fd, traits: Traits, codepoint: u8) -> Result<()> {
     // On a TCP socket the ECN bits are the congestion control's, on a UDP socket the application's: leave them.
     let ecn = get_int(fd, level, name)? & ECN_BITS;
     set_int(fd, level, name, libc::c_int::from(codepoint) << 2 | ecn)
+}
+
+fn is_udp_lite(fd: Fd) -> Result<bool> {
+    Ok(get_int(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_UDPLITE)
+}
+
+/// Any other socket than one of UDP-Lite refuses it.
+fn set_coverage(fd: Fd, name: libc::c_int, bytes: u16) -> Result<()> {
+    // The kernel would make 8 of these.
+    if matches!(bytes, 1..=7) {
+        return Err(NetError::new(ErrorKind::InvalidInput));
+    }
+    set_int(fd, libc::IPPROTO_UDPLITE, name, libc::c_int::from(bytes))
 }
 
 fn set_keep_alive(fd: Fd, idle: Option<Duration>) -> Result<()> {

@@ -17,7 +17,7 @@ use super::Result;
 use super::addr::{RawAddr, any, in_addr};
 use super::errno::{check, from_io, retry};
 use super::options::set_bool;
-use super::socket::{bind, open};
+use super::socket::{bind, open, open_as};
 use crate::sys::{Fd, Outgoing, Traits};
 use neater_base::net::{BATCH, Ecn, ErrorKind, NetError, RecvBatch, RecvMeta, SocketOptions};
 use quinn_udp::{UdpSockRef, UdpSocketState};
@@ -61,17 +61,33 @@ impl UdpSupport {
 /// What the system says.
 pub(crate) fn udp_open(support: &UdpSupport, v6: bool, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: false, v6 };
-    let fd = open(traits, options)?;
+    let protocol = if options.udp_lite { libc::IPPROTO_UDPLITE } else { 0 };
+    let fd = open_as(libc::SOCK_DGRAM, protocol, traits, options)?;
     let raw = fd.as_raw_fd();
     if v6 {
         set_bool(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, true)?;
     }
     tell_all(raw, v6)?;
-    if support.state.gro_segments() > 1 {
+    // The kernel coalesces UDP alone.
+    if support.state.gro_segments() > 1 && !options.udp_lite {
         set_bool(raw, libc::SOL_UDP, libc::UDP_GRO, true)?;
     }
     bind(&fd, traits, &options.local.unwrap_or(any(v6)))?;
     Ok(fd.into_raw_fd())
+}
+
+/// Why there are no UDP-Lite sockets on this host; `None`: nothing is known against them.
+pub(crate) fn udp_lite_obstacle() -> Option<&'static str> {
+    let nothing = SocketOptions::default();
+    let open = |v6| open_as(libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE, Traits { stream: false, v6 }, &nothing);
+    match open(false).or_else(|_| open(true)).map_err(|e| e.kind) {
+        Err(ErrorKind::Unsupported | ErrorKind::FamilyNotSupported) => {
+            Some("this system has no UDP-Lite (newer versions of Linux have retired it)")
+        }
+        Err(ErrorKind::PermissionDenied) => Some("this process may not open UDP-Lite sockets"),
+        // Without a descriptor, for example, the system has not been asked.
+        _ => None,
+    }
 }
 
 /// Has everything told of what arrives that can be: where it was sent to, by which interface it came, how it is marked.
