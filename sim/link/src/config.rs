@@ -21,6 +21,11 @@ pub enum Protocol {
     Other(u8),
 }
 
+impl Protocol {
+    /// UDP-Lite (RFC 3828): to middleboxes a protocol of its own, which they do not take for UDP.
+    pub const UDP_LITE: Self = Self::Other(136);
+}
+
 /// The version of the Internet Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {

@@ -20,6 +20,7 @@ impl Network {
             let place = e.link.and_then(|l| names.get(&l)).map_or("", String::as_str);
             let protocol = match e.kind {
                 PacketKind::Udp => "udp",
+                PacketKind::UdpLite { .. } => "udp-lite",
                 PacketKind::Tcp { .. } => "tcp",
                 PacketKind::Icmp { .. } => "icmp",
             };

@@ -86,7 +86,10 @@ pub(crate) struct Host {
     /// Connections per local port.
     pub(crate) local_ports: BTreeMap<u16, usize>,
     pub(crate) listeners: BTreeMap<u16, Vec<Key>>,
+    /// Sockets of UDP and UDP-Lite by their ports, which are not the same.
     pub(crate) udp_ports: BTreeMap<u16, Vec<Key>>,
+    /// Its system has UDP-Lite.
+    pub(crate) udp_lite: bool,
     ready: VecDeque<Key>,
     facts: VecDeque<NetEvent>,
     pub(crate) armed: Option<Instant>,
@@ -131,6 +134,7 @@ impl Host {
             local_ports: BTreeMap::new(),
             listeners: BTreeMap::new(),
             udp_ports: BTreeMap::new(),
+            udp_lite: true,
             ready: VecDeque::new(),
             facts: VecDeque::new(),
             armed: None,
@@ -299,10 +303,11 @@ impl Host {
         free && (reuse || !self.tcp_services.contains_key(&local.port()))
     }
 
-    /// Whether a new UDP socket may take `local`.
-    pub(crate) fn udp_fits(&self, local: SocketAddr, reuse: bool) -> bool {
+    /// Whether a new UDP socket, or one of UDP-Lite, may take `local`.
+    pub(crate) fn udp_fits(&self, local: SocketAddr, reuse: bool, is_lite: bool) -> bool {
         let others = self.udp_ports.get(&local.port()).into_iter().flatten();
         others.filter_map(|k| self.sockets.get(*k)).all(|s| match &s.kind {
+            Kind::Udp(other) if other.lite.is_some() != is_lite => true,
             Kind::Udp(other) => !overlap(other.local, local) || (other.reuse && reuse),
             _ => true,
         })

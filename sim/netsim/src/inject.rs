@@ -121,7 +121,10 @@ impl Sim {
             (e.local, e.remote, body)
         });
         let udp = host.sockets.iter().filter_map(|(_, s)| match &s.kind {
-            Kind::Udp(udp) => Some((udp.local, udp.remote?, Body::Udp(bytes::Bytes::from_static(&[0; 1200])))),
+            Kind::Udp(udp) => {
+                let zeros = bytes::Bytes::from_static(&[0; 1200]);
+                Some((udp.local, udp.remote?, crate::udp::body(udp.lite, zeros)))
+            }
             _ => None,
         });
         let Some((source, destination, body)) = pick(tcp.chain(udp).collect(), nth) else { return false };

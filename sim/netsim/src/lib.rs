@@ -1,4 +1,4 @@
-//! `Net` in virtual time: hosts, links, TCP and UDP in one thread, as a function of a seed.
+//! `Net` in virtual time: hosts, links, TCP, UDP and UDP-Lite in one thread, as a function of a seed.
 //!
 //! *Responsible for* a network that behaves as a real one where programs can tell: sizes, delays, losses, queues,
 //! handshakes, retransmission, back pressure, refusals, ICMP, readiness. *Not responsible for* what a link is like (that is

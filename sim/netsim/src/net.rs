@@ -5,7 +5,6 @@ use crate::sim::Sim;
 use crate::socket::{Kind, Socket};
 use crate::stream;
 use crate::tcp::TcpProbe;
-use crate::udp::MAX_SEGMENTS;
 use crate::world::{HostId, World};
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
@@ -246,9 +245,17 @@ impl Net for SimNet {
         let sock = self.with(|sim, host| sim.udp_open(host, token, family, options))?;
         for option in &options.set {
             // As at `connect` and `listen`: what a UDP socket does not have is left out.
-            let _ = self.set(sock, *option);
+            if let (Err(error), true) = (self.set(sock, *option), options.udp_lite) {
+                self.close(sock);
+                return Err(error);
+            }
         }
         Ok(sock)
+    }
+
+    fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
+        let has = self.world.with(|sim| sim.host(self.host).udp_lite);
+        (!has).then_some("this host has no UDP-Lite")
     }
 
     fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()> {
@@ -264,8 +271,8 @@ impl Net for SimNet {
     }
 
     fn max_segments(&self, sock: Sock) -> usize {
-        let udp = self.socket(sock, |socket| Ok(matches!(socket.kind, Kind::Udp(_))));
-        if udp == Ok(true) { MAX_SEGMENTS } else { 1 }
+        let segments = |kind: &Kind| if let Kind::Udp(udp) = kind { udp.max_segments() } else { 1 };
+        self.socket(sock, |socket| Ok(segments(&socket.kind))).unwrap_or(1)
     }
 
     fn take_icmp_error(&mut self, sock: Sock) -> Option<IcmpError> {
@@ -312,7 +319,11 @@ impl Net for SimNet {
                         SocketOption::DontFragment(on) => udp.dont_fragment = on,
                         SocketOption::ReceiveBuffer(n) => udp.receive_buffer = bound(n),
                         SocketOption::SendBuffer(n) => udp.send_buffer = bound(n),
-                        SocketOption::NoUdpChecksum(on) if udp.local.is_ipv4() => udp.unchecked = on,
+                        SocketOption::NoUdpChecksum(on) if udp.local.is_ipv4() && udp.lite.is_none() => {
+                            udp.unchecked = on;
+                        }
+                        SocketOption::ChecksumCoverage(bytes) => udp.coverage(bytes)?.coverage = bytes,
+                        SocketOption::MinChecksumCoverage(bytes) => udp.coverage(bytes)?.least = bytes,
                         _ => return Err(ErrorKind::Unsupported),
                     }
                     Ok(())

@@ -6,7 +6,7 @@ use neater_base::net::{Ecn, ErrorKind};
 use neater_link::{PacketMeta, Protocol};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of a UDP header.
+/// Bytes of a UDP or UDP-Lite header.
 pub(crate) const UDP_HEADER: u32 = 8;
 /// Bytes of an ICMP or ICMPv6 header.
 const ICMP_HEADER: u32 = 8;
@@ -16,6 +16,13 @@ const V6_FRAGMENT_HEADER: u32 = 8;
 const MAX_ICMPV4: u32 = 576;
 /// What an ICMPv6 error may grow to: the minimum IPv6 MTU (RFC 4443 section 2.4).
 const MAX_ICMPV6: u32 = 1280;
+
+/// How many bytes of a UDP-Lite datagram the checksum covers, header included, of one whose header says `coverage` and whose
+/// payload has `len` bytes (RFC 3828 section 3.1).
+pub(crate) fn covered(coverage: u16, len: usize) -> usize {
+    let whole = UDP_HEADER as usize + len;
+    if coverage == 0 { whole } else { whole.min(coverage.into()) }
+}
 
 /// Bytes of an IP header without options or extensions.
 pub(crate) const fn ip_header(addr: &IpAddr) -> u32 {
@@ -39,6 +46,11 @@ pub(crate) struct Packet {
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Udp(Bytes),
+    UdpLite {
+        payload: Bytes,
+        /// As the header says; see [`covered`].
+        coverage: u16,
+    },
     Tcp(Segment),
     Icmp(Icmp),
 }
@@ -59,6 +71,8 @@ pub(crate) struct Quoted {
     pub(crate) protocol: Protocol,
     /// The sequence number of a TCP segment.
     pub(crate) seq: Option<Seq>,
+    /// The checksum coverage of a UDP-Lite datagram.
+    pub(crate) coverage: Option<u16>,
     /// The beginning of what a datagram carries.
     pub(crate) payload: neater_base::net::Quoted,
     len: u32,
@@ -68,6 +82,7 @@ pub(crate) struct Quoted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IcmpKind {
     PortUnreachable,
+    ProtocolUnreachable,
     HostUnreachable,
     Prohibited,
     TooBig { mtu: u32 },
@@ -86,6 +101,7 @@ impl IcmpKind {
     pub(crate) const fn type_and_code(self, v6: bool) -> (u8, u8) {
         match (self, v6) {
             (Self::HostUnreachable, false) => (3, 1),
+            (Self::ProtocolUnreachable, false) => (3, 2),
             (Self::PortUnreachable, false) => (3, 3),
             (Self::TooBig { .. }, false) => (3, 4),
             (Self::Prohibited, false) => (3, 13),
@@ -95,6 +111,7 @@ impl IcmpKind {
             (Self::HostUnreachable, true) => (1, 3),
             (Self::PortUnreachable, true) => (1, 4),
             (Self::TooBig { .. }, true) => (2, 0),
+            (Self::ProtocolUnreachable, true) => (4, 1),
         }
     }
 
@@ -102,6 +119,8 @@ impl IcmpKind {
     pub(crate) const fn error(self, v6: bool) -> ErrorKind {
         match self {
             Self::PortUnreachable => ErrorKind::ConnectionRefused,
+            Self::ProtocolUnreachable if v6 => ErrorKind::Other,
+            Self::ProtocolUnreachable => ErrorKind::Unsupported,
             Self::Prohibited if v6 => ErrorKind::PermissionDenied,
             Self::HostUnreachable | Self::Prohibited | Self::TimeExceeded => ErrorKind::HostUnreachable,
             Self::TooBig { .. } => ErrorKind::MessageTooLarge,
@@ -110,7 +129,7 @@ impl IcmpKind {
 
     /// Whether a connected UDP socket reports it without being asked to.
     pub(crate) const fn is_hard(self) -> bool {
-        matches!(self, Self::PortUnreachable | Self::Prohibited)
+        matches!(self, Self::PortUnreachable | Self::ProtocolUnreachable | Self::Prohibited)
     }
 }
 
@@ -119,7 +138,7 @@ impl Packet {
     pub(crate) fn len(&self) -> u32 {
         let ip = ip_header(&self.source.ip());
         ip + match &self.body {
-            Body::Udp(payload) => UDP_HEADER + payload.len() as u32,
+            Body::Udp(payload) | Body::UdpLite { payload, .. } => UDP_HEADER + payload.len() as u32,
             Body::Tcp(segment) => segment.wire_len(),
             // As much as fits: RFC 1812 section 4.3.2.3, RFC 4443 section 3.
             Body::Icmp(icmp) => {
@@ -140,6 +159,7 @@ impl Packet {
     pub(crate) fn protocol(&self) -> Protocol {
         match self.body {
             Body::Udp(_) => Protocol::Udp,
+            Body::UdpLite { .. } => Protocol::UDP_LITE,
             Body::Tcp(_) => Protocol::Tcp,
             Body::Icmp(_) => Protocol::Icmp,
         }
@@ -154,11 +174,12 @@ impl Packet {
         let (seq, payload) = match &self.body {
             Body::Icmp(_) => return None,
             Body::Tcp(segment) => (Some(segment.seq), neater_base::net::Quoted::default()),
-            Body::Udp(payload) => (None, neater_base::net::Quoted::new(payload)),
+            Body::Udp(payload) | Body::UdpLite { payload, .. } => (None, neater_base::net::Quoted::new(payload)),
         };
+        let coverage = if let Body::UdpLite { coverage, .. } = &self.body { Some(*coverage) } else { None };
         let protocol = self.protocol();
         let (source, destination, len) = (self.source, self.destination, self.len());
-        Some(Quoted { source, destination, protocol, seq, payload, len })
+        Some(Quoted { source, destination, protocol, seq, coverage, payload, len })
     }
 
     /// How long the packet is, if it crosses a link of `mtu` bytes in one piece; else [`Packet::pieces`] tells.
@@ -170,21 +191,25 @@ impl Packet {
         (len <= size).then_some(len)
     }
 
+    /// Bytes of the headers that each piece has: IP, and for IPv6 the fragment header.
+    pub(crate) fn piece_headers(&self) -> u32 {
+        let fragment = if self.source.is_ipv4() { 0 } else { V6_FRAGMENT_HEADER };
+        ip_header(&self.source.ip()) + fragment
+    }
+
     /// The lengths of the IP packets that this one crosses a link of `mtu` bytes in. IPv4 routers fragment further, IPv6
     /// routers do not (RFC 8200 section 5).
     pub(crate) fn pieces(&self, mtu: u32) -> Vec<u32> {
         let len = self.len();
         let Some(own) = self.pieces else { return vec![len] };
-        let v4 = self.source.is_ipv4();
-        let size = if v4 { own.min(mtu) } else { own };
+        let size = if self.source.is_ipv4() { own.min(mtu) } else { own };
         if len <= size {
             return vec![len];
         }
-        let ip = ip_header(&self.source.ip());
-        let header = ip + if v4 { 0 } else { V6_FRAGMENT_HEADER };
+        let header = self.piece_headers();
         // All pieces but the last carry a multiple of eight bytes.
         let room = (size.saturating_sub(header) & !7).max(8);
-        let payload = len - ip;
+        let payload = len - ip_header(&self.source.ip());
         (0..payload.div_ceil(room)).map(|i| header + room.min(payload - i * room)).collect()
     }
 }

@@ -8,13 +8,13 @@
 
 use crate::agent::{Agent, AgentId};
 use crate::capture::Flow;
-use crate::corrupt::received;
+use crate::corrupt::{damage, is_uncovered, received};
 use crate::deadlines::Deadlines;
 use crate::fabric::{Fabric, HOP_LIMIT};
 use crate::host::Host;
 use crate::iface::{IfaceState, LOOPBACK_INDEX};
 use crate::nat::{NatBox, NatId};
-use crate::packet::{Body, Icmp, IcmpKind, Packet};
+use crate::packet::{Body, Icmp, IcmpKind, Packet, ip_header};
 use crate::plan::Plan;
 use crate::service::TcpAction;
 use crate::trace::{Recorder, TraceVerdict};
@@ -22,7 +22,7 @@ use crate::world::{HostId, IfaceId, LinkId, Unroutable};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, NetEvent};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
-use neater_link::{Corruption, DropReason, Link, LinkConfig, Output};
+use neater_link::{Corruption, DropReason, Link, LinkConfig, Output, Protocol};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -96,11 +96,20 @@ pub(crate) struct Parcel {
     /// When it entered the link that it is on.
     entered: Instant,
     /// It is one of the pieces that a packet crosses this link in.
-    cut: Option<u64>,
+    cut: Option<Piece>,
     /// A bit is wrong.
     corrupt: Option<Corruption>,
     /// A datagram without a checksum.
     unchecked: bool,
+}
+
+/// A piece of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The number of its [`Cut`].
+    cut: u64,
+    /// Where it begins, in bytes behind the packet's IP header.
+    at: u32,
 }
 
 /// A packet that crosses a link in pieces: only all of them together go on.
@@ -109,6 +118,8 @@ struct Cut {
     /// Pieces of which nothing is known yet.
     outstanding: usize,
     lost: bool,
+    /// Wrong bits that no checksum covers, counted from the packet's IP header.
+    damaged: Vec<u32>,
 }
 
 /// A link and when the world will look at it.
@@ -411,12 +422,14 @@ impl Sim {
         if let Some(len) = parcel.packet.whole(mtu) {
             hop.link.offer(now, parcel, len, &meta);
         } else {
-            let pieces = parcel.packet.pieces(mtu);
-            parcel.cut = Some(self.next_cut);
-            self.cuts.insert(self.next_cut, Cut { outstanding: pieces.len(), lost: false });
+            let (pieces, headers) = (parcel.packet.pieces(mtu), parcel.packet.piece_headers());
+            let mut piece = Piece { cut: self.next_cut, at: 0 };
+            self.cuts.insert(piece.cut, Cut { outstanding: pieces.len(), lost: false, damaged: Vec::new() });
             self.next_cut += 1;
             for len in pieces {
+                parcel.cut = Some(piece);
                 hop.link.offer(now, parcel.clone(), len, &meta);
+                piece.at += len - headers;
             }
         }
         self.watch(id);
@@ -448,15 +461,20 @@ impl Sim {
                     if copy && packet.cut.is_some() {
                         continue;
                     }
-                    // A piece with a wrong bit spoils its packet.
-                    if corrupt.is_some() && packet.cut.is_some() {
-                        self.lost(id, *packet, DropReason::Lost, at);
-                        continue;
+                    if let Some(corruption) = corrupt {
+                        if let Some(piece) = packet.cut {
+                            // A piece with a wrong bit spoils its packet, unless no checksum covers it.
+                            if !self.damage_piece(&packet.packet, piece, corruption) {
+                                self.lost(id, *packet, DropReason::Lost, at);
+                                continue;
+                            }
+                        } else if !damage(&mut packet.packet, corruption.bit) {
+                            packet.corrupt = packet.corrupt.or(corrupt);
+                        }
                     }
                     if ce {
                         packet.packet.mark_ce();
                     }
-                    packet.corrupt = packet.corrupt.or(corrupt);
                     self.crossed(id, packet, at);
                 }
                 Output::Drop { packet, reason, at, .. } => self.lost(id, *packet, reason, at),
@@ -466,24 +484,36 @@ impl Sim {
         self.link_changed(id);
     }
 
-    /// Counts the pieces of a packet. False: this is not the last one, or one was lost.
-    fn is_whole(&mut self, cut: u64, lost: bool) -> bool {
-        let Some(state) = self.cuts.get_mut(&cut) else { return false };
+    /// A piece of a packet has a wrong bit. False: the packet is lost.
+    fn damage_piece(&mut self, packet: &Packet, piece: Piece, corruption: Corruption) -> bool {
+        let fragment_header = packet.piece_headers() - ip_header(&packet.source.ip());
+        let Some(bit) = corruption.bit.checked_sub(fragment_header * 8) else { return false };
+        let bit = bit + piece.at * 8;
+        let uncovered = is_uncovered(packet, bit);
+        if let Some(cut) = self.cuts.get_mut(&piece.cut).filter(|_| uncovered) {
+            cut.damaged.push(bit);
+        }
+        uncovered
+    }
+
+    /// Counts the pieces of a packet. `None`: this is not the last one, or one was lost.
+    fn whole(&mut self, cut: u64, lost: bool) -> Option<Cut> {
+        let state = self.cuts.get_mut(&cut)?;
         state.outstanding -= 1;
         state.lost |= lost;
-        let (last, whole) = (state.outstanding == 0, !state.lost);
-        if last {
-            self.cuts.remove(&cut);
+        if state.outstanding > 0 {
+            return None;
         }
-        last && whole
+        self.cuts.remove(&cut).filter(|state| !state.lost)
     }
 
     /// A packet has come to the end of a link.
     fn crossed(&mut self, id: LinkId, mut parcel: Box<Parcel>, at: Instant) {
-        if let Some(cut) = parcel.cut.take()
-            && !self.is_whole(cut, false)
-        {
-            return;
+        if let Some(piece) = parcel.cut.take() {
+            let Some(cut) = self.whole(piece.cut, false) else { return };
+            for bit in cut.damaged {
+                damage(&mut parcel.packet, bit);
+            }
         }
         self.recorder.packet(at, Some(id), &parcel.packet, TraceVerdict::Crossed { entered: parcel.entered });
         self.tap(id, at, Flow::In, &parcel.packet, parcel.hop_limit);
@@ -526,9 +556,9 @@ impl Sim {
     /// A link has dropped a packet.
     fn lost(&mut self, id: LinkId, parcel: Parcel, reason: DropReason, at: Instant) {
         let Parcel { packet, route, cut, .. } = parcel;
-        if let Some(cut) = cut {
+        if let Some(Piece { cut, .. }) = cut {
             let first = self.cuts.get(&cut).is_some_and(|c| !c.lost);
-            self.is_whole(cut, true);
+            self.whole(cut, true);
             if !first {
                 return;
             }
@@ -634,7 +664,7 @@ impl Sim {
         }
         self.recorder.packet(self.now, None, packet, TraceVerdict::Delivered);
         match &packet.body {
-            Body::Udp(payload) => self.udp_input(to, packet, payload),
+            Body::Udp(payload) | Body::UdpLite { payload, .. } => self.udp_input(to, packet, payload),
             Body::Tcp(segment) => self.tcp_input(to.host, packet, segment),
             Body::Icmp(icmp) => {
                 let (icmp, offender) = (*icmp, packet.source.ip());
@@ -649,8 +679,8 @@ impl Sim {
             self.version += 1;
         }
         match icmp.quoted.protocol {
-            neater_link::Protocol::Udp => self.udp_icmp(host, icmp, offender),
-            neater_link::Protocol::Tcp => self.tcp_icmp(host, icmp, offender),
+            Protocol::Udp | Protocol::UDP_LITE => self.udp_icmp(host, icmp, offender),
+            Protocol::Tcp => self.tcp_icmp(host, icmp, offender),
             _ => {}
         }
     }

@@ -17,6 +17,11 @@ pub const MAX_TRACE: usize = 1 << 20;
 pub enum PacketKind {
     /// A UDP datagram.
     Udp,
+    /// A UDP-Lite datagram.
+    UdpLite {
+        /// Its checksum coverage, as its header says.
+        coverage: u16,
+    },
     /// A TCP segment.
     Tcp {
         /// It opens a direction.
@@ -124,6 +129,10 @@ impl Recorder {
         }
         match &packet.body {
             Body::Udp(payload) => d.bytes(payload),
+            Body::UdpLite { payload, coverage } => {
+                d.number(u64::from(*coverage));
+                d.bytes(payload);
+            }
             Body::Tcp(s) => {
                 d.number(s.seq.0);
                 d.number(s.ack.map_or(0, |a| a.0));
@@ -181,6 +190,7 @@ impl Recorder {
 fn kind(packet: &Packet) -> PacketKind {
     match &packet.body {
         Body::Udp(_) => PacketKind::Udp,
+        Body::UdpLite { coverage, .. } => PacketKind::UdpLite { coverage: *coverage },
         Body::Tcp(s) => PacketKind::Tcp {
             syn: s.syn,
             ack: s.ack.is_some(),

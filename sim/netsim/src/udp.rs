@@ -1,13 +1,14 @@
-//! UDP: datagrams in and out of a host.
+//! UDP and UDP-Lite: datagrams in and out of a host.
 
 use crate::host::Host;
-use crate::packet::{Body, Icmp, IcmpKind, Packet, UDP_HEADER, ip_header};
+use crate::packet::{Body, Icmp, IcmpKind, Packet, UDP_HEADER, covered, ip_header};
 use crate::sim::{Event, Sim};
 use crate::socket::{Kind, MAX_ICMP_ERRORS, Socket};
 use crate::world::{HostId, IfaceId};
 use bytes::Bytes;
 use neater_base::net::{Ecn, ErrorKind, IcmpError, Ready, RecvBatch, RecvMeta, Sock, SocketOptions, Token, Transmit};
 use neater_base::{Instant, Key};
+use neater_link::Protocol;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,8 +18,8 @@ pub(crate) const BUFFER: usize = 208 * 1024;
 pub(crate) const MAX_PAYLOAD_V4: usize = 65_507;
 /// The largest payload over IPv6: 65,535 less the UDP header.
 pub(crate) const MAX_PAYLOAD_V6: usize = 65_527;
-/// Segments of one [`Transmit`].
-pub(crate) const MAX_SEGMENTS: usize = 10;
+/// Segments of one [`Transmit`] of UDP.
+const MAX_SEGMENTS: usize = 10;
 /// What a datagram costs of a receive buffer besides its payload, so that empty ones are bounded too.
 const BOOKKEEPING: usize = 64;
 
@@ -32,9 +33,44 @@ pub(crate) struct Datagram {
     payload: Bytes,
 }
 
+/// What a UDP-Lite socket says of checksums, in bytes from the beginning of the header; 0 is the whole datagram (RFC 3828
+/// section 3.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lite {
+    /// What they cover of datagrams that it sends.
+    pub(crate) coverage: u16,
+    /// What they must cover of datagrams that it receives, if not all.
+    pub(crate) least: u16,
+}
+
+impl Lite {
+    /// As Linux has it: all is covered that is sent, and whatever is covered is received.
+    const DEFAULT: Self = Self { coverage: 0, least: UDP_HEADER as u16 };
+
+    /// Whether a datagram of `len` bytes of payload is covered far enough to be received.
+    fn takes(self, coverage: u16, len: usize) -> bool {
+        let covered = covered(coverage, len);
+        covered == UDP_HEADER as usize + len || (self.least > 0 && covered >= self.least.into())
+    }
+}
+
+/// A datagram of a socket.
+pub(crate) fn body(lite: Option<Lite>, payload: Bytes) -> Body {
+    match lite {
+        None => Body::Udp(payload),
+        Some(Lite { coverage, .. }) => {
+            // A receiver drops a datagram that claims to be covered further than it goes.
+            let coverage = coverage.min(UDP_HEADER as u16 + payload.len() as u16);
+            Body::UdpLite { payload, coverage }
+        }
+    }
+}
+
 /// The UDP part of a socket.
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
+    /// UDP-Lite instead of UDP.
+    pub(crate) lite: Option<Lite>,
     pub(crate) local: SocketAddr,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) interface: Option<u32>,
@@ -55,6 +91,22 @@ pub(crate) struct UdpSocket {
 }
 
 impl UdpSocket {
+    /// What a socket of UDP-Lite says of checksums, for `bytes` of coverage.
+    ///
+    /// # Errors
+    /// `InvalidInput` for less than the header, `Unsupported` for a socket of UDP.
+    pub(crate) fn coverage(&mut self, bytes: u16) -> Result<&mut Lite, ErrorKind> {
+        if matches!(bytes, 1..=7) {
+            return Err(ErrorKind::InvalidInput);
+        }
+        self.lite.as_mut().ok_or(ErrorKind::Unsupported)
+    }
+
+    /// Segments of one [`Transmit`].
+    pub(crate) fn max_segments(&self) -> usize {
+        if self.lite.is_some() { 1 } else { MAX_SEGMENTS }
+    }
+
     fn expire(&mut self, now: Instant) {
         while let Some(&(at, len)) = self.sending.front() {
             if at > now {
@@ -106,17 +158,21 @@ impl Sim {
         if options.interface.is_some_and(|index| host.iface(index).is_none()) {
             return Err(ErrorKind::InvalidInput);
         }
-        let reuse = options.reuse_address;
+        let (reuse, is_lite) = (options.reuse_address, options.udp_lite);
+        if is_lite && !host.udp_lite {
+            return Err(ErrorKind::Unsupported);
+        }
         let local = if wanted.port() == 0 {
-            let fits = |h: &Host, port| h.udp_fits(SocketAddr::new(wanted.ip(), port), false);
+            let fits = |h: &Host, port| h.udp_fits(SocketAddr::new(wanted.ip(), port), false, is_lite);
             SocketAddr::new(wanted.ip(), host.ephemeral_port(fits)?)
         } else {
             SocketAddr::new(wanted.ip(), wanted.port())
         };
-        if !host.udp_fits(local, reuse) {
+        if !host.udp_fits(local, reuse, is_lite) {
             return Err(ErrorKind::AddrInUse);
         }
         let udp = UdpSocket {
+            lite: is_lite.then_some(Lite::DEFAULT),
             local,
             remote: None,
             interface: options.interface,
@@ -168,7 +224,7 @@ impl Sim {
             return Err(ErrorKind::InvalidInput);
         }
         let segment = t.segment_size.unwrap_or(t.contents.len().max(1));
-        if segment == 0 || t.contents.len().div_ceil(segment) > MAX_SEGMENTS {
+        if segment == 0 || t.contents.len().div_ceil(segment) > udp.max_segments() {
             return Err(ErrorKind::InvalidInput);
         }
         let largest = segment.min(t.contents.len());
@@ -178,7 +234,7 @@ impl Sim {
         }
         let (port, whole, interface, temporary) = (udp.local.port(), udp.dont_fragment, udp.interface, udp.temporary);
         let interface = interface.or(t.interface.filter(|_| t.source.is_some()));
-        let unchecked = udp.unchecked;
+        let (unchecked, lite) = (udp.unchecked, udp.lite);
         let source = t.source.unwrap_or(udp.local.ip());
         let found = self.lookup(id, destination.ip(), interface, Some(source), temporary)?;
         let overhead = ip_header(&destination.ip()) + UDP_HEADER;
@@ -204,7 +260,7 @@ impl Sim {
         let mut from = 0;
         loop {
             let to = (from + segment).min(all.len());
-            let body = Body::Udp(all.slice(from..to));
+            let body = body(lite, all.slice(from..to));
             let packet = Packet { source, destination, ecn: t.ecn, pieces, body };
             self.send_parcel(packet, found.route.clone(), unchecked);
             from = to;
@@ -263,9 +319,18 @@ impl Sim {
     pub(crate) fn udp_input(&mut self, to: IfaceId, packet: &Packet, payload: &Bytes) {
         let id = to.host;
         let (source, destination, ecn) = (packet.source, packet.destination, packet.ecn);
+        let coverage = if let Body::UdpLite { coverage, .. } = &packet.body { Some(*coverage) } else { None };
         let host = self.host(id);
-        if let Some(key) = find(host, source, destination, Some(to.index)) {
+        if coverage.is_some() && !host.udp_lite {
+            return self.host_icmp(id, packet, IcmpKind::ProtocolUnreachable);
+        }
+        if let Some(key) = find(host, coverage.is_some(), source, destination, Some(to.index)) {
             let Some((udp, _)) = udp_mut(host, key) else { return };
+            if let (Some(lite), Some(coverage)) = (udp.lite, coverage)
+                && !lite.takes(coverage, payload.len())
+            {
+                return;
+            }
             let cost = payload.len() + BOOKKEEPING;
             if udp.queued + cost > udp.receive_buffer {
                 return;
@@ -275,6 +340,10 @@ impl Sim {
             udp.queue.push_back(Datagram { source, local, interface, ecn, payload });
             host.wake_reader(key);
             return;
+        }
+        // Agents and services speak UDP.
+        if coverage.is_some() {
+            return self.host_icmp(id, packet, IcmpKind::PortUnreachable);
         }
         if let Some(&agent) = self.host(id).agent_ports.get(&destination.port()) {
             return self.agent_udp(agent, id, source, payload);
@@ -288,7 +357,8 @@ impl Sim {
     pub(crate) fn udp_icmp(&mut self, id: HostId, icmp: Icmp, offender: IpAddr) {
         let host = self.host(id);
         let quoted = icmp.quoted;
-        let Some(key) = find(host, quoted.destination, quoted.source, None) else { return };
+        let is_lite = quoted.protocol == Protocol::UDP_LITE;
+        let Some(key) = find(host, is_lite, quoted.destination, quoted.source, None) else { return };
         let Some(socket) = host.sockets.get_mut(key) else { return };
         let error = icmp.kind.error(quoted.source.is_ipv6());
         let wants = socket.wants_icmp;
@@ -338,8 +408,14 @@ pub(crate) fn queue_icmp(socket: &mut Socket, icmp: Icmp, offender: IpAddr) -> b
     socket.icmp.len() == 1
 }
 
-/// The socket that a datagram from `source` to `destination` belongs to: the most specific one.
-fn find(host: &Host, source: SocketAddr, destination: SocketAddr, interface: Option<u32>) -> Option<Key> {
+/// The socket that a datagram from `source` to `destination` belongs to, of UDP-Lite or UDP: the most specific one.
+fn find(
+    host: &Host,
+    is_lite: bool,
+    source: SocketAddr,
+    destination: SocketAddr,
+    interface: Option<u32>,
+) -> Option<Key> {
     let mut best = None;
     for &key in host.udp_ports.get(&destination.port())? {
         let Some(Socket { kind: Kind::Udp(udp), .. }) = host.sockets.get(key) else { continue };
@@ -347,7 +423,7 @@ fn find(host: &Host, source: SocketAddr, destination: SocketAddr, interface: Opt
         let local = if any { udp.local.is_ipv4() == destination.is_ipv4() } else { udp.local.ip() == destination.ip() };
         let remote = udp.remote.is_none_or(|r| r == source);
         let through = udp.interface.is_none() || interface.is_none() || udp.interface == interface;
-        if local && remote && through {
+        if udp.lite.is_some() == is_lite && local && remote && through {
             let score = (udp.remote.is_some(), !any, udp.interface.is_some());
             if best.is_none_or(|(s, _)| s < score) {
                 best = Some((score, key));

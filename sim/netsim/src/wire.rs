@@ -3,7 +3,7 @@
 //! *Not responsible for* reading them back: inside the simulator packets stay structures. A packet that crosses a link in
 //! fragments is recorded whole, before it is cut.
 
-use crate::packet::{Body, Icmp, IcmpKind, Packet, Quoted};
+use crate::packet::{Body, Icmp, IcmpKind, Packet, Quoted, covered};
 use crate::tcp::{Payload, Segment};
 use neater_link::Protocol;
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +33,13 @@ pub(crate) fn encode(packet: &Packet, hop_limit: u8, shift: u8, out: &mut Vec<u8
             out.extend_from_slice(payload);
             body + 6
         }
+        Body::UdpLite { payload, coverage } => {
+            ports(packet, out);
+            out.extend(coverage.to_be_bytes());
+            out.extend([0, 0]);
+            out.extend_from_slice(payload);
+            body + 6
+        }
         Body::Tcp(segment) => {
             ports(packet, out);
             tcp(segment, shift, out);
@@ -43,15 +50,24 @@ pub(crate) fn encode(packet: &Packet, hop_limit: u8, shift: u8, out: &mut Vec<u8
             body + 2
         }
     };
-    let mut sum = checksum(&out[body..], 0);
-    // ICMP for IPv4 has no pseudo-header.
+    let summed = &out[body..body + summed(packet, out.len() - body)];
+    let mut sum = checksum(summed, 0);
+    // ICMP for IPv4 has no pseudo-header. That of UDP-Lite has the length of the packet, not what is covered.
     if v6 || !matches!(packet.body, Body::Icmp(_)) {
-        sum = checksum(&out[body..], pseudo_header(packet, number, (out.len() - body) as u32));
+        sum = checksum(summed, pseudo_header(packet, number, (out.len() - body) as u32));
     }
-    if sum == 0 && matches!(packet.body, Body::Udp(_)) {
+    if sum == 0 && matches!(packet.body, Body::Udp(_) | Body::UdpLite { .. }) {
         sum = 0xffff;
     }
     out[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// How much of what is behind the IP header, `len` bytes, the checksum covers.
+fn summed(packet: &Packet, len: usize) -> usize {
+    match &packet.body {
+        Body::UdpLite { payload, coverage } => covered(*coverage, payload.len()),
+        _ => len,
+    }
 }
 
 fn protocol_number(protocol: Protocol, v6: bool) -> u8 {
@@ -132,8 +148,13 @@ fn icmp_message(icmp: &Icmp, v6: bool, len: u32, out: &mut Vec<u8>) {
     let start = out.len();
     let (kind, code) = icmp.kind.type_and_code(v6);
     out.extend([kind, code, 0, 0]);
-    let mtu = if let IcmpKind::TooBig { mtu } = icmp.kind { mtu } else { 0 };
-    out.extend(mtu.to_be_bytes());
+    let rest: u32 = match icmp.kind {
+        IcmpKind::TooBig { mtu } => mtu,
+        // Where the quoted packet says its next header (RFC 4443 section 3.4).
+        IcmpKind::ProtocolUnreachable if v6 => 6,
+        _ => 0,
+    };
+    out.extend(rest.to_be_bytes());
     quoted(&icmp.quoted, out);
     out.resize(start + len as usize, 0);
 }
@@ -158,7 +179,8 @@ fn quoted(q: &Quoted, out: &mut Vec<u8>) {
         Some(seq) => out.extend((seq.0 as u32).to_be_bytes()),
         None => {
             let header = if v6 { 40 } else { 20 };
-            out.extend((q.len().saturating_sub(header).min(65_535) as u16).to_be_bytes());
+            let len = q.len().saturating_sub(header).min(65_535) as u16;
+            out.extend(q.coverage.unwrap_or(len).to_be_bytes());
             out.extend([0, 0]);
             out.extend_from_slice(q.payload.as_slice());
         }
@@ -214,7 +236,7 @@ mod tests {
             Body::Icmp(_) if header == 20 => 0,
             _ => pseudo_header(packet, number, (out.len() - header) as u32),
         };
-        assert_eq!(checksum(&out[header..], pseudo), 0);
+        assert_eq!(checksum(&out[header..header + summed(packet, out.len() - header)], pseudo), 0);
         out
     }
 
@@ -223,10 +245,30 @@ mod tests {
         for (a, b) in [("192.0.2.1:1000", "192.0.2.2:53"), ("[2001:db8::1]:1000", "[2001:db8::2]:53")] {
             let mut p = udp(a, b, b"odd");
             verify(&p);
+            let errors = [
+                IcmpKind::TooBig { mtu: 1400 },
+                IcmpKind::TimeExceeded,
+                IcmpKind::PortUnreachable,
+                IcmpKind::ProtocolUnreachable,
+            ];
             let quote = p.quote().unwrap();
-            for kind in [IcmpKind::TooBig { mtu: 1400 }, IcmpKind::TimeExceeded, IcmpKind::PortUnreachable] {
+            for kind in errors {
                 p.body = Body::Icmp(Icmp { kind, quoted: quote });
                 verify(&p);
+            }
+            let header = if p.source.is_ipv4() { 20 } else { 40 };
+            for coverage in [0, 8, 9, 11] {
+                p.body = Body::UdpLite { payload: Bytes::from_static(b"odd"), coverage };
+                let bytes = verify(&p);
+                assert_eq!(bytes[if header == 20 { 9 } else { 6 }], 136);
+                assert_eq!(bytes[header + 4..header + 6], coverage.to_be_bytes());
+                let quoted = p.quote().unwrap();
+                let mut error = p.clone();
+                for kind in errors {
+                    error.body = Body::Icmp(Icmp { kind, quoted });
+                    let error = verify(&error);
+                    assert_eq!(error[2 * header + 8..][..6], bytes[header..][..6], "ports and coverage");
+                }
             }
             p.body = Body::Tcp(Segment {
                 seq: crate::tcp::Seq(7),

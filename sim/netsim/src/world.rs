@@ -310,6 +310,12 @@ impl World {
         self.with(|sim| sim.host(host).tcp = tcp);
     }
 
+    /// Whether the system of a host has UDP-Lite: it has, at first. Without it no socket of UDP-Lite can be opened, and datagrams
+    /// that arrive are answered with an ICMP protocol unreachable.
+    pub fn set_udp_lite(&self, host: HostId, on: bool) {
+        self.with(|sim| sim.host(host).udp_lite = on);
+    }
+
     /// The inside of all TCP connections of a host that have been established and not closed, by local and remote address.
     #[must_use]
     pub fn tcp_probes(&self, host: HostId) -> Vec<(SocketAddr, SocketAddr, TcpProbe)> {

@@ -8,6 +8,7 @@
 //!
 //! ICMP queries can be translated too: their identifier takes the place of the inside port, and the peer has port 0. Other
 //! protocols have no ports that the box knows of: the port is 0, and one inside endpoint has the outside address at a time.
+//! UDP-Lite is dropped: its checksum covers the addresses (RFC 3828 section 3.1), and would be wrong with another one.
 
 mod config;
 mod session;
@@ -66,6 +67,8 @@ pub enum NatDrop {
     NoMapping,
     /// The sender is not let in.
     Filtered,
+    /// The box knows nothing of the protocol.
+    UnknownProtocol,
     /// The table is full.
     TableFull,
     /// No outside port is free.
@@ -135,6 +138,9 @@ impl Nat {
     fn try_outbound(&mut self, now: Instant, packet: &NatPacket) -> Result<Translation, NatDrop> {
         let v4 = packet.source.is_ipv4();
         let address = self.config.external(v4).ok_or(NatDrop::NoAddress)?;
+        if packet.protocol == Protocol::UDP_LITE {
+            return Err(NatDrop::UnknownProtocol);
+        }
         let back_in = packet.destination.ip() == address;
         if back_in && !self.config.hairpinning {
             return Err(NatDrop::NoHairpin);
@@ -154,7 +160,13 @@ impl Nat {
     /// Translates a packet from outside. Its destination is an outside address of the box.
     pub fn inbound(&mut self, now: Instant, packet: &NatPacket) -> Translation {
         let ours = self.config.external(packet.destination.is_ipv4()) == Some(packet.destination.ip());
-        let found = if ours { self.table.inward(now, &self.config, packet) } else { Err(NatDrop::NoMapping) };
+        let found = if packet.protocol == Protocol::UDP_LITE {
+            Err(NatDrop::UnknownProtocol)
+        } else if ours {
+            self.table.inward(now, &self.config, packet)
+        } else {
+            Err(NatDrop::NoMapping)
+        };
         match found {
             Ok(destination) => {
                 self.counters.inward += 1;

@@ -280,3 +280,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn udp_lite_does_not_pass_and_leaves_no_mapping() {
+    let mut nat = Nat::new(NatConfig::full_cone(outside()), 1);
+    let lite = |from, to| NatPacket { protocol: Protocol::UDP_LITE, ..udp(from, to) };
+    let dropped = Translation::Drop(NatDrop::UnknownProtocol);
+    assert_eq!(nat.outbound(at(0), &lite("10.0.0.2:7000", "198.51.100.1:53")), dropped);
+    // Not even a forwarded port lets it in.
+    nat.forward(Protocol::UDP_LITE, 0, addr("10.0.0.2:0"));
+    assert_eq!(nat.inbound(at(0), &lite("198.51.100.1:53", "203.0.113.1:0")), dropped);
+    assert_eq!((nat.counters().dropped_out, nat.counters().dropped_in, nat.counters().mapped), (1, 1, 0));
+}
