@@ -1,10 +1,9 @@
 //! The transport system as a program holds it.
 
-use crate::machine::Machine;
 use crate::policies::{Watch, Whence};
-use crate::shared::{Driving, Handle, Shared};
+use crate::shared::{AnyEngine, Driving, Handle, Shared};
 use crate::{Lookup, Preconnection, Siblings};
-use neater_engine::{Engine, EngineConfig, EngineStats, Limits};
+use neater_engine::{EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
 use neater_tls::Crypto;
 use std::io;
@@ -187,7 +186,7 @@ impl Builder {
         self
     }
 
-    fn engine_over(&self, net: OsNet) -> io::Result<Engine<OsNet>> {
+    fn engine_over(&self, net: OsNet) -> io::Result<AnyEngine> {
         let key_log = self.key_log.as_deref().map(crate::logs::KeyFile::open).transpose()?;
         let crypto = Crypto { key_log, ..Crypto::system() };
         let seed = match self.seed {
@@ -208,7 +207,7 @@ impl Builder {
             qlog: self.qlog.as_deref().map(crate::logs::qlog).transpose()?,
             ..EngineConfig::new(seed, crypto)
         };
-        Ok(Engine::new(net, config))
+        Ok(AnyEngine::new(Box::new(net), config))
     }
 
     fn net(&self) -> io::Result<OsNet> {
@@ -249,7 +248,7 @@ impl Builder {
         let engine = self.engine_over(net)?;
         let guard = waker.clone();
         let forked = Box::new(move || guard.is_forked());
-        let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()), forked);
+        let shared = Shared::new(engine, siblings, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
         if let Some(names) = &self.names {
             crate::names::install(&shared, names);
@@ -308,7 +307,8 @@ impl Neater {
         config: EngineConfig,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, Turner) {
-        let shared = Shared::new(Box::new(Engine::new(net, config)), None, Box::new(wake), Box::new(|| false));
+        let engine = AnyEngine::new(Box::new(net), config);
+        let shared = Shared::new(engine, None, Box::new(wake), Box::new(|| false));
         (Self { handle: Handle::new(shared.clone()) }, Turner { shared })
     }
 
@@ -426,8 +426,3 @@ impl core::fmt::Debug for Shared {
         f.debug_struct("Shared").field("users", &self.users).finish_non_exhaustive()
     }
 }
-
-const _: fn() = || {
-    fn is_machine<T: Machine>() {}
-    is_machine::<Engine<OsNet>>();
-};

@@ -6,12 +6,13 @@
 //!
 //! *Invariant*: nothing here looks at the parent's engine, which may be half done.
 
+use crate::shared::AnyEngine;
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
     StreamInfo, Token, Transmit,
 };
 use neater_base::{Instant, WallTime};
-use neater_engine::{Engine, EngineConfig};
+use neater_engine::EngineConfig;
 use neater_tls::Crypto;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -20,9 +21,9 @@ use std::net::{IpAddr, SocketAddr};
 struct Elsewhere(NameConfig);
 
 /// An engine that refuses everything, because it belongs to another process.
-pub(crate) fn engine() -> Engine<impl Net + Send> {
+pub(crate) fn engine() -> AnyEngine {
     // It makes no connection, and needs no random numbers.
-    Engine::new(Elsewhere(NameConfig::default()), EngineConfig::new([0; 32], Crypto::system()))
+    AnyEngine::new(Box::new(Elsewhere(NameConfig::default())), EngineConfig::new([0; 32], Crypto::system()))
 }
 
 const FORKED: NetError = NetError::new(ErrorKind::Forked);

@@ -42,7 +42,6 @@ pub mod hyper;
 mod inherited;
 mod listener;
 mod logs;
-mod machine;
 mod message;
 mod names;
 pub mod policies;

@@ -13,16 +13,21 @@ use slots::{GroupSlot, ListenerSlot, adopt, listener_of, slot_of};
 pub(crate) use slots::{Incoming, Slot, Wait};
 
 use crate::gather::Gathered;
-use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, Waiter, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
 use bytes::Bytes;
-use neater_engine::{ConnectionId, ConnectionState, Event, Spent};
+use neater_base::net::Net;
+use neater_engine::{ConnectionId, ConnectionState, Engine, Event, Spent};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
+
+/// The engine over any network: the public objects name none, a program compiles one engine, and the simulator puts
+/// its own network under the same objects. Each operation of a socket is an indirect call. A byte stream does not pay it
+/// for each piece: it finds the sockets' lane by its type, and uses none over any other network.
+pub(crate) type AnyEngine = Engine<Box<dyn Net + Send>>;
 
 /// What the public objects share: one engine, one lock.
 pub(crate) struct Shared {
@@ -42,7 +47,7 @@ pub(crate) struct Shared {
     /// Who finds the addresses of names, if it is not the engine.
     pub(crate) names: OnceLock<crate::names::Asker>,
     /// What stands in such a child for what another thread of the parent's had locked.
-    inherited: OnceLock<Mutex<State>>,
+    inherited: OnceLock<Box<Mutex<State>>>,
     callbacks: Mutex<crate::reentry::Callbacks>,
     /// What was let go of while the engine was borrowed: dropping it may run the program's code.
     outside: Mutex<Vec<Box<dyn Send>>>,
@@ -51,7 +56,7 @@ pub(crate) struct Shared {
 }
 
 pub(crate) struct State {
-    pub(crate) engine: Box<dyn Machine>,
+    pub(crate) engine: AnyEngine,
     pub(crate) conns: Vec<Slot>,
     listeners: Vec<ListenerSlot>,
     /// Those that have stopped and still have a place, where the engine has given their index to another one.
@@ -97,7 +102,7 @@ pub(crate) enum Glance {
 
 impl Shared {
     pub(crate) fn new(
-        engine: Box<dyn Machine>,
+        engine: AnyEngine,
         siblings: Option<Siblings>,
         wake_fd: Box<dyn Fn() + Send + Sync>,
         forked: Box<dyn Fn() -> bool + Send + Sync>,
@@ -132,7 +137,7 @@ impl Shared {
         crate::reentry::check(self.address());
         if (self.forked)() {
             // Whoever holds it may be a thread that is not here. Behind the lock there is nothing but refusals in any case.
-            let elsewhere = || Mutex::new(State::new(Box::new(crate::inherited::engine())));
+            let elsewhere = || Box::new(Mutex::new(State::new(crate::inherited::engine())));
             return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -418,7 +423,7 @@ impl Shared {
 }
 
 impl State {
-    fn new(engine: Box<dyn Machine>) -> Self {
+    fn new(engine: AnyEngine) -> Self {
         Self {
             engine,
             conns: Vec::new(),
