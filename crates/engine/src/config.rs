@@ -116,6 +116,9 @@ pub struct EngineConfig {
     pub crypto: Crypto,
     /// Bounds.
     pub limits: Limits,
+    /// Whether plain TCP connections may take the fast path. Off, they go the general way, which does the same: for tests that compare
+    /// both.
+    pub fast_path: bool,
     /// Where qlog traces of QUIC connections go; nowhere if `None`.
     pub qlog: Option<neater_quic::Qlog>,
 }
@@ -134,7 +137,17 @@ impl EngineConfig {
     #[must_use]
     pub fn new(seed: [u8; 32], crypto: Crypto) -> Self {
         let limits = Limits::default();
-        Self { seed, engine: 0, shared_secret: None, reset_secret: None, sctp_ecn: false, crypto, limits, qlog: None }
+        Self {
+            seed,
+            engine: 0,
+            shared_secret: None,
+            reset_secret: None,
+            sctp_ecn: false,
+            crypto,
+            limits,
+            fast_path: true,
+            qlog: None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::advised::{self, AdviceOf};
 use crate::carrier::FlowId;
 use crate::carrier::channel::Peer;
+use crate::connection::fast_path::DirectBytes;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::lazy_box::LazyBox;
@@ -13,7 +14,7 @@ use crate::{LocalEndpoint, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{Ecn, Lane, Sock, SocketOption};
+use neater_base::net::{Ecn, SocketOption};
 use neater_base::{Instant, Key, Slab};
 use neater_framing::{Framer, Receiver};
 use neater_race::CacheKey;
@@ -190,90 +191,7 @@ pub(crate) struct Conn {
     pub(crate) messages_sent: u32,
     pub(crate) messages_received: u32,
     pub(crate) dropped: u32,
-    pub(crate) quick: Quick,
-}
-
-/// What is known of a connection whose bytes can go straight to its socket and come straight from it. It holds as long as
-/// nobody has touched the connection, which [`Conns::get_mut`] sees to: so whoever changes a connection need not think of it.
-#[derive(Debug)]
-pub(crate) struct Quick {
-    /// The socket of the connection's own TCP.
-    pub(crate) sock: Sock,
-    /// Bytes may be written, nothing waits before them, and the socket may take some.
-    pub(crate) write: bool,
-    /// Bytes may be written, nothing waits before them, and the socket takes none: an event will tell, and whoever wants room is
-    /// told, as if nothing had been between.
-    pub(crate) full: bool,
-    /// Bytes may be read, and there may be some.
-    pub(crate) read: bool,
-    /// Bytes may be read, and there are none: an event will tell, and then they may be read as if nothing had been between.
-    pub(crate) dry: bool,
-    /// For those who would not even come here: open in the directions that are quick. In a box because most have none.
-    pub(crate) lane: Option<Box<Box<dyn Lane>>>,
-}
-
-impl Quick {
-    const NO: Self = Self { sock: Sock(0), write: false, full: false, read: false, dry: false, lane: None };
-
-    /// Whether anything is known that need not hold any more when the connection changes.
-    #[inline]
-    fn knows(&self) -> bool {
-        self.write || self.full || self.read || self.dry
-    }
-
-    /// The socket has nothing to be read now.
-    pub(crate) fn ran_dry(&mut self) {
-        (self.read, self.dry) = (false, true);
-    }
-
-    /// The socket takes nothing now.
-    pub(crate) fn filled_up(&mut self) {
-        (self.write, self.full) = (false, true);
-    }
-
-    /// The socket takes something again. False: it is not known whether bytes may be written.
-    pub(crate) fn has_room(&mut self) -> bool {
-        // A lane may have been full before this was told of it.
-        if self.may_be_written() {
-            (self.write, self.full) = (true, false);
-            if let Some(lane) = &self.lane {
-                lane.open(true, false);
-            }
-        }
-        self.write
-    }
-
-    /// Whether bytes may be written quickly, if there is room.
-    #[inline]
-    pub(crate) fn may_be_written(&self) -> bool {
-        self.write || self.full
-    }
-
-    /// Whether bytes may be read quickly, if there are any.
-    #[inline]
-    pub(crate) fn may_be_read(&self) -> bool {
-        self.read || self.dry
-    }
-
-    /// The socket has something to be read again.
-    #[inline]
-    pub(crate) fn refilled(&mut self) {
-        if self.may_be_read() {
-            (self.read, self.dry) = (true, false);
-            if let Some(lane) = &self.lane {
-                lane.open(false, true);
-            }
-        }
-    }
-
-    /// It need not hold any more.
-    #[inline(never)]
-    fn forget(&mut self) {
-        (self.write, self.full, self.read, self.dry) = (false, false, false, false);
-        if let Some(lane) = &self.lane {
-            lane.close();
-        }
-    }
+    pub(crate) fast: DirectBytes,
 }
 
 /// The connections.
@@ -281,19 +199,19 @@ impl Quick {
 pub(crate) struct Conns(Slab<Conn>);
 
 impl Conns {
-    /// The connection, to be changed: what made its bytes quick need not hold any more.
+    /// The connection, to be changed: what is known of its bytes need not hold any more.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Conn> {
         let c = self.0.get_mut(key)?;
-        if c.quick.knows() {
-            c.quick.forget();
+        if c.fast.is_known() {
+            c.fast.forget();
         }
         Some(c)
     }
 
     /// The connection, to count its bytes, to note whether there are any and who waits for them, and to change nothing else.
     #[inline]
-    pub(crate) fn get_quick(&mut self, key: Key) -> Option<&mut Conn> {
+    pub(crate) fn get_fast(&mut self, key: Key) -> Option<&mut Conn> {
         self.0.get_mut(key)
     }
 
@@ -358,7 +276,7 @@ impl Conn {
             messages_sent: 0,
             messages_received: 0,
             dropped: 0,
-            quick: Quick::NO,
+            fast: DirectBytes::NONE,
         }
     }
 

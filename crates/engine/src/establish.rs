@@ -12,6 +12,7 @@ mod report;
 mod served;
 mod unanswered;
 
+pub(crate) use self::cached::patience;
 use self::check::{check_locals, check_names, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
@@ -22,6 +23,7 @@ use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
 use crate::carrier::sctp::{Below, There};
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
+use crate::engine::fast_path;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::request::socket_priority;
 use crate::timer::Timer;
@@ -131,52 +133,14 @@ impl<N: Net> Engine<N> {
     ) -> Result<ConnectionId, EstablishmentError> {
         self.cx.now = self.cx.net.now();
         if let ([remote], [], None) = (&remotes[..], locals, &first)
-            && let Some(conn) = self.initiate_direct(request, remotes, remote)
+            && let Some(network) = self.network
+            && fast_path!(self).may_connect(request, remote)
+            && let Some(outcome) = self.outcomes.look_up(self.cx.now, &cache_key(network, remote, &request.0))
+            && let Some(conn) = fast_path!(self).connect(request, remotes, network, outcome)
         {
             return Ok(ConnectionId(conn));
         }
         self.initiate_in_full(request, remotes, locals, first)
-    }
-
-    /// The commonest way to a connection, kept short: one remote endpoint, for which plain TCP worked last time, and a
-    /// request that wants nothing more. `None` if it is another case, or if the address could not be tried, which is noted.
-    #[inline]
-    fn initiate_direct(
-        &mut self,
-        request: &Request,
-        remotes: &Arc<[RemoteEndpoint]>,
-        remote: &RemoteEndpoint,
-    ) -> Option<Key> {
-        if !request.0.direct
-            || remote.interface.is_some()
-            || self.adviser.is_some()
-            || self.conns.len() >= self.cx.limits.connections
-        {
-            return None;
-        }
-        let network = self.network?;
-        let at = cache_key(network, remote, &request.0);
-        let outcome = self.outcomes.look_up(self.cx.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?;
-        let (addr, patience) = (&outcome.addr, cached::patience(outcome, &request.0));
-        self.cx.stats.attempts += 1;
-        let (now, net, channels) = (self.cx.now, &mut self.cx.net, &mut self.carriers.channels);
-        let conn = self.conns.try_insert_with(|conn| {
-            let channel = channels.try_insert_with(|channel| {
-                let sock =
-                    net.connect(CarrierSocket::channel(channel).token(), *addr, &request.0.setups.tcp_options).ok()?;
-                Some(Channel::new(sock, Kind::Tcp, Behind::Attempt(conn, None), *addr, now))
-            })?;
-            let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
-            new.network = Some(network);
-            new.flow = FlowId::Channel(channel);
-            Some(new)
-        });
-        // Why, the longer way will find out.
-        let conn = conn?;
-        self.cx.stats.initiated += 1;
-        self.cx.stats.cache_hits += 1;
-        self.cx.timers.push_in_order(now.after_nanos(patience), Timer::Cached(conn));
-        Some(conn)
     }
 
     /// All other ways.

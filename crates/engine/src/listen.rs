@@ -455,10 +455,8 @@ impl<N: Net> Engine<N> {
 
     /// One more of what the listener may deliver is delivered.
     pub(crate) fn count_received(&mut self, listener: Key) {
-        let Some(l) = self.listeners.get_mut(listener) else { return };
-        l.backlog.count_untaken(self.cx.limits.untaken);
-        if let Some(limit) = &mut l.limit {
-            *limit = limit.saturating_sub(1);
+        if let Some(l) = self.listeners.get_mut(listener) {
+            l.count_received(self.cx.limits.untaken);
         }
     }
 

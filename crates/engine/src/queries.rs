@@ -197,7 +197,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn delivery(&self, conn: ConnectionId) -> Option<Delivery> {
         let c = self.conns.get(conn.0)?;
-        let read = c.quick.lane.as_ref().map_or(0, |lane| lane.bytes().1);
+        let read = c.fast.lane_bytes().1;
         let received = c.bytes_received + read;
         let queued = c.tx.bytes as u64;
         // Of a stream it is not known what has been acknowledged but its end.
@@ -238,7 +238,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
         let c = self.conns.get(conn.0)?;
-        let (written, read) = c.quick.lane.as_ref().map_or((0, 0), |lane| lane.bytes());
+        let (written, read) = c.fast.lane_bytes();
         let mut stats = ConnectionStats {
             bytes_sent: c.bytes_sent + written,
             bytes_received: c.bytes_received + read,

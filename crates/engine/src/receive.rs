@@ -3,6 +3,8 @@
 use crate::carrier::FlowId;
 use crate::carrier::channel::Kind;
 use crate::conn::{ConnectionState, Ext};
+use crate::connection::fast_path::FastRead;
+use crate::engine::fast_path;
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
 use crate::queue::ReceivedDatagram;
@@ -70,61 +72,27 @@ impl<N: Net> Engine<N> {
     /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
-        match self.read_at_once(conn, buf) {
-            0 => self.read_slowly(conn, buf).map_err(|e| *e),
+        let mut ended = None;
+        match fast_path!(self).read(conn.0, buf, &mut ended) {
+            0 => self.read_in_full(conn, buf, ended),
             n => Ok(Some(n)),
         }
     }
 
-    /// What fits into registers, so that what [`Engine::read_at_once`] has found need not go through memory for the sake of this.
+    /// The general way; `ended` is what the fast one has met.
     #[inline(never)]
-    fn read_slowly(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, Box<ConnectionError>> {
-        self.read_in_full(conn, buf).map_err(Box::new)
-    }
-
-    /// The quick half: bytes that the socket of a plain TCP connection has. Nothing else happens, so that nobody need be told and no
-    /// timer changes. 0: the rest of [`Engine::read`] knows what is the matter.
-    #[inline(always)]
-    fn read_at_once(&mut self, conn: ConnectionId, buf: &mut [u8]) -> usize {
-        if let Some(c) = self.conns.get_quick(conn.0)
-            && c.quick.read
-            && !buf.is_empty()
-        {
-            match self.cx.net.read(c.quick.sock, buf) {
-                Ok(n) if n > 0 => {
-                    c.bytes_received += n as u64;
-                    return n;
-                }
-                result => self.quick_read_ended(conn, &result),
-            }
+    fn read_in_full(
+        &mut self,
+        conn: ConnectionId,
+        buf: &mut [u8],
+        ended: Option<FastRead>,
+    ) -> Result<Option<usize>, ConnectionError> {
+        if let Some(FastRead::Ended(result)) = ended {
+            let _ = self.after_read(conn.0, true, result.map(|()| Some(0)).map_err(ConnectionError::Net));
         }
-        0
-    }
-
-    /// Notes that there is nothing now, or what [`Engine::read_in_full`] has to find.
-    #[inline(never)]
-    fn quick_read_ended(&mut self, conn: ConnectionId, result: &Result<usize, NetError>) {
-        let result = match *result {
-            Err(e) if e.is_would_block() => {
-                if let Some(c) = self.conns.get_quick(conn.0)
-                    && let FlowId::Channel(k) = c.flow
-                    && let Some(ch) = self.carriers.channels.get_mut(k)
-                {
-                    ch.drained();
-                    c.quick.ran_dry();
-                }
-                return;
-            }
-            Err(e) => Err(ConnectionError::Net(e)),
-            Ok(n) => Ok(Some(n)),
-        };
-        let _ = self.after_read(conn.0, true, result);
-    }
-
-    fn read_in_full(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         self.own()?;
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
-        if c.state == ConnectionState::Establishing || c.quick.dry && !buf.is_empty() {
+        if c.state == ConnectionState::Establishing || c.fast.is_read_blocked() && !buf.is_empty() {
             return Ok(None);
         }
         if !c.request.may_receive {
@@ -139,7 +107,7 @@ impl<N: Net> Engine<N> {
         }
         let result = self.read_transport(conn.0, buf);
         if matches!(result, Ok(Some(n)) if n > 0) {
-            self.note_quick(conn.0);
+            fast_path!(self).note(conn.0);
         }
         result
     }

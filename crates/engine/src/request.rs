@@ -166,7 +166,8 @@ impl<N: Net> Engine<N> {
         let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
 
         let isolation = options.isolation;
-        let direct = !options.observe
+        let direct = self.cx.config.fast_path
+            && !options.observe
             && !options.framer.frames()
             && properties.interfaces().is_empty()
             && rates == (None, None)

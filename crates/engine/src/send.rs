@@ -449,6 +449,8 @@ impl<N: Net> Engine<N> {
     /// When the connection is over, or the peer has stopped the stream before it had everything.
     pub fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError> {
         self.own_to_send()?;
+        // There may have been no turn for a long time, and how long the end takes is measured from here.
+        self.cx.now = self.cx.net.now();
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
             ConnectionState::Closed => {

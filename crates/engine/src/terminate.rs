@@ -4,6 +4,7 @@ use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Kind};
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
+use crate::engine::fast_path;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
@@ -571,25 +572,8 @@ impl<N: Net> Engine<N> {
     /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
     /// removed, with its socket, when what was sent is delivered, or not taken for ten seconds ([`Engine::close`]).
     pub fn release(&mut self, conn: ConnectionId) {
-        let channels = &mut self.carriers.channels;
-        let sock = self.conns.discard_if(conn.0, |c| {
-            c.released = true;
-            // A plain TCP connection on which nothing was said needs no farewell.
-            let silent = c.state == ConnectionState::Established
-                && (c.bytes_sent, c.bytes_received) == (0, 0)
-                && c.ext.is_none()
-                && c.group.is_none()
-                && c.tx.is_empty();
-            match c.flow {
-                FlowId::Channel(k) if silent => {
-                    channels.discard_if(k, |ch| matches!(ch.kind, Kind::Tcp).then_some(ch.sock))
-                }
-                _ => None,
-            }
-        });
-        match sock {
-            Some(sock) => self.cx.net.close(sock),
-            None => self.release_in_full(conn),
+        if !fast_path!(self).release(conn.0) {
+            self.release_in_full(conn);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
 use crate::carrier::quic::Quic;
 use crate::conn::{Conn, ConnectionState};
-use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
+use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::queue::{Budget, Flushed, Segment, SendFlags, SendQueue};
 use crate::{Engine, Stack};
 use bytes::Bytes;
@@ -94,26 +94,6 @@ impl<N: Net> Engine<N> {
         Ok(false)
     }
 
-    /// A connection's socket has become ready: what that means where nothing is to be done but to tell. False: the rest of
-    /// [`Engine::conn_ready`] knows more.
-    #[inline]
-    pub(crate) fn quick_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
-        let Some(c) = self.conns.get_quick(conn) else { return false };
-        let plain = c.quick.may_be_read() && !c.fin_done && !c.released;
-        if !plain || writable && !c.quick.may_be_written() && !c.is_drained() {
-            return false;
-        }
-        // Where bytes are quick, nothing is queued: there is nobody but who waits for room.
-        if writable && c.quick.has_room() && core::mem::take(&mut c.wants_room) {
-            self.notices.push(Source::Connection(crate::ConnectionId(conn)), Event::Writable);
-        }
-        if readable {
-            c.quick.refilled();
-            self.notices.push_readable(crate::ConnectionId(conn));
-        }
-        true
-    }
-
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
@@ -143,17 +123,17 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         // A socket that was never full has nothing to say when it can be written.
         if writable && !c.is_drained() {
-            let Some(c) = self.conns.get_quick(conn) else { return };
-            // Where bytes are quick, nothing is queued.
-            if !c.quick.has_room() {
+            let Some(c) = self.conns.get_fast(conn) else { return };
+            // Where bytes go straight to the socket, nothing is queued.
+            if !c.fast.writable_again() {
                 self.flush_and_report(conn);
             } else if core::mem::take(&mut c.wants_room) {
                 self.notify(conn, Event::Writable);
             }
         }
         if readable {
-            let Some(c) = self.conns.get_quick(conn) else { return };
-            c.quick.refilled();
+            let Some(c) = self.conns.get_fast(conn) else { return };
+            c.fast.readable_again();
             let (soft, fin_done) = (c.request.soft_errors && c.stack == Some(Stack::Udp), c.fin_done);
             if soft {
                 self.take_soft_errors(key, conn);

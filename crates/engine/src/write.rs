@@ -5,11 +5,12 @@
 use crate::carrier::FlowId;
 use crate::carrier::channel::Kind;
 use crate::conn::{Conn, ConnectionState};
+use crate::connection::fast_path::FastWrite;
+use crate::engine::fast_path;
 use crate::event::{ConnectionError, SendError};
 use crate::send::{RECEIVE_ONLY, refused};
 use crate::transport::tls_out;
 use crate::{ConnectionId, Engine};
-use neater_base::Key;
 use neater_base::net::{ErrorKind, Lane, Net, NetError};
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
@@ -55,69 +56,20 @@ impl<N: Net> Engine<N> {
     /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
-        // The quick half: bytes that the socket of a plain TCP connection takes at once. Nothing else happens, so that nobody
-        // need be told and no timer changes.
-        if let [buf] = bufs
-            && let Some(c) = self.conns.get_quick(conn.0)
-            && c.quick.write
-        {
-            match self.cx.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
-                Ok(n) => {
-                    c.bytes_sent += n as u64;
-                    return Ok(Some(n));
-                }
-                Err(e) if self.quick_write_failed(conn, &e) => return Ok(None),
-                Err(_) => {}
-            }
+        match fast_path!(self).write(conn.0, bufs) {
+            FastWrite::Written(n) => return Ok(Some(n)),
+            FastWrite::Blocked => return Ok(None),
+            FastWrite::Failed(e) => self.break_connection(conn.0, ConnectionError::Net(e)),
+            FastWrite::Unknown => {}
         }
         self.write_in_full(conn, bufs)
-    }
-
-    /// Notes that there is no room now (true), or leaves what [`Engine::write_in_full`] has to find.
-    #[inline(never)]
-    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> bool {
-        if !e.is_would_block() {
-            self.break_connection(conn.0, ConnectionError::Net(*e));
-        } else if let Some(c) = self.conns.get_quick(conn.0)
-            && let FlowId::Channel(k) = c.flow
-            && let Some(ch) = self.carriers.channels.get_mut(k)
-        {
-            ch.writable = false;
-            c.quick.filled_up();
-            c.wants_room = true;
-            return true;
-        }
-        false
-    }
-
-    /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
-    pub(crate) fn note_quick(&mut self, conn: Key) {
-        if let Some(c) = self.conns.get_mut(conn)
-            && let FlowId::Channel(k) = c.flow
-            && let Some(ch) = self.carriers.channels.get(k)
-            && matches!(ch.kind, Kind::Tcp)
-        {
-            let (may_write, may_read) = (c.may_write_bytes(), c.may_read_bytes());
-            let (write, read) = (ch.writable && may_write, ch.readable && may_read);
-            (c.quick.sock, c.quick.write, c.quick.read) = (ch.sock, write, read);
-            (c.quick.full, c.quick.dry) = (may_write && !write, may_read && !read);
-            if let Some(lane) = &c.quick.lane {
-                lane.open(write, read);
-            }
-        }
     }
 
     /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
     /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
     /// `None`: there is none, and there will be none (the stack or the network has no such way).
     pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
-        let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
-        let FlowId::Channel(k) = c.flow else { return None };
-        let ch = self.carriers.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
-        let lane = self.cx.net.lane(ch.sock)?;
-        c.quick.lane = Some(Box::new(self.cx.net.lane(ch.sock)?));
-        self.note_quick(conn.0);
-        Some(lane)
+        fast_path!(self).lane(conn.0)
     }
 
     #[cold]
@@ -130,8 +82,8 @@ impl<N: Net> Engine<N> {
     #[inline(never)]
     fn write_in_full(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
         self.own_to_send()?;
-        if let Some(c) = self.conns.get_quick(conn.0)
-            && c.quick.full
+        if let Some(c) = self.conns.get_fast(conn.0)
+            && c.fast.is_write_blocked()
         {
             c.wants_room = true;
             return Ok(None);
@@ -233,7 +185,7 @@ impl<N: Net> Engine<N> {
                     c.bytes_sent += n as u64;
                     c.note_sent(n);
                 }
-                self.note_quick(conn.0);
+                fast_path!(self).note(conn.0);
                 Ok(Some(n))
             }
             Err(e) if e.is_would_block() => {

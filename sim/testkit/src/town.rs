@@ -105,6 +105,8 @@ pub struct Plan {
     pub server_limits: Limits,
     /// Whether the engines of client and server offer congestion marks over SCTP.
     pub sctp_ecn: (bool, bool),
+    /// Whether plain TCP may take the engines' fast path.
+    pub fast_path: bool,
 }
 
 impl Plan {
@@ -124,6 +126,7 @@ impl Plan {
             client_limits: Limits::default(),
             server_limits: Limits::default(),
             sctp_ecn: (false, false),
+            fast_path: true,
         }
     }
 
@@ -230,7 +233,8 @@ impl Plan {
         let mut play = Playground::new(world.clone());
         let mut node = |host, number, limits, sctp_ecn| {
             let crypto = security::crypto(self.seed, number);
-            let config = EngineConfig { limits, sctp_ecn, ..EngineConfig::new(rng.seed(), crypto) };
+            let fast_path = self.fast_path;
+            let config = EngineConfig { limits, sctp_ecn, fast_path, ..EngineConfig::new(rng.seed(), crypto) };
             let net = wrap(world.net(host), rng.fork());
             play.add(host, net, config)
         };

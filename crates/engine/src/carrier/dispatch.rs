@@ -6,7 +6,7 @@
 use super::Carriers;
 use super::channel::{Behind, Kind};
 use crate::Engine;
-use crate::glance::plain_ended;
+use crate::engine::fast_path;
 use crate::timer::Timer;
 use neater_base::net::{Net, Ready, Token};
 use neater_base::{Instant, Key};
@@ -227,10 +227,10 @@ impl<N: Net> Engine<N> {
             // Policies want to see how it went.
             if self.refused.is_none()
                 && self.adviser.is_none()
-                && let Some(ended) = plain_ended(c, id, &mut self.conns, &mut self.cx.net, self.cx.now)
+                && let Some(ended) = fast_path!(self).connect_ended(key, id)
             {
                 return match ended {
-                    Ok(connected) => self.tell_connected(id, connected),
+                    Ok(connected) => fast_path!(self).report_connected(id, connected),
                     Err(e) => self.cached_failed(key, e),
                 };
             }
@@ -248,7 +248,7 @@ impl<N: Net> Engine<N> {
             Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
             Behind::Conn(conn) => {
                 let (readable, writable) = (readable || ready.readable || ready.hangup, writable || ready.writable);
-                if !self.quick_ready(conn, readable, writable) {
+                if !fast_path!(self).on_ready(conn, readable, writable) {
                     self.conn_ready(key, conn, readable, writable);
                 }
             }

@@ -2,11 +2,28 @@
 
 mod names;
 
+/// The parts of the engine that the fast path works with: [`crate::connection::fast_path::FastPath`].
+macro_rules! fast_path {
+    ($engine:expr) => {
+        $crate::connection::fast_path::FastPath {
+            cx: &mut $engine.cx,
+            conns: &mut $engine.conns,
+            sockets: &mut $engine.carriers.channels,
+            listeners: &mut $engine.listeners,
+            notices: &mut $engine.notices,
+            refused: &mut $engine.refused,
+            advised: $engine.adviser.is_some(),
+        }
+    };
+}
+pub(crate) use fast_path;
+
 use crate::carrier::Carriers;
 use crate::carrier::FlowId;
 use crate::closing::Closing;
 use crate::config::{EngineConfig, EngineStats, Refusals};
 use crate::conn::{ConnectionState, Conns};
+use crate::connection::fast_path::NextDeadline;
 use crate::context::Context;
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::group::Group;
@@ -182,6 +199,62 @@ impl<N: Net> Engine<N> {
             self.run_timers();
         }
         self.finish_turn();
+    }
+
+    /// Takes readiness from the network where all that follows from it is a report: that bytes of plain
+    /// streams can pass, that one is connected as the last one was, or that one is accepted, and leaves everything else to the next [`Engine::turn`]. It runs
+    /// nothing of the program's (no framer, no callback, no destructor) and no protocol, so that it may be called where a turn may not.
+    /// False: a turn has more to do.
+    ///
+    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
+    /// descriptor become readable and has not called this says so by [`Engine::look_again`].
+    pub fn glance(&mut self) -> bool {
+        if !self.cx.config.fast_path
+            || self.cx.again
+            || !self.net_events.is_empty()
+            || self.needs_settling()
+            || self.names.has_unread()
+        {
+            self.look_again();
+            return false;
+        }
+        let mut events = core::mem::take(&mut self.net_events);
+        let more = self.cx.net.poll(&mut events);
+        // One that is not so simple is rarely alone.
+        let mut now = None;
+        let left = match events.iter().position(|e| !fast_path!(self).on_event(*e, &mut now)) {
+            None => {
+                events.clear();
+                false
+            }
+            Some(handled) => {
+                events.drain(..handled);
+                true
+            }
+        };
+        self.net_events = events;
+        self.glanced = left && !more;
+        !more
+            && !left
+            && match fast_path!(self).nothing_due(now) {
+                NextDeadline::AsArmed => true,
+                NextDeadline::Later => {
+                    self.arm();
+                    true
+                }
+                NextDeadline::Due => false,
+            }
+    }
+
+    /// The next turn is to ask the network whatever [`Engine::glance`] has left to it.
+    pub fn look_again(&mut self) {
+        self.glanced = false;
+    }
+
+    /// What the fast path has found of the end of an attempt, or of why nothing can be accepted, and the network does not report again.
+    #[cold]
+    pub(crate) fn take_refused(&mut self, key: Key) -> Option<NetError> {
+        self.refused.take_if(|(refused, _)| *refused == key).map(|(_, e)| e)
     }
 
     /// Tells cryptography the time.

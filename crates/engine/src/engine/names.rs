@@ -63,7 +63,7 @@ impl<N: Net> Engine<N> {
         match self.names.ask_external(&mut self.cx, (conn, path), name, interface) {
             Some(ExternalAnswer::Later) => return,
             Some(ExternalAnswer::Known(answer)) => {
-                return self.race_addresses(conn, path, answer.as_deref().map_err(Clone::clone));
+                return self.race_addresses(conn, path, answer.as_deref().map_err(|e| *e));
             }
             None => {}
         }
@@ -141,7 +141,7 @@ impl<N: Net> Engine<N> {
 
     fn external_answer(&mut self, waiters: Vec<(Key, u16)>, answer: Result<&[IpAddr], ResolveError>) {
         for (conn, path) in waiters {
-            self.race_addresses(conn, path, answer.clone());
+            self.race_addresses(conn, path, answer);
             self.drain_race(conn);
         }
     }
@@ -153,13 +153,13 @@ impl<N: Net> Engine<N> {
         };
         if services {
             // They were not asked for.
-            let result = answer.clone().map(|_| Vec::new()).map_err(AttemptError::Resolve);
+            let result = answer.map(|_| Vec::new()).map_err(AttemptError::Resolve);
             self.race_input(conn, RaceInput::Services { path: PathId(path), result });
         }
         // The race begins with the first AAAA: by then it knows all addresses.
         for (kind, v4) in [(RecordKind::A, true), (RecordKind::Aaaa, false)] {
             let of = |all: &[IpAddr]| all.iter().filter(|a| a.is_ipv4() == v4).copied().collect();
-            let answer = answer.clone().map_or_else(Answer::Failed, |all| Answer::Addresses(of(all)));
+            let answer = answer.map_or_else(Answer::Failed, |all| Answer::Addresses(of(all)));
             self.race_answer(conn, path, kind, answer);
         }
     }

@@ -23,7 +23,7 @@ const NO_OTHER_STREAM: &str =
 /// that is longer than the delay between attempts would race again, and wait for a better candidate that is silent. Never longer
 /// than establishment may take in all.
 #[inline]
-pub(super) fn patience(outcome: &Outcome, request: &Compiled) -> u64 {
+pub(crate) fn patience(outcome: &Outcome, request: &Compiled) -> u64 {
     const MOST: u64 = MAX_ATTEMPT_DELAY.as_nanos() as u64 * 4 / 5;
     // In nanoseconds from the beginning: each flow pays for this.
     let rtt = outcome.rtt.map_or(0, |rtt| rtt.as_nanos() as u64).min(MOST);

@@ -336,7 +336,7 @@ impl<N: Net> Engine<N> {
                 self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0)
             }
             FlowId::Sctp { sctp, .. } => self.sctp_has_heard(sctp),
-            _ => c.bytes_received != 0 || c.quick.lane.as_ref().is_some_and(|lane| lane.bytes().1 != 0),
+            _ => c.bytes_received != 0 || c.fast.lane_bytes().1 != 0,
         };
         if fruitful || self.cx.now - c.since >= patience {
             return;

@@ -7,7 +7,8 @@ use super::{HANDSHAKE_TIMEOUT, Listener};
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
-use crate::conn::{Conn, ConnectionState};
+use crate::conn::Conn;
+use crate::engine::fast_path;
 use crate::event::Event;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId, Stack};
@@ -25,6 +26,14 @@ pub(super) const ACCEPT_BUDGET: usize = 64;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 impl Listener {
+    /// One more of what the listener may deliver is delivered; `max`: how many the program may leave untaken.
+    pub(crate) fn count_received(&mut self, max: usize) {
+        self.backlog.count_untaken(max);
+        if let Some(limit) = &mut self.limit {
+            *limit = limit.saturating_sub(1);
+        }
+    }
+
     /// What TLS runs with at its TCP sockets, if it does.
     fn tls(&self) -> Option<Arc<ServerConfig>> {
         let config = self.request.0.setups.tls_server.as_ref()?;
@@ -114,6 +123,12 @@ impl<N: Net> Engine<N> {
             let accepted = match (crowded, self.listeners.get(listener).and_then(Listener::tls)) {
                 (Some((_, crowd)), _) => self.accept_of_many(listener, key, crowd),
                 (None, Some(config)) => self.accept_tls(listener, key, config),
+                (None, None)
+                    if self.cx.config.fast_path
+                        && self.listeners.get(listener).is_some_and(Listener::takes_sockets) =>
+                {
+                    fast_path!(self).accept(listener, key)
+                }
                 (None, None) => self.accept_plain(listener, key),
             };
             match accepted {
@@ -285,24 +300,12 @@ impl<N: Net> Engine<N> {
         let Some(ch) = self.carriers.channels.get_mut(key) else { return };
         let (request, now) = (l.request.0.clone(), self.cx.now);
         let stack = if matches!(ch.kind, Kind::Tcp) { Stack::Tcp } else { Stack::Tls };
-        // The commonest way to a received connection, kept short: nobody but the program has to be asked.
-        let ready = stack == Stack::Tcp && l.takes_sockets();
-        let inserted = self.conns.try_insert_with(|_| {
-            let mut c = Conn::new(request, Arc::default(), now);
-            (c.stack, c.passive, c.flow) = (Some(stack), true, FlowId::Channel(key));
-            if ready {
-                c.state = ConnectionState::Established;
-            }
-            Some(c)
-        });
-        let Some(conn) = inserted else { return };
+        let mut c = Conn::new(request, Arc::default(), now);
+        (c.stack, c.passive, c.flow) = (Some(stack), true, FlowId::Channel(key));
+        let conn = self.conns.insert(c);
         ch.behind = Behind::Conn(conn);
         ch.deadline = None;
-        if !ready {
-            return self.deliver_incoming(listener, conn);
-        }
-        self.cx.stats.established += 1;
-        self.report_received(listener, conn);
+        self.deliver_incoming(listener, conn);
     }
 
     /// Tells of a connection that a listener delivers.

@@ -11,6 +11,7 @@ mod ending;
 mod endpoints;
 mod establishment;
 mod establishment_services;
+mod fast_path;
 mod found;
 mod greetings;
 mod half_open;

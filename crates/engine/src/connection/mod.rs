@@ -1,0 +1,3 @@
+//! Connections.
+
+pub(crate) mod fast_path;
