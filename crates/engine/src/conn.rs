@@ -1,12 +1,12 @@
 //! A connection's own state.
 
-use crate::advised::{self, AdviceOf};
 use crate::carrier::FlowId;
 use crate::carrier::channel::Peer;
 use crate::connection::fast_path::DirectBytes;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::lazy_box::LazyBox;
+use crate::policy::{self, AdviceOf};
 use crate::queue::{ReceivedDatagram, SendQueue};
 use crate::rate::Rates;
 use crate::request::Compiled;
@@ -288,7 +288,7 @@ impl Conn {
     /// Where outcomes of this connection with one of its remote endpoints are remembered.
     pub(crate) fn cache_key_of(&self, network: NonZeroU64, remote: usize) -> Option<CacheKey> {
         let mut key = cache_key(network, self.remotes.get(remote)?, &self.request);
-        key.request ^= advised::number(self.advice(), remote);
+        key.request ^= policy::number(self.advice(), remote);
         Some(key)
     }
 

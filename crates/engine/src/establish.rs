@@ -17,7 +17,6 @@ use self::check::{check_locals, check_names, check_remotes, refused_first, serve
 pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
 pub use self::served::{Carrier, ServiceOutcome};
-use crate::advised::{self, Way};
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
 use crate::carrier::sctp::{Below, There};
@@ -25,6 +24,7 @@ use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::engine::fast_path;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
+use crate::policy::{self, Way};
 use crate::request::socket_priority;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
@@ -155,7 +155,7 @@ impl<N: Net> Engine<N> {
         let (conn, outcome) = self.prepare(request, remotes, locals, first.as_ref())?;
         self.cx.stats.initiated += 1;
         let conn = self.conns.insert(conn);
-        self.tell_advice(conn);
+        self.report_advice(conn);
         let known = outcome.and_then(|o| Some((Stack::from_number(o.stack.0)?, o)));
         if !known.is_some_and(|(stack, outcome)| self.try_cached(conn, stack, &outcome, &first)) {
             self.begin_race(conn, locals, first, None);
@@ -192,12 +192,12 @@ impl<N: Net> Engine<N> {
                 format!("this engine has {} connections, its limit", self.cx.limits.connections),
             ));
         }
-        let advice = self.advice_for(request, remotes, locals)?;
+        let advice = self.policies.advice_for(request, remotes, locals, self.cx.net.wall())?;
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.cx.now);
         // An outcome does not tell by which interface it came about.
         let mut anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
         if let Some(advice) = advice {
-            anywhere &= advised::binds_nothing(&advice);
+            anywhere &= policy::binds_nothing(&advice);
             conn.ext().advice = Some(advice);
         }
         let mut outcome = None;

@@ -18,7 +18,6 @@
 
 #![forbid(unsafe_code)]
 
-mod advised;
 mod backlog;
 mod carrier;
 mod closing;
@@ -43,6 +42,7 @@ mod listen;
 mod measured;
 mod names;
 mod notices;
+mod policy;
 mod properties;
 mod queries;
 mod queue;
@@ -72,6 +72,7 @@ pub use names::external::{NameFailure, NameQuestion};
 pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf, QuicError};
 pub use neater_race::BadCause;
 pub use neater_sctp::CloseReason as SctpClose;
+pub use policy::PolicyAccess;
 pub use properties::SetPropertyError;
 pub use receive::{ReceiveOutcome, Received};
 pub use request::{Request, RequestOptions, dscp};

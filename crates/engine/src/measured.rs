@@ -14,7 +14,7 @@ use crate::{ConnectionId, ConnectionState, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{Interface, Net};
 use neater_base::{Instant, Key, WallTime};
-use neater_policy::advice::{Fact, RaceOutcome, Seen};
+use neater_policy::advice::{RaceOutcome, Seen};
 use neater_quic::ConnectionApi;
 
 /// How many connections are looked at.
@@ -52,9 +52,9 @@ struct Way {
 }
 
 /// Between two tellings of what was seen to other programs, at least.
-const TELL: Duration = Duration::from_secs(1);
+pub(crate) const TELL: Duration = Duration::from_secs(1);
 /// How many facts are told at once.
-const MAX_TOLD: usize = 64;
+pub(crate) const MAX_TOLD: usize = 64;
 
 /// A way to a remote endpoint, and the transport that was tried there.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ pub(crate) struct Flows {
     /// When the next look is.
     armed: Option<Instant>,
     /// When others may be told again.
-    tell: Instant,
+    pub(crate) tell: Instant,
 }
 
 /// A stack as policies call it: a transport, `TLS` and `DTLS` where these are what makes it secure.
@@ -107,7 +107,7 @@ impl<N: Net> Engine<N> {
         by: Option<(usize, Option<u32>)>,
         answered_after: Option<Duration>,
     ) {
-        let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
+        let heeds = self.policies.adviser().is_some_and(|a| a.heeds_measurements());
         if !heeds || self.is_isolated(conn) {
             return;
         }
@@ -120,11 +120,11 @@ impl<N: Net> Engine<N> {
         {
             self.report_outcome(&won, true);
         }
-        if self.flows.all.len() >= MAX_FLOWS && !self.make_room() {
+        if self.policies.flows.all.len() >= MAX_FLOWS && !self.make_room() {
             return;
         }
         let counters = self.counters_of(conn).unwrap_or_default();
-        self.flows.all.push(Flow { conn, way, at: self.cx.now, counters, silent: 0, pause: LOOK });
+        self.policies.flows.all.push(Flow { conn, way, at: self.cx.now, counters, silent: 0, pause: LOOK });
         self.arm_flows();
     }
 
@@ -135,24 +135,24 @@ impl<N: Net> Engine<N> {
 
     /// Forgets the connection that has been silent longest; false if none is looked at less often than once a second.
     fn make_room(&mut self) -> bool {
-        let silent = self.flows.all.iter().enumerate().filter(|(_, flow)| flow.pause > LOOK);
+        let silent = self.policies.flows.all.iter().enumerate().filter(|(_, flow)| flow.pause > LOOK);
         let Some((at, _)) = silent.max_by_key(|(_, flow)| flow.pause) else { return false };
-        self.flows.all.swap_remove(at);
+        self.policies.flows.all.swap_remove(at);
         true
     }
 
     /// Sees to it that the next look is in time.
     fn arm_flows(&mut self) {
-        let Some(next) = self.flows.all.iter().map(|flow| flow.at + flow.pause).min() else { return };
-        if self.flows.armed.is_none_or(|armed| next < armed) {
-            self.flows.armed = Some(next);
+        let Some(next) = self.policies.flows.all.iter().map(|flow| flow.at + flow.pause).min() else { return };
+        if self.policies.flows.armed.is_none_or(|armed| next < armed) {
+            self.policies.flows.armed = Some(next);
             self.cx.timers.push(next, Timer::Flows);
         }
     }
 
     /// The way that an attempt has gone, where policies want to know; without an interface, the one that the system takes.
     pub(crate) fn tried(&mut self, conn: Key, remote: usize, interface: Option<u32>, stack: Stack) -> Option<Tried> {
-        if !self.adviser.as_mut()?.0.heeds_measurements() || self.is_isolated(conn) {
+        if !self.policies.adviser()?.heeds_measurements() || self.is_isolated(conn) {
             return None;
         }
         let index = interface.or_else(|| self.interface_of(conn))?;
@@ -168,52 +168,19 @@ impl<N: Net> Engine<N> {
         let until = WallTime(wall.0.saturating_add(lifetime));
         let (remote, transport) = (&tried.remote, policy_name(tried.stack).to_owned());
         let outcome = RaceOutcome { port: remote.port, transport, won, until };
-        if let Some(adviser) = &mut self.adviser {
-            adviser.0.learn_outcome(&tried.interface, remote.host.as_deref(), remote.addr, outcome, wall);
-        }
-    }
-
-    /// Whether other programs of this user may be told something now: at most once a second.
-    #[must_use]
-    pub fn has_facts(&self) -> bool {
-        self.adviser.as_ref().is_some_and(|adviser| adviser.0.has_news()) && self.cx.now >= self.flows.tell
-    }
-
-    /// What connections have seen that others have not been told, a bounded number of facts.
-    pub fn take_facts(&mut self) -> Vec<Fact> {
-        let wall = self.cx.net.wall();
-        self.flows.tell = self.cx.now + TELL;
-        self.adviser.as_mut().map_or_else(Vec::new, |adviser| adviser.0.take_news(MAX_TOLD, wall))
-    }
-
-    /// Others cannot be told now: not before another second has passed.
-    pub fn hold_facts(&mut self) {
-        self.flows.tell = self.cx.now + TELL;
-    }
-
-    /// Takes what connections of other programs have seen. Without an adviser nothing is taken.
-    pub fn share_facts(&mut self, facts: Vec<Fact>) {
-        let wall = self.cx.net.wall();
-        if let Some(adviser) = &mut self.adviser {
-            adviser.0.hear(facts, wall);
-        }
-    }
-
-    /// Whoever was told has forgotten everything.
-    pub fn tell_facts_again(&mut self) {
-        if let Some(adviser) = &mut self.adviser {
-            adviser.0.tell_again();
+        if let Some(adviser) = self.policies.adviser() {
+            adviser.learn_outcome(&tried.interface, remote.host.as_deref(), remote.addr, outcome, wall);
         }
     }
 
     /// Looks at those whose time has come.
     pub(crate) fn flows_timeout(&mut self) {
-        let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
-        let mut all = core::mem::take(&mut self.flows.all);
+        let heeds = self.policies.adviser().is_some_and(|a| a.heeds_measurements());
+        let mut all = core::mem::take(&mut self.policies.flows.all);
         all.retain_mut(|flow| heeds && (self.cx.now < flow.at + flow.pause || self.look_at(flow)));
-        self.flows.all = all;
+        self.policies.flows.all = all;
         // An earlier look may have been put in before the one that was waited for.
-        self.flows.armed = self.flows.armed.filter(|armed| self.cx.now < *armed);
+        self.policies.flows.armed = self.policies.flows.armed.filter(|armed| self.cx.now < *armed);
         self.arm_flows();
     }
 
@@ -313,8 +280,8 @@ impl<N: Net> Engine<N> {
         let Some(remote) = self.conns.get(conn).and_then(|c| c.remotes.get(way.remote)) else { return };
         let Some(interface) = self.cx.net.interfaces().iter().find(|i| i.index == way.interface) else { return };
         let wall = self.cx.net.wall();
-        if let Some(adviser) = &mut self.adviser {
-            adviser.0.learn(&interface.name, remote.host.as_deref(), remote.addr, seen, wall);
+        if let Some(adviser) = self.policies.adviser() {
+            adviser.learn(&interface.name, remote.host.as_deref(), remote.addr, seen, wall);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Needs, compiled once and used for many connections.
 
-use crate::advised::Asked;
 use crate::carrier::setup::{self, Requirements, SecurityParameters, Sessions, Setups};
 use crate::event::{EstablishmentError, Reason};
 use crate::isolate::Isolate;
+use crate::policy::Asked;
 use crate::{Engine, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;

@@ -261,7 +261,7 @@ impl Shared {
             after.forked = state.engine.is_forked();
             // Without policies, nobody has to ask.
             names = !after.forked && state.engine.has_name_questions();
-            facts = self.policies.get().is_some() && !after.forked && state.engine.has_facts();
+            facts = self.policies.get().is_some() && !after.forked && state.engine.policies().has_facts();
             if self.siblings.is_some() {
                 after.foreign = state.engine.take_foreign();
             }

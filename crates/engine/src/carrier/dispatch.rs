@@ -226,7 +226,7 @@ impl<N: Net> Engine<N> {
         if let Behind::Attempt(id, None) = c.behind {
             // Policies want to see how it went.
             if self.refused.is_none()
-                && self.adviser.is_none()
+                && !self.policies.are_asked()
                 && let Some(ended) = fast_path!(self).connect_ended(key, id)
             {
                 return match ended {

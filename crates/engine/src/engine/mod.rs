@@ -1,6 +1,7 @@
 //! The engine itself: its parts, its turn, its timers.
 
 mod names;
+mod policy;
 
 /// The parts of the engine that the fast path works with: [`crate::connection::fast_path::FastPath`].
 macro_rules! fast_path {
@@ -12,7 +13,7 @@ macro_rules! fast_path {
             listeners: &mut $engine.listeners,
             notices: &mut $engine.notices,
             refused: &mut $engine.refused,
-            advised: $engine.adviser.is_some(),
+            advised: $engine.policies.are_asked(),
         }
     };
 }
@@ -31,6 +32,7 @@ use crate::ids::SocketId;
 use crate::listen::Listener;
 use crate::names::Names;
 use crate::notices::Notices;
+use crate::policy::Policies;
 use crate::timer::Timer;
 use crate::{ConnectionId, GroupId, ListenerId};
 use core::num::NonZeroU64;
@@ -66,10 +68,7 @@ pub struct Engine<N> {
     pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
     pub(crate) outcomes: OutcomeCache,
-    /// Policies, and what they call this program.
-    pub(crate) adviser: Option<Box<(neater_policy::advice::Adviser, Box<str>)>>,
-    /// The connections whose figures policies want to know.
-    pub(crate) flows: crate::measured::Flows,
+    pub(crate) policies: Policies,
     /// A hash of what this host is attached to; `None`: to be found out.
     pub(crate) network: Option<NonZeroU64>,
     /// All usable interfaces and their addresses as a number, as of when `network` was found.
@@ -115,8 +114,7 @@ impl<N: Net> Engine<N> {
             carriers: Carriers::default(),
             names,
             outcomes,
-            adviser: None,
-            flows: crate::measured::Flows::default(),
+            policies: Policies::default(),
             conns: Conns::default(),
             listeners: Slab::new(),
             groups: Slab::new(),
@@ -544,7 +542,10 @@ impl<N: Net> Engine<N> {
     }
 
     fn paths_changed(&mut self) {
-        self.advise_of_interfaces();
+        {
+            let wall = self.cx.net.wall();
+            self.policies.set_interfaces(self.cx.net.interfaces(), wall);
+        }
         let (before, addresses) = (self.network.take(), self.addresses);
         let moved = before != Some(self.network());
         // Also one that is no part of what outcomes are remembered by may be a connection's own: of an interface without a default

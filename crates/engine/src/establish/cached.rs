@@ -1,11 +1,11 @@
 //! The outcome of an earlier race, tried alone.
 
 use super::{Attempt, HANDSHAKE_PATIENCE, Path};
-use crate::advised::Way;
 use crate::carrier::channel::Behind;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
+use crate::policy::Way;
 use crate::request::Compiled;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, Stack};

@@ -98,7 +98,7 @@ impl<N: Net> Engine<N> {
         let (answered_after, by) = (lessons.answered_after.or(answered_alone), lessons.by.or(alone));
         self.learn(conn, lessons);
         self.enter_established(conn);
-        if self.adviser.is_some() {
+        if self.policies.are_asked() {
             self.follow_flow(conn, by, answered_after);
         }
         if let SessionId::Quic(k) = session {

@@ -270,7 +270,7 @@ impl<N: Net> Engine<N> {
 
     /// The way of an attempt, for policies that want to know.
     fn tried_by(&mut self, conn: Key, paths: &[(usize, Option<u32>)], path: PathId, stack: StackId) -> Option<Tried> {
-        self.adviser.as_ref()?;
+        self.policies.are_asked().then_some(())?;
         let (remote, interface) = *paths.get(usize::from(path.0))?;
         self.tried(conn, remote, interface, Stack::from_number(stack.0)?)
     }

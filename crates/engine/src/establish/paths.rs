@@ -1,8 +1,8 @@
 //! From where and by which interface a race goes.
 
 use super::Path;
-use crate::advised::{self, AdviceOf};
 use crate::event::{EstablishmentError, Reason};
+use crate::policy::{self, AdviceOf};
 use crate::{Engine, LocalEndpoint, RemoteEndpoint};
 use neater_base::Key;
 use neater_base::net::Net;
@@ -90,7 +90,7 @@ impl<N: Net> Engine<N> {
             let named = local.interface.as_deref();
             for (remote, r) in remotes.iter().enumerate() {
                 let scope = r.interface.as_deref().map(|n| self.zone_index(n)).transpose()?;
-                for way in advice.get(remote).and_then(Option::as_ref).into_iter().flat_map(advised::ways) {
+                for way in advice.get(remote).and_then(Option::as_ref).into_iter().flat_map(policy::ways) {
                     let Some(advised) = way.path() else { continue };
                     let own = named.map(|n| self.interface_index(n).ok_or_else(|| no_interface(n))).transpose()?;
                     let bound = own.or(scope);

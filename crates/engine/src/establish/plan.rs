@@ -36,7 +36,7 @@ impl<N: Net> Engine<N> {
         let (mut conn, outcome) = self.prepare(request, remotes, locals, None)?;
         conn.ext().planning = true;
         let conn = self.conns.insert(conn);
-        self.tell_advice(conn);
+        self.report_advice(conn);
         if let Some(outcome) = outcome
             && let Some(stack) = Stack::from_number(outcome.stack.0)
         {

@@ -113,7 +113,7 @@ fn coarse() -> u64 {
 
 /// Begins to follow policies.
 fn follow(shared: &crate::shared::Shared, mut watch: Watch, app: &str) {
-    shared.with_later(|s| s.engine.set_adviser(Some(Adviser::new()), app));
+    shared.with_later(|s| s.engine.policies().set_adviser(Some(Adviser::new()), app));
     if let Some(link) = &mut watch.link {
         share(shared, link.begin());
     }
@@ -126,8 +126,8 @@ fn follow(shared: &crate::shared::Shared, mut watch: Watch, app: &str) {
 pub(crate) fn advise(shared: &crate::shared::Shared) {
     if let (None, Some(later)) = (shared.policies.get(), shared.later.get()) {
         shared.with_later(|s| {
-            if !s.engine.is_advised() {
-                s.engine.set_adviser(Some(Adviser::new()), &later.app);
+            if !s.engine.policies().are_asked() {
+                s.engine.policies().set_adviser(Some(Adviser::new()), &later.app);
             }
         });
     }
@@ -163,7 +163,7 @@ fn look_at(shared: &crate::shared::Shared, watch: &Mutex<Watch>) {
     }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
-    let report = shared.with_later(|s| s.engine.load_policies(&pib, &cib));
+    let report = shared.with_later(|s| s.engine.policies().load(&pib, &cib));
     watch.take_faults(report.faults, texts.unreadable, &texts.kept);
 }
 
@@ -174,9 +174,9 @@ fn share(shared: &crate::shared::Shared, heard: Heard) {
     }
     shared.with_later(|s| {
         if let Some(tables) = heard.tables {
-            s.engine.share_policies(tables);
+            s.engine.policies().share(tables);
         }
-        s.engine.share_facts(heard.facts);
+        s.engine.policies().share_facts(heard.facts);
     });
 }
 
@@ -192,14 +192,14 @@ pub(crate) fn tell(shared: &crate::shared::Shared) {
     }
     match watch.teller.as_mut().map(Teller::is_ready) {
         // There is nobody to tell.
-        None | Some(Ready::Absent) => drop(shared.with_later(|s| s.engine.take_facts())),
-        Some(Ready::Busy) => shared.with_later(|s| s.engine.hold_facts()),
+        None | Some(Ready::Absent) => drop(shared.with_later(|s| s.engine.policies().take_facts())),
+        Some(Ready::Busy) => shared.with_later(|s| s.engine.policies().hold_facts()),
         Some(ready) => {
             let facts = shared.with_later(|s| {
                 if matches!(ready, Ready::Anew) {
-                    s.engine.tell_facts_again();
+                    s.engine.policies().report_facts_again();
                 }
-                s.engine.take_facts()
+                s.engine.policies().take_facts()
             });
             if let Some(teller) = &mut watch.teller {
                 teller.tell(&facts);

@@ -113,7 +113,7 @@ impl Neater {
     /// administrator's manager sees here whether that is followed.
     #[must_use]
     pub fn policy_sources(&self) -> Vec<PolicySource> {
-        if !self.handle.with(|s| s.engine.is_advised()) {
+        if !self.handle.with(|s| s.engine.policies().are_asked()) {
             return Vec::new();
         }
         self.look_at_policies();
@@ -130,7 +130,7 @@ impl Neater {
     pub fn policy_profiles(&self) -> BTreeSet<String> {
         self.advise();
         self.look_at_policies();
-        self.handle.with(|s| s.engine.policy_profiles())
+        self.handle.with(|s| s.engine.policies().profiles())
     }
 
     /// From now on there is an adviser, if there may be one: whoever states something for policies means at least the ready-made ones.
@@ -143,7 +143,7 @@ impl Neater {
     #[must_use]
     pub fn explain_policies(&self, request: &Request, remote: &RemoteEndpoint) -> Option<PolicyStory> {
         self.look_at_policies();
-        let story = self.handle.with(|s| s.engine.policy_story(request, remote))?;
+        let story = self.handle.with(|s| s.engine.policies().story(request, remote))?;
         let watch = self.handle.policies.get().map(|w| w.lock().unwrap_or_else(PoisonError::into_inner));
         let mut places = BTreeMap::new();
         for place in story.iter().flat_map(Story::places) {
@@ -151,7 +151,7 @@ impl Neater {
                 Stage::Profile => FileKind::Profile,
                 Stage::Policy => FileKind::Policy,
             };
-            let name = self.handle.with_later(|s| s.engine.policy_file(kind, &place.uid));
+            let name = self.handle.with_later(|s| s.engine.policies().file(kind, &place.uid));
             let path = name.and_then(|name| watch.as_ref()?.path_of(&name));
             let at = match path {
                 Some(path) => {

@@ -44,7 +44,7 @@ fn advise(town: &mut Town, rules: &[(&str, Value, Value)]) {
         adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(rule, "", "").unwrap().0);
     }
     let client = town.client;
-    town.play.engine(client).set_adviser(Some(adviser), "test");
+    town.play.engine(client).policies().set_adviser(Some(adviser), "test");
 }
 
 /// Connects by name, uses the connection and ends it: by what, and whether the server has seen it come from the second
@@ -93,7 +93,7 @@ fn a_policy_ranks_tcp_over_quic_for_one_host_and_what_it_brought_is_remembered_f
         advise(&mut town, &[]);
         assert_eq!(visit(&mut town).1, Stack::Quic, "the policy is gone, and what it brought with it");
         let client = town.client;
-        town.play.engine(client).set_adviser(None, "");
+        town.play.engine(client).policies().set_adviser(None, "");
         assert_eq!(visit(&mut town).1, Stack::Quic);
         town.play.end();
     });

@@ -1,17 +1,18 @@
 //! What policies say of connections, between the engine and its [`Adviser`].
 //!
-//! An engine without an adviser asks nobody, and pays nothing. With one, a connection that is initiated, and each clone,
+//! An engine without an adviser asks none, and pays nothing. With one, a connection that is initiated, and each clone,
 //! is opened as its advice says: by which interfaces, from which addresses, with which stacks in which order and with
 //! which options. What worked is remembered for each advice by itself; where the advice binds interfaces or addresses, an
 //! outcome is not used again, because it does not tell by which of them it came about.
 
-use crate::event::{EstablishmentError, Reason, Step};
+use crate::event::{EstablishmentError, Reason};
+use crate::measured::{Flows, MAX_TOLD, TELL};
 use crate::request::Compiled;
-use crate::{Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
+use crate::{LocalEndpoint, RemoteEndpoint, Request, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
-use neater_base::Key;
-use neater_base::net::Net;
-use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Named, Story};
+use neater_base::net::Interface;
+use neater_base::{Instant, WallTime};
+use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Fact, Named, Story};
 use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::neat::NeatProperty;
@@ -78,65 +79,39 @@ pub(crate) fn binds_nothing(advice: &AdviceOf) -> bool {
     advice.iter().flatten().all(|a| a.paths.iter().all(free))
 }
 
-impl<N: Net> Engine<N> {
-    /// Has connections opened as policies say, or asks nobody any more. `app` is what policies call this program.
-    pub fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str) {
-        self.adviser = adviser.map(|adviser| Box::new((adviser, app.into())));
-        self.advise_of_interfaces();
-    }
+/// What policies say of an engine's connections, and what its connections see for them.
+#[derive(Default)]
+pub(crate) struct Policies {
+    /// Policies, and what they call this program.
+    adviser: Option<Box<(Adviser, Box<str>)>>,
+    pub(crate) flows: Flows,
+}
 
+impl Policies {
     /// Whether policies are asked.
-    #[must_use]
-    pub fn is_advised(&self) -> bool {
+    #[inline]
+    pub(crate) const fn are_asked(&self) -> bool {
         self.adviser.is_some()
     }
 
-    /// Takes policy, profile and CIB files in place of those it was given before: see
-    /// [`Loader::load`](neater_policy::manager::Loader::load). Without an adviser nothing is taken.
-    pub fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report {
-        let wall = self.cx.net.wall();
-        self.adviser.as_mut().map(|a| a.0.load(pib, cib, wall)).unwrap_or_default()
+    pub(crate) fn adviser(&mut self) -> Option<&mut Adviser> {
+        self.adviser.as_deref_mut().map(|(adviser, _)| adviser)
     }
 
-    /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
-    pub fn share_policies(&mut self, tables: Tables) {
-        let wall = self.cx.net.wall();
-        if let Some(adviser) = &mut self.adviser {
-            adviser.0.share(tables, wall);
-        }
-    }
-
-    /// The values of `profile` that any profile or policy wants to see.
-    #[must_use]
-    pub fn policy_profiles(&self) -> BTreeSet<String> {
-        self.adviser.as_ref().map(|a| a.0.profiles()).unwrap_or_default()
-    }
-
-    /// The file that says what a rule is, by the name under which it was given.
-    #[must_use]
-    pub fn policy_file(&self, kind: FileKind, uid: &str) -> Option<String> {
-        self.adviser.as_ref()?.0.file_of(kind, uid)
-    }
-
-    pub(crate) fn advise_of_interfaces(&mut self) {
-        let wall = self.cx.net.wall();
-        if let Some(adviser) = &mut self.adviser {
-            adviser.0.set_interfaces(self.cx.net.interfaces(), wall);
+    pub(crate) fn set_interfaces(&mut self, interfaces: &[Interface], wall: WallTime) {
+        if let Some(adviser) = self.adviser() {
+            adviser.set_interfaces(interfaces, wall);
         }
     }
 
     /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
-    pub fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>> {
-        self.story_of(request, remote, &[])
-    }
-
-    fn story_of(
+    pub(crate) fn story_of(
         &mut self,
         request: &Request,
         remote: &RemoteEndpoint,
         locals: &[LocalEndpoint],
+        wall: WallTime,
     ) -> Option<Result<Story, Denied>> {
-        let wall = self.cx.net.wall();
         let (adviser, app) = self.adviser.as_deref_mut()?;
         let bound = bound_to(remote, locals);
         Some(adviser.explain(&ask(&request.0, remote, &bound, app), wall))
@@ -151,14 +126,14 @@ impl<N: Net> Engine<N> {
         request: &Request,
         remotes: &[RemoteEndpoint],
         locals: &[LocalEndpoint],
+        wall: WallTime,
     ) -> Result<Option<AdviceOf>, EstablishmentError> {
-        let wall = self.cx.net.wall();
         let Some((adviser, app)) = self.adviser.as_deref_mut() else { return Ok(None) };
         let (mut advice, mut denied) = (Vec::with_capacity(remotes.len()), None);
         for remote in remotes {
             let number = foldhash::fast::FixedState::with_seed(request.0.asked.number).hash_one(remote.hash).max(1);
             let bound = bound_to(remote, locals);
-            // What is bound is asked anew each time.
+            // What is bound is asked each time.
             let number = if bound.is_empty() { number } else { 0 };
             match adviser.advise(&ask(&request.0, remote, &bound, app), number, wall) {
                 Ok(one) => advice.push(Some(one)),
@@ -174,22 +149,97 @@ impl<N: Net> Engine<N> {
         let changes = advice.iter().any(|a| a.as_ref().is_none_or(|a| !a.is_neutral()));
         Ok(changes.then(|| advice.into()))
     }
+}
 
-    /// Writes into a connection's timeline what policies have said.
-    pub(crate) fn tell_advice(&mut self, conn: Key) {
-        let watched = self.is_watched(conn);
-        let Some(c) = self.conns.get(conn) else { return };
-        if !watched || c.ext.as_ref().is_none_or(|e| e.advice.is_none()) {
-            return;
+/// The policies of an engine, to be given and to be asked: see [`Engine::policies`](crate::Engine::policies).
+pub struct PolicyAccess<'a> {
+    pub(crate) policies: &'a mut Policies,
+    pub(crate) interfaces: &'a [Interface],
+    pub(crate) now: Instant,
+    pub(crate) wall: WallTime,
+}
+
+impl core::fmt::Debug for PolicyAccess<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PolicyAccess").field("asked", &self.policies.are_asked()).finish_non_exhaustive()
+    }
+}
+
+impl PolicyAccess<'_> {
+    /// Has connections opened as policies say, or asks none any more. `app` is what policies call this program.
+    pub fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str) {
+        self.policies.adviser = adviser.map(|adviser| Box::new((adviser, app.into())));
+        self.policies.set_interfaces(self.interfaces, self.wall);
+    }
+
+    /// Whether policies are asked.
+    #[must_use]
+    pub fn are_asked(&self) -> bool {
+        self.policies.are_asked()
+    }
+
+    /// Takes policy, profile and CIB files in place of those it was given before: see
+    /// [`Loader::load`](neater_policy::manager::Loader::load). Without an adviser nothing is taken.
+    pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report {
+        let wall = self.wall;
+        self.policies.adviser().map(|a| a.load(pib, cib, wall)).unwrap_or_default()
+    }
+
+    /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
+    pub fn share(&mut self, tables: Tables) {
+        let wall = self.wall;
+        if let Some(adviser) = self.policies.adviser() {
+            adviser.share(tables, wall);
         }
-        let (request, remotes) = (Request(c.request.clone()), c.remotes.clone());
-        let locals: Vec<LocalEndpoint> = c.ext.as_ref().map_or_else(Vec::new, |e| e.locals.to_vec());
-        for remote in remotes.iter() {
-            let Some(story) = self.story_of(&request, remote, &locals) else { return };
-            let lines = story.map_or_else(|denied| vec![denied.to_string()], |story| story.lines(&|_| None));
-            for text in lines {
-                self.step(conn, Step::Policy { text: text.trim().to_owned() });
-            }
+    }
+
+    /// The values of `profile` that any profile or policy wants to see.
+    #[must_use]
+    pub fn profiles(&mut self) -> BTreeSet<String> {
+        self.policies.adviser().map(|a| a.profiles()).unwrap_or_default()
+    }
+
+    /// The file that says what a rule is, by the name under which it was given.
+    #[must_use]
+    pub fn file(&mut self, kind: FileKind, uid: &str) -> Option<String> {
+        self.policies.adviser()?.file_of(kind, uid)
+    }
+
+    /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
+    pub fn story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>> {
+        self.policies.story_of(request, remote, &[], self.wall)
+    }
+
+    /// Whether other programs of this user may be told something now: at most once a second.
+    #[must_use]
+    pub fn has_facts(&mut self) -> bool {
+        self.now >= self.policies.flows.tell && self.policies.adviser().is_some_and(|a| a.has_news())
+    }
+
+    /// What connections have seen that others have not been told, a bounded number of facts.
+    pub fn take_facts(&mut self) -> Vec<Fact> {
+        self.hold_facts();
+        let wall = self.wall;
+        self.policies.adviser().map_or_else(Vec::new, |adviser| adviser.take_news(MAX_TOLD, wall))
+    }
+
+    /// Others cannot be told now: not before another second has passed.
+    pub fn hold_facts(&mut self) {
+        self.policies.flows.tell = self.now + TELL;
+    }
+
+    /// Takes what connections of other programs have seen. Without an adviser nothing is taken.
+    pub fn share_facts(&mut self, facts: Vec<Fact>) {
+        let wall = self.wall;
+        if let Some(adviser) = self.policies.adviser() {
+            adviser.hear(facts, wall);
+        }
+    }
+
+    /// Whoever was told has forgotten everything.
+    pub fn report_facts_again(&mut self) {
+        if let Some(adviser) = self.policies.adviser() {
+            adviser.tell_again();
         }
     }
 }
