@@ -1,20 +1,20 @@
 //! Connection groups (RFC 9622 section 7.4).
 
-use crate::carrier::FlowId;
+use crate::carrier::SessionId;
+use crate::carrier::session::{Cloning, OpenedStream};
 use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::{ConnectionId, Engine, GroupId, ListenerId};
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::{ConnectionApi, Direction};
+use neater_quic::Direction;
 use std::collections::VecDeque;
 
-/// Connections that belong together: streams of one QUIC connection, or transport connections to the same place.
+/// Connections that belong together: streams of one session, or transport connections to the same place.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) quic: Option<Key>,
-    /// Likewise over SCTP.
-    pub(crate) sctp: Option<Key>,
+    /// The session whose streams members are, if they are.
+    pub(crate) session: Option<SessionId>,
     pub(crate) members: Vec<Key>,
     /// Where streams that the peer opens are reported: to the listener, or to the group itself.
     pub(crate) listener: Option<Key>,
@@ -35,10 +35,9 @@ pub(crate) struct Group {
 }
 
 impl<N: Net> Engine<N> {
-    pub(crate) fn new_group(&mut self, quic: Option<Key>, listener: Option<Key>) -> Key {
+    pub(crate) fn new_group(&mut self, session: Option<SessionId>, listener: Option<Key>) -> Key {
         self.groups.insert(Group {
-            quic,
-            sctp: None,
+            session,
             members: Vec::new(),
             listener,
             claimed: false,
@@ -126,18 +125,12 @@ impl<N: Net> Engine<N> {
 
     /// Takes the peer's streams that have waited in the session for room in the group.
     fn accept_waiting(&mut self, group: Key) {
-        if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
+        let Some(session) = self.groups.get(group).and_then(|g| g.session) else { return };
+        if self.carriers.may_accept(session) {
             self.cx.now = self.cx.net.now();
-            self.sctp_accept(sctp);
-        }
-        let Some(quic) = self.groups.get(group).and_then(|g| g.quic) else { return };
-        if self.carriers.quic.connections.get(quic).is_some_and(|q| q.lost.is_none()) {
-            self.cx.now = self.cx.net.now();
-            self.quic_accept(quic, Direction::Both);
-            self.quic_accept(quic, Direction::One);
-            self.quic_take_datagrams(quic);
-            // The peer may open as many more.
-            self.mark_dirty(quic);
+            self.accept_streams(session);
+            self.accept_datagrams(session);
+            self.carriers.allow_more_streams(session);
         }
     }
 
@@ -179,30 +172,25 @@ impl<N: Net> Engine<N> {
         let c = self.conns.get(conn.0).filter(|c| c.is_open()).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "only an established connection can be cloned")
         })?;
-        match c.flow {
-            FlowId::Stream { quic, .. } => {
+        match self.carriers.cloning(c.flow) {
+            Cloning::Stream(session) => {
                 let group = c.group;
-                let clone = self.open_in_group(group, quic, direction)?;
+                let clone = self.open_in_group(group, session, direction)?;
                 self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
             }
-            FlowId::Sctp { sctp, .. } if self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.mux) => {
-                let clone = self.sctp_open(sctp, direction)?;
-                self.inherit_properties(conn.0, clone.0);
-                Ok(clone)
-            }
-            FlowId::Datagrams { .. } | FlowId::Peer { .. } => Err(EstablishmentError::new(
+            Cloning::Never => Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
                 "this connection is one of its kind with its peer: not cloneable",
             )),
-            _ if direction == Direction::One => {
+            Cloning::Connection if direction == Direction::One => {
                 Err(EstablishmentError::new(Reason::InvalidConfiguration, "this transport has no one-way streams"))
             }
-            _ if c.passive => Err(EstablishmentError::new(
+            Cloning::Connection if c.passive => Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
                 "the peer opened this connection and cannot be connected to",
             )),
-            _ => {
+            Cloning::Connection => {
                 let (request, remotes) = (crate::Request(c.request.clone()), c.remotes.clone());
                 let group = self.group(conn).map_err(|e| EstablishmentError::new(Reason::Cancelled, e.to_string()))?;
                 // From where its parent was to come from, but for the port, which is the parent's.
@@ -224,119 +212,153 @@ impl<N: Net> Engine<N> {
     pub fn open_stream(&mut self, group: GroupId, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
         self.own_to_establish()?;
         self.cx.now = self.cx.net.now();
-        if let Some(sctp) = self.groups.get(group.0).and_then(|g| g.sctp) {
-            return self.sctp_open(sctp, direction);
-        }
-        let quic = self.groups.get(group.0).and_then(|g| g.quic).ok_or_else(|| {
+        let session = self.groups.get(group.0).and_then(|g| g.session).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "the group's transport is gone, or has no streams")
         })?;
-        self.open_in_group(Some(group.0), quic, direction)
+        self.open_in_group(Some(group.0), session, direction)
     }
 
     fn open_in_group(
         &mut self,
         group: Option<Key>,
-        quic: Key,
+        session: SessionId,
         direction: Direction,
     ) -> Result<ConnectionId, EstablishmentError> {
-        let Some(q) = self.carriers.quic.connections.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
-            return Err(EstablishmentError::new(Reason::EstablishmentFailed, "the QUIC connection is over"));
-        };
-        let (request, stack, remotes) = (q.request.clone(), q.stack, q.remotes.clone());
-        let stream = q.conn.open(direction);
+        let OpenedStream { flow, stack, request, remotes } = self.carriers.open_stream(session, direction)?;
         let mut c = Conn::new(request, remotes, self.cx.now);
         c.stack = Some(stack);
         if direction == Direction::One {
             c.read_closed = true;
         }
-        c.flow = stream.map_or(FlowId::StreamPending { quic }, |stream| FlowId::Stream { quic, stream });
+        c.flow = flow;
         let conn = self.conns.insert(c);
         if let Some(group) = group {
             self.join_group(group, conn);
         }
-        match stream {
-            Some(stream) => {
-                self.quic_bind(quic, stream, conn);
-                self.enter_established(conn);
+        if flow.waits_on().is_some() {
+            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                g.pending.push_back((conn, direction));
             }
-            None => {
-                if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
-                    g.pending.push_back((conn, direction));
-                }
-                self.await_room_beside_others(conn);
-            }
+            self.await_room_beside_others(conn);
+        } else {
+            self.bind_stream(flow, conn);
+            self.enter_established(conn);
         }
         Ok(ConnectionId(conn))
     }
 
-    /// The peer allows more streams: give them to the members that wait, oldest first.
-    pub(crate) fn open_pending(&mut self, quic: Key) {
-        let Some(group) = self.carriers.quic.connections.get(quic).and_then(|q| q.group) else { return };
-        for conn in self.pending_on(quic) {
-            let Some(g) = self.groups.get_mut(group) else { return };
+    /// The peer allows more streams: gives them to the members that wait, oldest first.
+    pub(crate) fn open_pending(&mut self, session: SessionId) {
+        for conn in self.pending_on(session) {
+            let group = self.carriers.group_of(session);
+            let Some(g) = group.and_then(|g| self.groups.get_mut(g)) else { return };
             let Some(at) = g.pending.iter().position(|(c, _)| *c == conn) else { continue };
             if self.conns.get(conn).is_none_or(|c| c.state != ConnectionState::Establishing) {
                 g.pending.remove(at);
                 continue;
             }
             let Some((_, direction)) = g.pending.get(at).copied() else { return };
-            let Some(stream) = self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.open(direction)) else {
-                return;
-            };
-            if let Some(g) = self.groups.get_mut(group) {
-                g.pending.remove(at);
-            }
+            let Some(flow) = self.carriers.open_waiting(session, direction) else { return };
+            g.pending.remove(at);
             if let Some(c) = self.conns.get_mut(conn) {
-                c.flow = FlowId::Stream { quic, stream };
+                c.flow = flow;
             }
-            self.quic_bind(quic, stream, conn);
+            self.bind_stream(flow, conn);
             self.enter_established(conn);
+        }
+    }
+
+    /// The connections that wait for a stream of this session, in the order in which they get one.
+    pub(crate) fn pending_on(&self, session: SessionId) -> Vec<Key> {
+        let group = self.carriers.group_of(session).and_then(|g| self.groups.get(g));
+        let waits = |conn: &Key| self.conns.get(*conn).is_some_and(|c| c.flow.waits_on() == Some(session));
+        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
+    }
+
+    /// The group of a connection that has got a session of its own, made if it has none yet. The session is the group's unless
+    /// that has one that works: several members of a group without streams may have raced, and each have won a session.
+    pub(crate) fn carry_group(&mut self, conn: Key, session: SessionId) -> Key {
+        let Some(group) = self.conns.get(conn).and_then(|c| c.group) else {
+            let group = self.new_group(Some(session), None);
+            self.join_group(group, conn);
+            return group;
+        };
+        let carriers = &self.carriers;
+        if let Some(g) = self.groups.get_mut(group).filter(|g| g.session.is_none_or(|s| carriers.is_lost(s))) {
+            g.session = Some(session);
+        }
+        group
+    }
+
+    /// Ends a session that is not its group's own with the last that uses it: the group will not.
+    pub(crate) fn close_spare(&mut self, session: SessionId) {
+        if !self.carriers.is_unused(session) {
+            return;
+        }
+        let Some(g) = self.carriers.group_of(session).and_then(|g| self.groups.get(g)) else { return };
+        if g.session != Some(session) && self.pending_on(session).is_empty() {
+            let code = g.abort_code;
+            self.end_session(session, code);
+        }
+    }
+
+    /// A session of a group is over, and its carrier has dropped it.
+    pub(crate) fn session_is_gone(&mut self, group: Key, session: SessionId) {
+        if let Some(g) = self.groups.get_mut(group).filter(|g| g.session == Some(session)) {
+            g.session = None;
+        }
+        self.tidy_group(group);
+    }
+
+    /// Closes a group's session with an application error code and words for the peer (HTTP/3 has such codes).
+    pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
+        self.cx.now = self.cx.net.now();
+        if let Some(session) = self.groups.get(group.0).and_then(|g| g.session) {
+            self.end_session_saying(session, code, reason);
+        }
+    }
+
+    /// Why a group's session is over, if it is.
+    #[must_use]
+    pub fn session_error(&self, group: GroupId) -> Option<ConnectionError> {
+        if let Err(e) = self.own() {
+            return Some(e);
+        }
+        match self.groups.get(group.0)?.session {
+            Some(session) => self.carriers.session_error(session),
+            None => Some(ConnectionError::Closed),
         }
     }
 
     /// Whether the group lives on a transport with streams.
     #[must_use]
     pub fn group_has_streams(&self, group: GroupId) -> bool {
-        self.groups.get(group.0).is_some_and(|g| {
-            g.quic.is_some() || g.sctp.and_then(|k| self.carriers.sctp.associations.get(k)).is_some_and(|a| a.mux)
-        })
+        let session = self.groups.get(group.0).and_then(|g| g.session);
+        session.is_some_and(|s| self.carriers.has_streams(s))
     }
 
     /// The stack that carries a group's session; `None` if the session is gone, or there is none.
     #[must_use]
     pub fn group_stack(&self, group: GroupId) -> Option<crate::Stack> {
-        let g = self.groups.get(group.0)?;
-        match g.sctp {
-            Some(sctp) => Some(self.carriers.sctp.associations.get(sctp)?.stack),
-            None => Some(self.carriers.quic.connections.get(g.quic?)?.stack),
-        }
+        self.carriers.session_stack(self.groups.get(group.0)?.session?)
     }
 
     /// The application protocol of a group's session.
     #[must_use]
     pub fn group_alpn(&self, group: GroupId) -> Option<Vec<u8>> {
-        let quic = self.groups.get(group.0)?.quic?;
-        self.carriers.quic.connections.get(quic)?.conn.alpn()
+        self.carriers.session_alpn(self.groups.get(group.0)?.session?)
     }
 
     /// The peer's address of a group's session.
     #[must_use]
     pub fn group_remote(&self, group: GroupId) -> Option<std::net::SocketAddr> {
-        let g = self.groups.get(group.0)?;
-        match g.sctp {
-            Some(sctp) => Some(self.carriers.sctp.associations.get(sctp)?.remote),
-            None => Some(self.carriers.quic.connections.get(g.quic?)?.conn.remote()),
-        }
+        self.carriers.session_remote(self.groups.get(group.0)?.session?)
     }
 
     /// The number of a connection's stream on the wire, where it is one.
     #[must_use]
     pub fn stream_number(&self, conn: ConnectionId) -> Option<u64> {
-        match self.conns.get(conn.0)?.flow {
-            FlowId::Stream { stream, .. } => Some(stream.number()),
-            FlowId::Sctp { stream, .. } => Some(u64::from(stream as u16)),
-            _ => None,
-        }
+        self.conns.get(conn.0)?.flow.stream_number()
     }
 
     /// Closes all connections of a group gracefully, and the session below when they are done.
@@ -377,33 +399,17 @@ impl<N: Net> Engine<N> {
 
     /// There may be room for another connection of the peer's. `waited`: as one of those that nobody holds.
     pub(crate) fn room_in_group(&mut self, group: Key, waited: bool) {
-        if let Some(quic) = self.groups.get(group).and_then(|g| g.quic)
-            && self
-                .carriers
-                .quic
-                .connections
-                .get(quic)
-                .is_some_and(|q| (q.peer_limit.is_some() || waited) && q.lost.is_none())
-        {
-            self.quic_accept(quic, Direction::Both);
-            self.quic_accept(quic, Direction::One);
-            self.quic_take_datagrams(quic);
-        }
-        if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
-            self.sctp_accept(sctp);
+        let session = self.groups.get(group).and_then(|g| g.session);
+        if let Some(session) = session.filter(|s| self.carriers.may_hold_streams(*s, waited)) {
+            self.accept_streams(session);
+            self.accept_datagrams(session);
         }
     }
 
-    /// The group whose session this is. One that a member has for itself is nobody else's.
-    pub(crate) fn group_of_quic(&self, key: Key) -> Option<Key> {
-        let group = self.carriers.quic.connections.get(key)?.group?;
-        self.groups.get(group).filter(|g| g.quic == Some(key)).map(|_| group)
-    }
-
-    /// The same of an association.
-    pub(crate) fn group_of_sctp(&self, key: Key) -> Option<Key> {
-        let group = self.carriers.sctp.associations.get(key)?.group?;
-        self.groups.get(group).filter(|g| g.sctp == Some(key)).map(|_| group)
+    /// The group whose session this is. One that a member has for itself is no other's.
+    pub(crate) fn group_of(&self, session: SessionId) -> Option<Key> {
+        let group = self.carriers.group_of(session)?;
+        self.groups.get(group).filter(|g| g.session == Some(session)).map(|_| group)
     }
 
     /// How many connections of a group the peer has opened that have not ended in order.
@@ -412,14 +418,14 @@ impl<N: Net> Engine<N> {
         g.members.iter().filter(|m| self.conns.get(**m).is_some_and(Conn::is_peers_stream)).count()
     }
 
-    /// A group without members and handle is dropped, and the QUIC connection that it initiated is closed.
+    /// Drops a group without members and handle, and ends the session that this side has initiated.
     pub(crate) fn tidy_group(&mut self, group: Key) {
         let Some(g) = self.groups.get(group) else { return };
         // Streams that the peer opened and nobody took do not keep a group alive.
         if g.members.len() > g.waiting.len() || (g.held > 0 && !g.closing) {
             return;
         }
-        let (quic, sctp, held, abort_code) = (g.quic, g.sctp, g.held > 0, g.abort_code);
+        let (session, held, abort_code) = (g.session, g.held > 0, g.abort_code);
         let unclaimed = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
         if !unclaimed.is_empty() {
             // The last of them to leave brings us back here.
@@ -428,22 +434,12 @@ impl<N: Net> Engine<N> {
             }
             return self.tidy_group(group);
         }
-        if let Some(quic) = quic {
-            let ours = self.carriers.quic.connections.get(quic).is_some_and(|q| q.client || q.is_spent());
-            let closing = self.groups.get(group).is_some_and(|g| g.closing);
-            if ours || closing {
-                self.quic_close(quic, abort_code.unwrap_or(0));
-            } else if !held {
-                // The client may open another stream: the session lives until it closes it or the idle timeout does.
-                return;
-            }
-        }
-        if let Some(sctp) = sctp.filter(|k| self.carriers.sctp.associations.get(*k).is_some_and(|a| !a.is_over())) {
-            let ours = self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.client || !a.mux);
+        let ends = session.and_then(|s| Some((s, self.carriers.ends_with_group(s)?)));
+        if let Some((session, ours)) = ends {
             if ours || self.groups.get(group).is_some_and(|g| g.closing) {
-                self.sctp_close(sctp, abort_code);
+                self.end_session(session, abort_code);
             } else if !held {
-                // The client may open another stream.
+                // The peer may open another stream: the session lives until the peer or the idle timeout ends it.
                 return;
             }
         }

@@ -5,10 +5,10 @@ mod shared;
 
 pub(crate) use accept::gave_up;
 
-use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::dispatch::CarrierSocket;
 use crate::carrier::sctp::Below;
+use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
@@ -362,44 +362,26 @@ impl<N: Net> Engine<N> {
     /// The listener may deliver again: takes what has waited.
     pub(crate) fn deliver_again(&mut self, listener: Key) {
         self.accept_again(listener);
-        let (quics, sctps) = self.sessions_of(listener);
-        for quic in quics {
-            self.quic_accept(quic, neater_quic::Direction::Both);
-            self.quic_accept(quic, neater_quic::Direction::One);
-            self.quic_take_datagrams(quic);
-        }
-        for sctp in sctps {
-            self.sctp_accept(sctp);
+        for session in self.sessions_of(listener) {
+            self.accept_streams(session);
+            self.accept_datagrams(session);
         }
     }
 
-    /// The QUIC connections and the SCTP associations that came to this listener.
-    fn sessions_of(&self, listener: Key) -> (Vec<Key>, Vec<Key>) {
-        let of = |group: &Option<Key>| group.and_then(|g| self.group_listener(g)) == Some(ListenerId(listener));
-        let quics = self.carriers.quic.connections.iter().filter(|(_, q)| of(&q.group)).map(|(k, _)| k).collect();
-        let sctps = self.carriers.sctp.associations.iter().filter(|(_, a)| of(&a.group)).map(|(k, _)| k).collect();
-        (quics, sctps)
+    /// The sessions that came to this listener.
+    fn sessions_of(&self, listener: Key) -> Vec<SessionId> {
+        let of = |(_, group): &(SessionId, Key)| self.group_listener(*group) == Some(ListenerId(listener));
+        self.carriers.grouped_sessions().filter(of).map(|(session, _)| session).collect()
     }
 
-    /// The listener of these is gone: nobody will take what they have not delivered yet, and those of which nothing was are over.
-    fn refuse_undelivered(&mut self, quics: &[Key], sctps: &[Key]) {
-        let unused = |engine: &Self, group: Option<Key>| {
-            group.and_then(|g| engine.groups.get(g)).is_some_and(|g| !g.claimed && g.members.is_empty())
-        };
-        for key in quics {
-            self.quic_accept(*key, neater_quic::Direction::Both);
-            self.quic_accept(*key, neater_quic::Direction::One);
-            let group = self.carriers.quic.connections.get(*key).and_then(|q| q.group);
-            if unused(self, group) {
+    /// The listener of these is gone: what they have not delivered yet is refused, and those of which nothing was are over.
+    fn refuse_undelivered(&mut self, sessions: &[SessionId]) {
+        for session in sessions {
+            self.accept_streams(*session);
+            let group = self.carriers.group_of(*session).and_then(|g| self.groups.get(g));
+            if group.is_some_and(|g| !g.claimed && g.members.is_empty()) {
                 // What has arrived is thrown away: the peer is not to take it for delivered.
-                self.quic_close(*key, ABORTED);
-            }
-        }
-        for key in sctps {
-            self.sctp_accept(*key);
-            let group = self.carriers.sctp.associations.get(*key).and_then(|a| a.group);
-            if unused(self, group) {
-                self.sctp_close(*key, Some(ABORTED));
+                self.end_session(*session, Some(ABORTED));
             }
         }
     }
@@ -424,9 +406,9 @@ impl<N: Net> Engine<N> {
 
     fn close_listener(&mut self, listener: Key) {
         self.unlisten(listener, (0, 0, 0, 0));
-        let (quics, sctps) = self.sessions_of(listener);
+        let sessions = self.sessions_of(listener);
         self.listeners.remove(listener);
-        self.refuse_undelivered(&quics, &sctps);
+        self.refuse_undelivered(&sessions);
         let unfinished: Vec<_> = self
             .carriers
             .channels

@@ -12,8 +12,6 @@ use neater_property::{
     Class, ConnectionProperties, MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties,
     Value, lookup,
 };
-use neater_quic::{ConnectionApi, Direction};
-use std::sync::Arc;
 
 /// A property that could not be set, and why. The connection goes on (section 8).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -307,30 +305,12 @@ impl<N: Net> Engine<N> {
         // Which stack it will be is not known yet: it takes effect when it is.
         let unsettled = c.state == ConnectionState::Establishing && c.stack.is_none();
         let group = c.group.and_then(|g| self.groups.get(g));
-        let (quic, sctp) = group.map_or((None, None), |g| (g.quic, g.sctp));
-        if let Some(a) = sctp.and_then(|k| self.carriers.sctp.associations.get_mut(k)).filter(|a| a.mux) {
-            // Others may have been opened with the same request.
-            Arc::make_mut(&mut a.request).properties.connection.group_conn_limit = limit;
-            if let Some(sctp) = sctp {
-                self.sctp_accept(sctp);
-            }
-            return Ok(());
-        }
-        let Some(quic) = quic else {
+        let Some(session) = group.and_then(|g| g.session).filter(|s| self.carriers.limit_peers_streams(*s, limit))
+        else {
             return if unsettled || limit.is_none() { Ok(()) } else { Err(ErrorKind::Unsupported.into()) };
         };
-        if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-            q.peer_limit = limit;
-            let tuning = neater_quic::Tuning::default();
-            // A listener of datagrams delivers no stream, and allows none.
-            let none = !q.client && q.stack == crate::Stack::QuicDatagram;
-            let most = if none { 0 } else { limit.unwrap_or(u32::MAX) };
-            q.conn.set_peer_streams(Direction::Both, tuning.peer_bidi_streams.min(most));
-            q.conn.set_peer_streams(Direction::One, tuning.peer_uni_streams.min(most));
-        }
-        self.quic_accept(quic, Direction::Both);
-        self.quic_accept(quic, Direction::One);
-        self.mark_dirty(quic);
+        self.accept_streams(session);
+        self.carriers.allow_more_streams(session);
         Ok(())
     }
 }
@@ -387,6 +367,6 @@ impl Conn {
     pub(crate) fn is_peers_stream(&self) -> bool {
         self.passive
             && (self.state != ConnectionState::Closed || self.error().is_some())
-            && matches!(self.flow, FlowId::Stream { .. } | FlowId::Sctp { .. })
+            && self.flow.is_stream_of_session()
     }
 }

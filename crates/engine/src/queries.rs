@@ -226,11 +226,7 @@ impl<N: Net> Engine<N> {
     /// is not counted.
     #[must_use]
     pub fn group_delivery(&self, group: GroupId) -> Option<Delivery> {
-        let g = self.groups.get(group.0)?;
-        let acknowledged = match g.sctp {
-            Some(sctp) => self.sctp_acknowledged(sctp),
-            None => self.carriers.quic.connections.get(g.quic?)?.conn.acknowledged(),
-        };
+        let acknowledged = self.carriers.session_acknowledged(self.groups.get(group.0)?.session?)?;
         Some(Delivery { acknowledged, ..Delivery::default() })
     }
 

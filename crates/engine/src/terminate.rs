@@ -287,7 +287,7 @@ impl<N: Net> Engine<N> {
                 }
                 self.sctp_unbind(sctp, stream);
             }
-            FlowId::SctpPending { sctp } => self.sctp_close_spare(sctp),
+            FlowId::SctpPending { sctp } => self.close_spare(crate::carrier::SessionId::Sctp(sctp)),
             FlowId::Dtls { dtls } => self.dtls_drop(dtls),
             FlowId::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
@@ -305,7 +305,7 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            FlowId::StreamPending { quic } => self.close_spare(quic),
+            FlowId::StreamPending { quic } => self.close_spare(crate::carrier::SessionId::Quic(quic)),
             FlowId::None => {}
         }
         self.leave_group(conn);

@@ -7,6 +7,7 @@ pub(crate) mod dispatch;
 pub(crate) mod dtls;
 pub(crate) mod quic;
 pub(crate) mod sctp;
+pub(crate) mod session;
 pub(crate) mod setup;
 
 use crate::carrier::channel::Channel;

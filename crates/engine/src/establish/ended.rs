@@ -209,7 +209,7 @@ impl<N: Net> Engine<N> {
             let io = core::mem::replace(&mut c.flow, FlowId::None);
             c.ext().candidates.clone_from(&error.candidates);
             if let FlowId::StreamPending { quic } = io {
-                self.close_spare(quic);
+                self.close_spare(crate::carrier::SessionId::Quic(quic));
             }
         }
         self.report_unsent(conn, &ConnectionError::Closed);
@@ -224,7 +224,7 @@ impl<N: Net> Engine<N> {
             FlowId::Channel(k) => self.release_attempt(SessionId::Channel(k), true),
             FlowId::StreamPending { quic } => {
                 self.quic_abandon_stream(conn, quic);
-                self.close_spare(quic);
+                self.close_spare(crate::carrier::SessionId::Quic(quic));
             }
             FlowId::SctpPending { sctp }
                 if self

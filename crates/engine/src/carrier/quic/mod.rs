@@ -8,7 +8,7 @@ mod window;
 
 use self::stay::{Moved, Stay};
 use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
-use crate::carrier::{FlowId, SessionId};
+use crate::carrier::{FlowId, QuicCarrier, SessionId};
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
 use crate::establish::Trial;
@@ -130,6 +130,29 @@ impl Quic {
     /// How long after its start the peer had answered, at most; `None`: it has not.
     pub(crate) fn answered_after(&self, now: Instant) -> Option<Duration> {
         self.answered.then(|| now - self.started)
+    }
+
+    /// Limits how many streams the peer may have open at once.
+    pub(crate) fn limit_peers_streams(&mut self, limit: Option<u32>) {
+        self.peer_limit = limit;
+        let tuning = neater_quic::Tuning::default();
+        // A listener of datagrams delivers no stream, and allows none.
+        let none = !self.client && self.stack == Stack::QuicDatagram;
+        let most = if none { 0 } else { limit.unwrap_or(u32::MAX) };
+        self.conn.set_peer_streams(Direction::Both, tuning.peer_bidi_streams.min(most));
+        self.conn.set_peer_streams(Direction::One, tuning.peer_uni_streams.min(most));
+    }
+}
+
+impl QuicCarrier {
+    /// Notes that a connection has something to send, or to report.
+    pub(crate) fn mark_dirty(&mut self, quic: Key) {
+        if let Some(q) = self.connections.get_mut(quic)
+            && !q.dirty
+        {
+            q.dirty = true;
+            self.dirty.push(quic);
+        }
     }
 }
 
@@ -343,12 +366,7 @@ impl<N: Net> Engine<N> {
 
     /// Notes that a connection has something to say.
     pub(crate) fn mark_dirty(&mut self, quic: Key) {
-        if let Some(q) = self.carriers.quic.connections.get_mut(quic)
-            && !q.dirty
-        {
-            q.dirty = true;
-            self.carriers.quic.dirty.push(quic);
-        }
+        self.carriers.quic.mark_dirty(quic);
     }
 
     /// Lets every connection that has something to say say it.
@@ -487,7 +505,7 @@ impl<N: Net> Engine<N> {
                     q.early_stopped = Some(code);
                 }
             }
-            QuicEvent::Available(_) => self.open_pending(key),
+            QuicEvent::Available(_) => self.open_pending(SessionId::Quic(key)),
             QuicEvent::DatagramReceived => self.quic_take_datagrams(key),
             QuicEvent::DatagramsUnblocked => {
                 if let Some(conn) = self.carriers.quic.connections.get(key).and_then(|q| q.datagrams) {
@@ -546,7 +564,7 @@ impl<N: Net> Engine<N> {
             self.cx.stats.refuse(Refusal::Untaken);
             return self.quic_close(key, ABORTED);
         }
-        let group = self.new_group(Some(key), Some(listener));
+        let group = self.new_group(Some(SessionId::Quic(key)), Some(listener));
         if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             q.group = Some(group);
         }
@@ -624,7 +642,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn quic_lost(&mut self, key: Key, error: QuicError) {
+    pub(crate) fn quic_lost(&mut self, key: Key, error: QuicError) {
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         let connected = q.connected;
         q.lost = Some(error.clone());
@@ -647,13 +665,13 @@ impl<N: Net> Engine<N> {
         let mut members: Vec<Key> = q.streams.values().copied().collect();
         members.extend(q.datagrams);
         let group = q.group;
-        for conn in self.pending_on(key) {
+        for conn in self.pending_on(SessionId::Quic(key)) {
             if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
                 g.pending.retain(|(c, _)| *c != conn);
             }
             members.push(conn);
         }
-        let whose = self.group_of_quic(key);
+        let whose = self.group_of(SessionId::Quic(key));
         for conn in members {
             self.stream_transport_lost(conn, &error);
         }
@@ -710,29 +728,14 @@ impl<N: Net> Engine<N> {
         {
             q.conn.close(now, code, reason.as_bytes());
             q.lost = Some(QuicError::LocallyClosed);
-            self.no_more_streams(self.group_of_quic(key), ConnectionError::Quic(QuicError::LocallyClosed));
+            self.no_more_streams(self.group_of(SessionId::Quic(key)), ConnectionError::Quic(QuicError::LocallyClosed));
         }
         self.mark_dirty(key);
     }
 
     /// The connection is carried by this QUIC connection from now on.
     pub(crate) fn quic_won(&mut self, conn: Key, key: Key, stack: Stack) {
-        let group = match self.conns.get(conn).and_then(|c| c.group) {
-            Some(g) => {
-                // Several members of a group without streams may have raced, and each have won a session of its own.
-                let own = self.groups.get(g).and_then(|g| g.quic).and_then(|q| self.carriers.quic.connections.get(q));
-                let first = own.is_none_or(|q| q.lost.is_some());
-                if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
-                    g.quic = Some(key);
-                }
-                g
-            }
-            None => {
-                let g = self.new_group(Some(key), None);
-                self.join_group(g, conn);
-                g
-            }
-        };
+        let group = self.carry_group(conn, SessionId::Quic(key));
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         q.attempt = None;
         q.group = Some(group);
@@ -785,30 +788,7 @@ impl<N: Net> Engine<N> {
             }
         }
         self.mark_dirty(key);
-        self.close_spare(key);
-    }
-
-    /// A session that is not its group's own ends with the last that uses it: the group will not end it.
-    pub(crate) fn close_spare(&mut self, key: Key) {
-        let Some(q) =
-            self.carriers.quic.connections.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none())
-        else {
-            return;
-        };
-        let Some(g) = q.group.and_then(|g| self.groups.get(g)) else { return };
-        if g.quic != Some(key) && q.streams.is_empty() && q.datagrams.is_none() && self.pending_on(key).is_empty() {
-            let code = g.abort_code.unwrap_or(NO_ERROR);
-            self.quic_close(key, code);
-        }
-    }
-
-    /// The connections that wait for a stream of this session, in the order in which they get one.
-    pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
-        let group = self.carriers.quic.connections.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
-        let waits = |conn: &Key| {
-            self.conns.get(*conn).is_some_and(|c| matches!(c.flow, FlowId::StreamPending { quic } if quic == key))
-        };
-        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
+        self.close_spare(SessionId::Quic(key));
     }
 
     /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.
@@ -821,10 +801,7 @@ impl<N: Net> Engine<N> {
         self.quic_give_back(key);
         self.carriers.quic.connections.remove(key);
         if let Some(g) = group {
-            if let Some(g) = self.groups.get_mut(g).filter(|g| g.quic == Some(key)) {
-                g.quic = None;
-            }
-            self.tidy_group(g);
+            self.session_is_gone(g, SessionId::Quic(key));
         }
         self.tidy_quic_socket(socket);
     }
@@ -840,39 +817,6 @@ impl<N: Net> Engine<N> {
         self.carriers.quic.client_sockets.retain(|(_, k)| *k != socket);
         if let Some(s) = self.carriers.quic.sockets.remove(socket) {
             self.cx.net.close(s.sock);
-        }
-    }
-
-    /// Closes a group's session with an application error code and words for the peer (HTTP/3 has such codes).
-    pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
-        self.cx.now = self.cx.net.now();
-        let now = self.cx.now;
-        if let Some(sctp) = self.groups.get(group.0).and_then(|g| g.sctp) {
-            return self.sctp_close(sctp, Some(code));
-        }
-        let Some(key) = self.groups.get(group.0).and_then(|g| g.quic) else { return };
-        if let Some(q) = self.carriers.quic.connections.get_mut(key)
-            && q.lost.is_none()
-        {
-            q.conn.close(now, code, reason);
-            self.quic_lost(key, QuicError::LocallyClosed);
-        }
-        self.mark_dirty(key);
-    }
-
-    /// Why a group's session is over, if it is.
-    #[must_use]
-    pub fn session_error(&self, group: GroupId) -> Option<ConnectionError> {
-        if let Err(e) = self.own() {
-            return Some(e);
-        }
-        let g = self.groups.get(group.0)?;
-        if let Some(sctp) = g.sctp {
-            return self.carriers.sctp.associations.get(sctp).and_then(|a| a.lost.clone()).map(ConnectionError::Sctp);
-        }
-        match g.quic.and_then(|q| self.carriers.quic.connections.get(q)) {
-            Some(q) => q.lost.clone().map(ConnectionError::Quic),
-            None => Some(ConnectionError::Closed),
         }
     }
 }

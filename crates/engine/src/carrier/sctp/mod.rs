@@ -17,7 +17,7 @@ mod stream;
 mod wire;
 
 use crate::carrier::dispatch::Due;
-use crate::carrier::{FlowId, SessionId};
+use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::conn::{Conn, ConnectionState};
 use crate::establish::Trial;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
@@ -286,8 +286,16 @@ impl Sctp {
     }
 
     /// Whether a connection uses it.
-    fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.streams.values().any(|s| s.conn.is_some())
+    }
+}
+
+impl SctpCarrier {
+    /// A number that grows with what the peer of an association has acknowledged.
+    pub(crate) fn acknowledged(&self, key: Key) -> u64 {
+        let of = |a: &Sctp| self.endpoints.get(a.end)?.endpoint.association_stats(a.id);
+        self.associations.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
     }
 }
 
@@ -484,10 +492,10 @@ impl<N: Net> Engine<N> {
         }
         let group = a.group;
         // Members that go take the association with them.
-        let whose = self.group_of_sctp(key);
+        let whose = self.group_of(SessionId::Sctp(key));
         let Some(a) = self.carriers.sctp.associations.get(key) else { return };
         let mut members: Vec<Key> = a.streams.values().filter_map(|s| s.conn).collect();
-        for conn in self.pending_on_sctp(key) {
+        for conn in self.pending_on(SessionId::Sctp(key)) {
             if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
                 g.pending.retain(|(c, _)| *c != conn);
             }
@@ -567,10 +575,7 @@ impl<N: Net> Engine<N> {
             e.endpoint.release(id);
         }
         if let Some(g) = group {
-            if let Some(g) = self.groups.get_mut(g).filter(|g| g.sctp == Some(key)) {
-                g.sctp = None;
-            }
-            self.tidy_group(g);
+            self.session_is_gone(g, SessionId::Sctp(key));
         }
         self.tidy_sctp_end(end);
     }
@@ -597,7 +602,7 @@ impl<N: Net> Engine<N> {
             }
         };
         a.lost = Some(reason.clone());
-        self.no_more_streams(self.group_of_sctp(key), ConnectionError::Sctp(reason));
+        self.no_more_streams(self.group_of(SessionId::Sctp(key)), ConnectionError::Sctp(reason));
         self.mark_sctp_of(key);
     }
 
@@ -628,8 +633,7 @@ impl<N: Net> Engine<N> {
 
     /// A number that grows with what the peer has acknowledged.
     pub(crate) fn sctp_acknowledged(&self, key: Key) -> u64 {
-        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
-        self.carriers.sctp.associations.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
+        self.carriers.sctp.acknowledged(key)
     }
 
     /// Packets of the peer that have come.
@@ -651,18 +655,16 @@ impl<N: Net> Engine<N> {
         self.carriers.sctp.associations.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
     }
 
-    /// A member of the group as it was delivered or opened: a stream of the association.
-    fn sctp_conn(&mut self, key: Key, stream: Option<u32>, passive: bool) -> Option<Key> {
+    /// A member of the group for a stream that the peer has opened.
+    fn sctp_conn(&mut self, key: Key, stream: u32) -> Option<Key> {
         let a = self.carriers.sctp.associations.get(key)?;
         let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.cx.now);
         c.stack = Some(a.stack);
-        c.passive = passive;
-        c.flow = stream.map_or(FlowId::SctpPending { sctp: key }, |stream| FlowId::Sctp { sctp: key, stream });
+        c.passive = true;
+        c.flow = FlowId::Sctp { sctp: key, stream };
         let group = a.group;
         let conn = self.conns.insert(c);
-        if let Some(stream) = stream {
-            self.sctp_bind(key, stream, conn);
-        }
+        self.sctp_bind(key, stream, conn);
         if let Some(group) = group {
             self.join_group(group, conn);
         }

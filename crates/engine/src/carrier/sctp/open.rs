@@ -3,15 +3,15 @@
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd};
 use crate::carrier::dispatch::Due;
-use crate::carrier::{FlowId, SessionId};
+use crate::carrier::session::OpenedStream;
+use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::config::Refusal;
-use crate::conn::ConnectionState;
 use crate::establish::Trial;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
 use crate::request::{Compiled, keep_alive};
-use crate::{ConnectionId, Engine, RemoteEndpoint, Stack};
+use crate::{Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
@@ -340,25 +340,7 @@ impl<N: Net> Engine<N> {
 
     /// The connection is carried by this association from now on.
     pub(crate) fn sctp_won(&mut self, conn: Key, key: Key) {
-        let group = match self.conns.get(conn).and_then(|c| c.group) {
-            Some(g) => {
-                // Several members of a group without streams may have raced, and each have won an association of its own.
-                let own = self.groups.get(g).and_then(|g| g.sctp).and_then(|k| self.carriers.sctp.associations.get(k));
-                let first = own.is_none_or(|a| a.lost.is_some());
-                if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
-                    g.sctp = Some(key);
-                }
-                g
-            }
-            None => {
-                let g = self.new_group(None, None);
-                if let Some(g) = self.groups.get_mut(g) {
-                    g.sctp = Some(key);
-                }
-                self.join_group(g, conn);
-                g
-            }
-        };
+        let group = self.carry_group(conn, SessionId::Sctp(key));
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.attempt = None;
         a.group = Some(group);
@@ -481,10 +463,7 @@ impl<N: Net> Engine<N> {
         let mux = is_mux(e, id);
         let key = self.insert_sctp(end, id, remote, route.remote, request, Arc::default(), false);
         self.sctp_fit_session(key);
-        let group = self.new_group(None, Some(listener));
-        if let Some(g) = self.groups.get_mut(group) {
-            g.sctp = Some(key);
-        }
+        let group = self.new_group(Some(SessionId::Sctp(key)), Some(listener));
         if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
             a.group = Some(group);
             a.mux = mux;
@@ -528,7 +507,7 @@ impl<N: Net> Engine<N> {
                 self.cx.stats.refuse(Refusal::Stream);
                 continue;
             }
-            let Some(conn) = self.sctp_conn(key, Some(stream), true) else { return };
+            let Some(conn) = self.sctp_conn(key, stream) else { return };
             self.deliver(conn, HandOver::Group(group));
             self.sctp_tell(key, stream);
             // It may have waited longer than the association existed: what has arrived can be
@@ -539,42 +518,32 @@ impl<N: Net> Engine<N> {
             }
         }
     }
+}
 
-    /// Opens a stream in a group that lives on an association.
-    pub(crate) fn sctp_open(&mut self, key: Key, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
+impl SctpCarrier {
+    /// Opens a stream of an association for a new member of its group, which waits if there is no number for it.
+    pub(crate) fn open_stream(&mut self, key: Key, direction: Direction) -> Result<OpenedStream, EstablishmentError> {
         let refuse = |why: &str| Err(EstablishmentError::new(Reason::InvalidConfiguration, why));
-        match self.carriers.sctp.associations.get(key) {
+        let over = || EstablishmentError::new(Reason::EstablishmentFailed, "the SCTP association is over");
+        match self.associations.get(key) {
             Some(a) if a.connected && a.lost.is_none() && a.mux => {}
             Some(a) if a.lost.is_none() => return refuse("the peer gives the streams of the association no meaning"),
-            _ => {
-                let why = "the SCTP association is over";
-                return Err(EstablishmentError::new(Reason::EstablishmentFailed, why));
-            }
+            _ => return Err(over()),
         }
         if direction == Direction::One {
             return refuse("this transport has no one-way streams");
         }
-        let stream = self.sctp_free_stream(key);
-        let Some(conn) = self.sctp_conn(key, stream, false) else {
-            return Err(EstablishmentError::new(Reason::EstablishmentFailed, "the SCTP association is over"));
-        };
-        if stream.is_some() {
-            self.enter_established(conn);
-            return Ok(ConnectionId(conn));
-        }
         // Until the peer has closed one.
-        let group = self.carriers.sctp.associations.get(key).and_then(|a| a.group);
-        if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
-            g.pending.push_back((conn, direction));
-        }
-        self.await_room_beside_others(conn);
-        Ok(ConnectionId(conn))
+        let waits = FlowId::SctpPending { sctp: key };
+        let flow = self.free_stream(key).map_or(waits, |stream| FlowId::Sctp { sctp: key, stream });
+        let a = self.associations.get(key).ok_or_else(over)?;
+        Ok(OpenedStream { flow, stack: a.stack, request: a.request.clone(), remotes: a.remotes.clone() })
     }
 
     /// Opens a stream at a number of ours that none has: taken in turn, so that the peer has long forgotten the last use of it.
-    fn sctp_free_stream(&mut self, key: Key) -> Option<u32> {
-        let a = self.carriers.sctp.associations.get_mut(key)?;
-        let (out, inbound) = self.carriers.sctp.endpoints.get(a.end)?.endpoint.streams(a.id);
+    pub(crate) fn free_stream(&mut self, key: Key) -> Option<u32> {
+        let a = self.associations.get_mut(key)?;
+        let (out, inbound) = self.endpoints.get(a.end)?.endpoint.streams(a.id);
         let count = out.min(inbound);
         let first = u16::from(!a.client);
         let numbers = count.saturating_sub(first).div_ceil(2);
@@ -586,36 +555,6 @@ impl<N: Net> Engine<N> {
             }
         }
         None
-    }
-
-    /// The connections that wait for a stream of this association.
-    pub(super) fn pending_on_sctp(&self, key: Key) -> Vec<Key> {
-        let group = self.carriers.sctp.associations.get(key).and_then(|a| a.group).and_then(|g| self.groups.get(g));
-        let waits = |conn: &Key| {
-            self.conns.get(*conn).is_some_and(|c| matches!(c.flow, FlowId::SctpPending { sctp } if sctp == key))
-        };
-        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
-    }
-
-    /// A number has become free: the connection that has waited longest for one gets it.
-    pub(super) fn sctp_open_pending(&mut self, key: Key) {
-        for conn in self.pending_on_sctp(key) {
-            let Some(group) = self.carriers.sctp.associations.get(key).and_then(|a| a.group) else { return };
-            let waits = self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Establishing);
-            if waits {
-                let Some(stream) = self.sctp_free_stream(key) else { return };
-                if let Some(c) = self.conns.get_mut(conn) {
-                    c.flow = FlowId::Sctp { sctp: key, stream };
-                }
-                self.sctp_bind(key, stream, conn);
-            }
-            if let Some(g) = self.groups.get_mut(group) {
-                g.pending.retain(|(c, _)| *c != conn);
-            }
-            if waits {
-                self.enter_established(conn);
-            }
-        }
     }
 }
 

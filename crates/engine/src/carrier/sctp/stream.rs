@@ -4,6 +4,7 @@ use super::Sctp;
 use super::receiving::Piece;
 use super::wire::{Control, PPID_CONTROL};
 use crate::Engine;
+use crate::carrier::SessionId;
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, Event};
 use crate::queue::SendFlags;
@@ -91,7 +92,7 @@ impl Sctp {
 }
 
 impl<N: Net> Engine<N> {
-    pub(super) fn sctp_bind(&mut self, key: Key, stream: u32, conn: Key) {
+    pub(crate) fn sctp_bind(&mut self, key: Key, stream: u32, conn: Key) {
         if let Some(s) = self.carriers.sctp.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
             s.conn = Some(conn);
         }
@@ -119,23 +120,9 @@ impl<N: Net> Engine<N> {
         }
         self.sctp_tell_held(key);
         self.sctp_tidy_stream(key, stream);
-        self.sctp_close_spare(key);
+        self.close_spare(SessionId::Sctp(key));
         self.tidy_sctp(key);
         self.mark_sctp_of(key);
-    }
-
-    /// An association that is not its group's own ends with the last that uses it: the group will not end it.
-    pub(crate) fn sctp_close_spare(&mut self, key: Key) {
-        let Some(a) =
-            self.carriers.sctp.associations.get(key).filter(|a| a.client && a.lost.is_none() && a.attempt.is_none())
-        else {
-            return;
-        };
-        let Some(g) = a.group.and_then(|g| self.groups.get(g)) else { return };
-        if g.sctp != Some(key) && !a.is_used() && self.pending_on_sctp(key).is_empty() {
-            let abort = g.abort_code;
-            self.sctp_close(key, abort);
-        }
     }
 
     /// Forgets a stream whose ends are both known, and that nobody reads.
@@ -150,7 +137,7 @@ impl<N: Net> Engine<N> {
         if s.conn.is_none() && !s.waits && (a.over || a.numbers.get(&number) != Some(&stream)) {
             a.streams.remove(&stream);
         }
-        self.sctp_open_pending(key);
+        self.open_pending(SessionId::Sctp(key));
     }
 
     /// Tells a connection that there is something to read, or that there will be nothing more.

@@ -1,0 +1,327 @@
+//! What a group needs of its session: streams that are opened and accepted, and the session's end.
+//!
+//! *Responsible for* the answers of each carrier. *Not responsible for* the members of a group, nor for which of them gets a
+//! stream ([`crate::group`]).
+
+use super::{Carriers, FlowId, SessionId};
+use crate::event::{ConnectionError, EstablishmentError, Reason};
+use crate::request::Compiled;
+use crate::{Engine, RemoteEndpoint, Stack};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_quic::{ConnectionApi, Direction, QuicError};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+impl FlowId {
+    /// The session of which this waits for a stream; `None`: it does not wait.
+    pub(crate) const fn waits_on(self) -> Option<SessionId> {
+        match self {
+            Self::StreamPending { quic } => Some(SessionId::Quic(quic)),
+            Self::SctpPending { sctp } => Some(SessionId::Sctp(sctp)),
+            _ => None,
+        }
+    }
+
+    /// The number of the stream on the wire, where it is one.
+    pub(crate) fn stream_number(self) -> Option<u64> {
+        match self {
+            Self::Stream { stream, .. } => Some(stream.number()),
+            Self::Sctp { stream, .. } => Some(u64::from(stream as u16)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one of the streams of a session.
+    pub(crate) const fn is_stream_of_session(self) -> bool {
+        matches!(self, Self::Stream { .. } | Self::Sctp { .. })
+    }
+}
+
+/// How a connection can be cloned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cloning {
+    /// By another stream of its session.
+    Stream(SessionId),
+    /// By another transport connection to the same place.
+    Connection,
+    /// Not at all: it is one of its kind with its peer.
+    Never,
+}
+
+/// A stream for a new member of a group, or the place of one that has to wait for it.
+#[derive(Debug)]
+pub(crate) struct OpenedStream {
+    pub(crate) flow: FlowId,
+    pub(crate) stack: Stack,
+    pub(crate) request: Arc<Compiled>,
+    pub(crate) remotes: Arc<[RemoteEndpoint]>,
+}
+
+impl Carriers {
+    /// How a connection that is carried by this can be cloned.
+    pub(crate) fn cloning(&self, flow: FlowId) -> Cloning {
+        match flow {
+            FlowId::Stream { quic, .. } => Cloning::Stream(SessionId::Quic(quic)),
+            FlowId::Sctp { sctp, .. } if self.has_streams(SessionId::Sctp(sctp)) => {
+                Cloning::Stream(SessionId::Sctp(sctp))
+            }
+            FlowId::Datagrams { .. } | FlowId::Peer { .. } => Cloning::Never,
+            _ => Cloning::Connection,
+        }
+    }
+
+    /// The group that a session belongs to.
+    pub(crate) fn group_of(&self, session: SessionId) -> Option<Key> {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k)?.group,
+            SessionId::Sctp(k) => self.sctp.associations.get(k)?.group,
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// The sessions of all groups, each with its group.
+    pub(crate) fn grouped_sessions(&self) -> impl Iterator<Item = (SessionId, Key)> {
+        let quic = self.quic.connections.iter().filter_map(|(k, q)| Some((SessionId::Quic(k), q.group?)));
+        quic.chain(self.sctp.associations.iter().filter_map(|(k, a)| Some((SessionId::Sctp(k), a.group?))))
+    }
+
+    /// Whether a session is gone, or takes no more streams because it ends.
+    pub(crate) fn is_lost(&self, session: SessionId) -> bool {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k).is_none_or(|q| q.lost.is_some()),
+            SessionId::Sctp(k) => self.sctp.associations.get(k).is_none_or(|a| a.lost.is_some()),
+            SessionId::Channel(_) | SessionId::Dtls(_) => true,
+        }
+    }
+
+    /// Why a session is over, if it is.
+    pub(crate) fn session_error(&self, session: SessionId) -> Option<ConnectionError> {
+        match session {
+            SessionId::Sctp(k) => self.sctp.associations.get(k)?.lost.clone().map(ConnectionError::Sctp),
+            SessionId::Quic(k) => match self.quic.connections.get(k) {
+                Some(q) => q.lost.clone().map(ConnectionError::Quic),
+                None => Some(ConnectionError::Closed),
+            },
+            SessionId::Channel(_) | SessionId::Dtls(_) => Some(ConnectionError::Closed),
+        }
+    }
+
+    /// Whether streams of the session are connections.
+    pub(crate) fn has_streams(&self, session: SessionId) -> bool {
+        match session {
+            SessionId::Quic(_) => true,
+            SessionId::Sctp(k) => self.sctp.associations.get(k).is_some_and(|a| a.mux),
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+
+    /// The stack that carries a session.
+    pub(crate) fn session_stack(&self, session: SessionId) -> Option<Stack> {
+        match session {
+            SessionId::Quic(k) => Some(self.quic.connections.get(k)?.stack),
+            SessionId::Sctp(k) => Some(self.sctp.associations.get(k)?.stack),
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// The application protocol that both sides of a session have agreed on.
+    pub(crate) fn session_alpn(&self, session: SessionId) -> Option<Vec<u8>> {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k)?.conn.alpn(),
+            _ => None,
+        }
+    }
+
+    /// The peer's address of a session.
+    pub(crate) fn session_remote(&self, session: SessionId) -> Option<SocketAddr> {
+        match session {
+            SessionId::Quic(k) => Some(self.quic.connections.get(k)?.conn.remote()),
+            SessionId::Sctp(k) => Some(self.sctp.associations.get(k)?.remote),
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// A number that grows with what the peer has acknowledged on all streams of a session.
+    pub(crate) fn session_acknowledged(&self, session: SessionId) -> Option<u64> {
+        match session {
+            SessionId::Quic(k) => Some(self.quic.connections.get(k)?.conn.acknowledged()),
+            SessionId::Sctp(k) => Some(self.sctp.acknowledged(k)),
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// Opens a stream of a session, or finds that it has to wait until the peer allows another one: see [`FlowId::waits_on`].
+    pub(crate) fn open_stream(
+        &mut self,
+        session: SessionId,
+        direction: Direction,
+    ) -> Result<OpenedStream, EstablishmentError> {
+        match session {
+            SessionId::Quic(quic) => {
+                let Some(q) = self.quic.connections.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
+                    let why = "the QUIC connection is over";
+                    return Err(EstablishmentError::new(Reason::EstablishmentFailed, why));
+                };
+                let stream = q.conn.open(direction);
+                let flow = stream.map_or(FlowId::StreamPending { quic }, |stream| FlowId::Stream { quic, stream });
+                Ok(OpenedStream { flow, stack: q.stack, request: q.request.clone(), remotes: q.remotes.clone() })
+            }
+            SessionId::Sctp(sctp) => self.sctp.open_stream(sctp, direction),
+            SessionId::Channel(_) | SessionId::Dtls(_) => Err(EstablishmentError::new(
+                Reason::InvalidConfiguration,
+                "the group's transport is gone, or has no streams",
+            )),
+        }
+    }
+
+    /// Opens a stream for a connection that has waited for it, if the peer allows one.
+    pub(crate) fn open_waiting(&mut self, session: SessionId, direction: Direction) -> Option<FlowId> {
+        match session {
+            SessionId::Quic(quic) => {
+                let stream = self.quic.connections.get_mut(quic)?.conn.open(direction)?;
+                Some(FlowId::Stream { quic, stream })
+            }
+            SessionId::Sctp(sctp) => {
+                let stream = self.sctp.free_stream(sctp)?;
+                Some(FlowId::Sctp { sctp, stream })
+            }
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// Whether streams of the peer's may still be taken from a session.
+    pub(crate) fn may_accept(&self, session: SessionId) -> bool {
+        match session {
+            SessionId::Quic(_) => !self.is_lost(session),
+            SessionId::Sctp(_) => true,
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+
+    /// Whether a session may keep streams of the peer's for which there was no room in its group. `waited`: there was none because
+    /// of those that nothing has taken.
+    pub(crate) fn may_hold_streams(&self, session: SessionId, waited: bool) -> bool {
+        match session {
+            SessionId::Quic(k) => {
+                let q = self.quic.connections.get(k);
+                q.is_some_and(|q| (q.peer_limit.is_some() || waited) && q.lost.is_none())
+            }
+            SessionId::Sctp(_) => true,
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+
+    /// Streams of the peer's were accepted: it may open as many more, which it is told with the next flush.
+    pub(crate) fn allow_more_streams(&mut self, session: SessionId) {
+        match session {
+            SessionId::Quic(k) => self.quic.mark_dirty(k),
+            // It takes the numbers of streams that have ended.
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+
+    /// Limits how many streams of a session the peer may have open (`groupConnLimit`). False: it has none.
+    pub(crate) fn limit_peers_streams(&mut self, session: SessionId, limit: Option<u32>) -> bool {
+        match session {
+            SessionId::Quic(k) => {
+                if let Some(q) = self.quic.connections.get_mut(k) {
+                    q.limit_peers_streams(limit);
+                }
+                true
+            }
+            SessionId::Sctp(k) => match self.sctp.associations.get_mut(k).filter(|a| a.mux) {
+                Some(a) => {
+                    // Others may have been opened with the same request.
+                    Arc::make_mut(&mut a.request).properties.connection.group_conn_limit = limit;
+                    true
+                }
+                None => false,
+            },
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+
+    /// Whether a session that is still there ends with its group even if that is not closed: this side has opened it, or nothing
+    /// more can come of it. `None`: there is nothing to end.
+    pub(crate) fn ends_with_group(&self, session: SessionId) -> Option<bool> {
+        match session {
+            SessionId::Quic(k) => Some(self.quic.connections.get(k).is_some_and(|q| q.client || q.is_spent())),
+            SessionId::Sctp(k) => self.sctp.associations.get(k).filter(|a| !a.is_over()).map(|a| a.client || !a.mux),
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// Whether this side has opened a session that works and that no connection uses.
+    pub(crate) fn is_unused(&self, session: SessionId) -> bool {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k).is_some_and(|q| {
+                q.client && q.lost.is_none() && q.attempt.is_none() && q.streams.is_empty() && q.datagrams.is_none()
+            }),
+            SessionId::Sctp(k) => self
+                .sctp
+                .associations
+                .get(k)
+                .is_some_and(|a| a.client && a.lost.is_none() && a.attempt.is_none() && !a.is_used()),
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+}
+
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
+    /// Makes connections of the streams that the peer has opened, as far as there is room for them.
+    pub(crate) fn accept_streams(&mut self, session: SessionId) {
+        match session {
+            SessionId::Quic(k) => {
+                self.quic_accept(k, Direction::Both);
+                self.quic_accept(k, Direction::One);
+            }
+            SessionId::Sctp(k) => self.sctp_accept(k),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+
+    /// The same of the datagrams that a session carries beside streams.
+    pub(crate) fn accept_datagrams(&mut self, session: SessionId) {
+        if let SessionId::Quic(k) = session {
+            self.quic_take_datagrams(k);
+        }
+    }
+
+    /// The connection uses this stream from now on.
+    pub(crate) fn bind_stream(&mut self, flow: FlowId, conn: Key) {
+        match flow {
+            FlowId::Stream { quic, stream } => self.quic_bind(quic, stream, conn),
+            FlowId::Sctp { sctp, stream } => self.sctp_bind(sctp, stream, conn),
+            _ => {}
+        }
+    }
+
+    /// Ends a session: at once with a code, or as its protocol ends in order.
+    pub(crate) fn end_session(&mut self, session: SessionId, code: Option<u64>) {
+        match session {
+            SessionId::Quic(k) => self.quic_close(k, code.unwrap_or(super::quic::NO_ERROR)),
+            SessionId::Sctp(k) => self.sctp_close(k, code),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+
+    /// Ends a session with a code of the application's and words for the peer, where its protocol has room for them.
+    pub(crate) fn end_session_saying(&mut self, session: SessionId, code: u64, reason: &[u8]) {
+        let now = self.cx.now;
+        match session {
+            SessionId::Quic(k) => {
+                if let Some(q) = self.carriers.quic.connections.get_mut(k)
+                    && q.lost.is_none()
+                {
+                    q.conn.close(now, code, reason);
+                    self.quic_lost(k, QuicError::LocallyClosed);
+                }
+                self.mark_dirty(k);
+            }
+            SessionId::Sctp(k) => self.sctp_close(k, Some(code)),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+}
