@@ -28,6 +28,7 @@ usage: cargo xtask <chore>
 
   test [PART...] [--list]          everything that must hold before a change is merged; ./test calls this, and --help explains it
   tidy                             check the rules that no compiler checks
+  tidy --figures [--json]          print how far the engine is one object, beside the bounds; --json: one line of numbers
   licences                         check licences, bans and sources of every crate in the lock file against deny.toml
   fuzz [TARGET] [--seconds N]      fuzz one target or all: with cargo-fuzz on nightly where both are installed,
                                    else the same targets on stable with random and mutated inputs (default: 10 s each)
@@ -47,7 +48,10 @@ usage: cargo xtask <chore>
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.first().map(String::as_str) {
-        Some("tidy") if args.len() == 1 => tidy::chore(),
+        Some("tidy") => match tidy::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => tidy::chore(request),
+            Err(why) => return usage(&why),
+        },
         Some("licences") if args.len() == 1 => licences::chore(),
         Some("fuzz") => match fuzz::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => fuzz::chore(&request),

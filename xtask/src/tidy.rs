@@ -13,6 +13,7 @@ mod mask;
 mod records;
 pub(crate) mod tested;
 mod unsafety;
+mod walls;
 
 use crate::workspace;
 use core::fmt;
@@ -52,21 +53,60 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Check every rule.
+    Check,
+    /// Print how far the engine is one object.
+    Figures {
+        /// As one line of JSON.
+        json: bool,
+    },
+}
+
+impl Request {
+    /// Understands the arguments.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
+        match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Ok(Self::Check),
+            ["--figures"] => Ok(Self::Figures { json: false }),
+            ["--figures", "--json"] => Ok(Self::Figures { json: true }),
+            _ => Err(format!("tidy does not understand {}", args.join(" "))),
+        }
+    }
+}
+
+/// Does what is asked for; false if a rule is broken.
+///
+/// # Errors
+/// When the project cannot be read.
+pub(crate) fn chore(request: Request) -> Result<bool, String> {
+    match request {
+        Request::Check => check(),
+        Request::Figures { json } => walls::print(json),
+    }
+}
+
 /// Runs every rule; false if one is broken.
 ///
 /// # Errors
 /// When the project cannot be read.
-pub(crate) fn chore() -> Result<bool, String> {
+fn check() -> Result<bool, String> {
     let root = workspace::root();
     // Without `--locked`, but also without dependencies: the lock file is neither needed nor touched.
     let packages = workspace::members(&workspace::metadata(&root, &["--no-deps"])?, &root)?;
     let files = workspace::text_files(&root)?;
 
-    let rules: [(&str, Vec<Finding>); 9] = [
+    let rules: [(&str, Vec<Finding>); 10] = [
         ("arrows between the rooms", arrows::check(&packages)),
         ("unsafe only where the system is met", unsafety::check(&files)),
         ("length of files and functions", length::check(&files)),
         ("tests no shorter than what they test", tested::check(&files)),
+        ("the engine keeps within its walls", walls::check(&files)),
         ("nothing left over", leftovers::check(&files)),
         ("crates say what they are", crates::check(&packages, &files)),
         ("the sans-IO ban covers its rooms", clippy_ban::check(&packages, &files)),
@@ -93,6 +133,15 @@ pub(crate) fn chore() -> Result<bool, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_asked_for_with_or_without_json() {
+        let parse = |args: &[&str]| Request::parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
+        assert_eq!(parse(&[]), Ok(Request::Check));
+        assert_eq!(parse(&["--figures"]), Ok(Request::Figures { json: false }));
+        assert_eq!(parse(&["--figures", "--json"]), Ok(Request::Figures { json: true }));
+        assert!(parse(&["--json"]).is_err());
+    }
 
     #[test]
     fn a_finding_prints_as_one_line_that_an_editor_can_follow() {
