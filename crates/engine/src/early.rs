@@ -10,33 +10,16 @@
 //! may be a replay, and says so ([`crate::Received::early`]). The rest of the handshake is driven here, whether or not the
 //! program reads; it must be finished in the time that every incoming handshake has.
 
-use crate::carrier::FlowId;
-use crate::carrier::channel::{Channel, Kind};
-use crate::carrier::dispatch::CarrierTimer;
+use crate::carrier::tcp::early::Early;
 use crate::conn::ConnectionState;
-use crate::event::{AttemptError, ConnectionError, Event};
+use crate::event::{ConnectionError, Event};
 use crate::{ConnectionId, Engine, MessageId, SendError};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::ConnectionApi;
-use neater_tls::TlsStream;
 
 /// The number of a first message that may be early data: it is the first of its connection, whenever it is written.
 pub(crate) const FIRST: MessageId = MessageId(1);
-
-/// Offers a message to the first flight of a TLS client, all or nothing: of a message half sent nobody could tell which
-/// half the server has dropped.
-pub(crate) fn offer(tls: &mut TlsStream, data: &Bytes) {
-    if !data.is_empty() && tls.early_capacity() >= data.len() {
-        tls.early_write(data);
-    }
-}
-
-/// Whether a TLS server waits for the end of its client's handshake, although the connection was delivered.
-pub(crate) fn unfinished(channel: &Channel) -> bool {
-    matches!(&channel.kind, Kind::Tls(tls) if tls.is_handshaking())
-}
 
 impl<N: Net> Engine<N> {
     /// Keeps the first message of a connection, which may be early data. It has its number from now on.
@@ -66,82 +49,42 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether the TLS session of a won channel has carried the first message.
-    pub(crate) fn tls_took_first(&self, key: Key) -> bool {
-        matches!(self.carriers.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
-            if tls.early_data_sent() > 0 && tls.early_data_accepted() == Some(true))
-    }
-
-    /// An incoming TLS connection has brought early data that was accepted, before the end of its handshake.
-    pub(crate) fn has_early(&self, key: Key) -> bool {
-        matches!(self.carriers.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
-            if tls.is_handshaking() && tls.early_data_received() > 0)
-    }
-
     /// Moves on the handshake of a connection that was delivered before its end.
     pub(crate) fn drive_early(&mut self, key: Key, conn: Key) {
-        let driven = self.drive_tls(key);
-        let Some(ch) = self.carriers.channels.get_mut(key) else { return };
-        let open = self.conns.get(conn).is_some_and(|c| c.is_open());
-        match driven {
-            Ok(_) if unfinished(ch) => {}
-            Ok(_) => {
-                ch.deadline = None;
-                // Data may have come with the end of the handshake, and what was written before it may leave now.
-                ch.readable = true;
-                if open {
-                    self.notify(conn, Event::Readable);
-                    self.flush_and_report(conn);
-                }
-            }
-            // What has come before the failure can still be read, and reading tells of it then.
-            Err(_) if open && self.conns.get(conn).is_some_and(|c| c.request.may_receive) => {
-                ch.readable = true;
+        let c = self.conns.get(conn).filter(|c| c.is_open());
+        let (open, reads) = (c.is_some(), c.is_some_and(|c| c.request.may_receive));
+        match self.shake_early(key, reads) {
+            Early::Complete if open => {
                 self.notify(conn, Event::Readable);
-                // Whoever waits for room may be the only one there is.
+                self.flush_and_report(conn);
+            }
+            Early::Open | Early::Complete => {}
+            // What has come before the failure can still be read, and reading reports it then.
+            Early::Failed(_) if reads => {
+                self.notify(conn, Event::Readable);
+                // A writer that waits for room may be the only one that there is.
                 self.notify(conn, Event::Writable);
             }
-            Err(error) => self.fail_connection(conn, from_attempt(error)),
+            Early::Failed(error) => self.fail_connection(conn, error),
         }
     }
 
     /// The time for the handshake of such a connection may be over.
     pub(crate) fn early_timeout(&mut self, key: Key, conn: Key) {
-        let Some(ch) = self.carriers.channels.get(key) else { return };
-        match ch.deadline {
-            Some(at) if at > self.cx.now => {
-                self.cx.timers.push(at, CarrierTimer::channel(key));
-                self.drive_early(key, conn);
-                if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
-                    self.advance_close(conn);
-                }
-            }
-            _ => self.fail_connection(conn, ConnectionError::TimedOut),
+        if !self.carriers.may_still_shake(&mut self.cx, key) {
+            return self.fail_connection(conn, ConnectionError::TimedOut);
+        }
+        self.drive_early(key, conn);
+        if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
+            self.advance_close(conn);
         }
     }
 
     /// Whether what the program receives now came before the peer's handshake was complete, and may be a replay.
     pub(crate) fn is_early(&self, conn: Key) -> bool {
-        let Some(c) = self.conns.get(conn).filter(|c| c.passive && c.state == ConnectionState::Established) else {
-            return false;
-        };
-        match c.flow {
-            FlowId::Channel(k) => self.carriers.channels.get(k).is_some_and(unfinished),
-            FlowId::Stream { quic, .. } => {
-                self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.is_handshaking())
-            }
-            _ => false,
-        }
-    }
-}
-
-fn from_attempt(e: AttemptError) -> ConnectionError {
-    match e {
-        AttemptError::Net(e) => ConnectionError::Net(e),
-        AttemptError::Tls(e) => ConnectionError::Tls(e),
-        AttemptError::Quic(e) => ConnectionError::Quic(e),
-        AttemptError::Sctp(e) => ConnectionError::Sctp(e),
-        AttemptError::TimedOut => ConnectionError::TimedOut,
-        _ => ConnectionError::Closed,
+        self.conns
+            .get(conn)
+            .filter(|c| c.passive && c.state == ConnectionState::Established)
+            .is_some_and(|c| self.carriers.is_early(c.flow))
     }
 }

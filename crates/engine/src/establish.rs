@@ -598,7 +598,7 @@ impl<N: Net> Engine<N> {
         let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
         let mut tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
         if let Some(data) = c.ext.as_ref().and_then(|e| e.early.as_ref()).filter(|_| !c.request.framer.frames()) {
-            crate::early::offer(&mut tls, data);
+            crate::carrier::tcp::early::offer(&mut tls, data);
         }
         ch.kind = Kind::Tls(Box::new(tls));
         // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.

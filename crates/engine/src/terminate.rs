@@ -205,7 +205,7 @@ impl<N: Net> Engine<N> {
                 }
                 self.drive_attempt(key);
             }
-            Behind::Conn(conn) if crate::early::unfinished(ch) => self.early_timeout(key, conn),
+            Behind::Conn(conn) if crate::carrier::tcp::early::unfinished(ch) => self.early_timeout(key, conn),
             _ => {}
         }
     }

@@ -97,7 +97,9 @@ impl<N: Net> Engine<N> {
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.stack == Some(Stack::Tls) && self.carriers.channels.get(key).is_some_and(crate::early::unfinished) {
+        if c.stack == Some(Stack::Tls)
+            && self.carriers.channels.get(key).is_some_and(crate::carrier::tcp::early::unfinished)
+        {
             self.drive_early(key, conn);
         }
         let Some(c) = self.conns.get(conn) else { return };

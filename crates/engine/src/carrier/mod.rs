@@ -9,6 +9,7 @@ pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;
 pub(crate) mod setup;
+pub(crate) mod tcp;
 
 use crate::carrier::channel::Channel;
 use crate::carrier::dtls::Dtls;

@@ -65,7 +65,7 @@ impl<N: Net> Engine<N> {
                     ch.behind = Behind::Conn(conn);
                     ch.deadline = None;
                 }
-                if stack == Stack::Tls && self.tls_took_first(k) {
+                if stack == Stack::Tls && self.carriers.tls_took_first(k) {
                     self.first_was_taken(conn);
                 }
             }

@@ -262,7 +262,7 @@ impl<N: Net> Engine<N> {
                 self.handshake_over(listener);
                 self.incoming_ready(listener, key);
             }
-            Ok(false) if self.has_early(key) => {
+            Ok(false) if self.carriers.has_early(key) => {
                 // The request says that early data is welcome, or it would not have been accepted.
                 let deadline = self.carriers.channels.get(key).map(|c| c.started + HANDSHAKE_TIMEOUT);
                 self.handshake_over(listener);

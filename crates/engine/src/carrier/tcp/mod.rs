@@ -1,0 +1,3 @@
+//! TCP, and TLS over it: how connections on sockets of their own begin early and end.
+
+pub(crate) mod early;
