@@ -2,6 +2,7 @@
 
 use crate::carrier::FlowId;
 use crate::carrier::channel::Peer;
+use crate::carrier::end::Sides;
 use crate::connection::fast_path::DirectBytes;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
@@ -316,8 +317,18 @@ impl Conn {
 
     /// See [`ConnectionStats::ended`].
     pub(crate) fn end_is_out(&self) -> bool {
-        self.fin_done
-            && (self.fin_acked || self.one_way || !matches!(self.flow, FlowId::Stream { .. } | FlowId::Sctp { .. }))
+        self.fin_done && (self.fin_acked || self.one_way || !self.flow.acknowledges_end())
+    }
+
+    /// Its two directions.
+    pub(crate) fn sides(&self) -> Sides {
+        Sides {
+            untouched: self.bytes_sent == 0 && self.bytes_received == 0,
+            read_closed: self.read_closed,
+            peer_ended: self.peer_ended,
+            fin_done: self.fin_done,
+            fin_acked: self.fin_acked,
+        }
     }
 
     /// Whether its stream's sending direction was given up before the peer had everything.

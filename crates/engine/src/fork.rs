@@ -5,10 +5,8 @@
 //!
 //! *Invariant*: nothing that is done with such an engine succeeds, except looking at figures of the past.
 
-use crate::carrier::FlowId;
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, EstablishmentError, Reason, SendError};
-use crate::terminate::ABORTED;
 use crate::{Engine, ListenerId};
 use neater_base::net::{ErrorKind, Net, NetError};
 
@@ -72,19 +70,12 @@ impl<N: Net> Engine<N> {
                 continue;
             }
             // The peer must not take a part for the whole. What the system has all of, it may still deliver.
-            if let (FlowId::Channel(key), false) = (c.flow, c.tx.is_empty())
-                && let Some(channel) = self.carriers.channels.remove(key)
-            {
-                self.cx.net.abort(channel.sock);
+            if !c.tx.is_empty() {
+                self.carriers.abort_socket(&mut self.cx, c.flow);
             }
             self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
         }
-        for key in self.carriers.quic.connections.keys() {
-            self.quic_close(key, ABORTED);
-        }
-        for key in self.carriers.sctp.associations.keys() {
-            self.sctp_close(key, Some(ABORTED));
-        }
+        self.abort_sessions();
         // What can be said once is said: that it is over.
         self.settle();
     }

@@ -1,8 +1,7 @@
 //! The end of connections (RFC 9622 section 10).
 
 use crate::carrier::FlowId;
-use crate::carrier::channel::{Behind, Kind};
-use crate::config::Refusal;
+use crate::carrier::end::{Due, End, SessionLost};
 use crate::conn::{Conn, ConnectionState};
 use crate::engine::fast_path;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
@@ -10,7 +9,6 @@ use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_framing::Outbound;
-use neater_quic::{ConnectionApi, Direction, QuicError};
 
 /// The application error code of a session that ends because its last connection was aborted without one of its own: not
 /// 0, which is an orderly end.
@@ -70,14 +68,12 @@ impl<N: Net> Engine<N> {
                     self.recount(conn.0);
                 }
                 self.advance_close(conn.0);
-                if let Some(FlowId::Channel(key)) = self.conns.get(conn.0).map(|c| c.flow) {
-                    self.discard_incoming(conn.0, key);
-                }
+                self.discard_incoming(conn.0);
                 self.watch_closing(conn.0);
             }
             ConnectionState::Closing => {}
             // What a failed connection has received will not be read.
-            ConnectionState::Closed if matches!(c.flow, FlowId::Channel(_)) => self.detach(conn.0),
+            ConnectionState::Closed if c.flow.has_own_socket() => self.detach(conn.0),
             ConnectionState::Closed => {}
         }
     }
@@ -103,62 +99,17 @@ impl<N: Net> Engine<N> {
             }
             self.report_close_flush(conn, done);
         }
-        let Some(c) = self.conns.get_mut(conn).filter(|c| c.state == ConnectionState::Closing) else { return };
-        match c.flow {
-            FlowId::Channel(k) => self.close_channel(conn, k),
-            FlowId::Stream { quic, stream } => {
-                let (read_closed, fin) = (c.read_closed, core::mem::replace(&mut c.fin_done, true));
-                let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return self.finish_close(conn) };
-                if let Some(e) = q.lost.clone() {
-                    return self.fail_connection(conn, ConnectionError::Quic(e));
-                }
-                if !read_closed {
-                    q.conn.stop(stream, 0);
-                }
-                let receive_only = stream.direction() == Direction::One && stream.by_client() != q.client;
-                if !fin {
-                    q.conn.finish(stream);
-                }
-                self.mark_dirty(quic);
-                // With nothing to be acknowledged there is no Finished to wait for.
-                let Some(c) = self.conns.get(conn) else { return };
-                if receive_only || (fin && c.fin_acked) {
-                    self.finish_close(conn);
-                } else if let Some(error) = c.refusal() {
-                    self.fail_connection(conn, error);
-                }
-            }
-            FlowId::Sctp { sctp, stream } => {
-                let fin = core::mem::replace(&mut c.fin_done, true);
-                let (read_closed, acked) = (c.read_closed, c.fin_acked);
-                let Some(a) = self.carriers.sctp.associations.get(sctp) else { return self.finish_close(conn) };
-                match (a.is_over(), a.lost.clone(), a.mux) {
-                    (true, Some(reason), _) if !acked => {
-                        return self.fail_connection(conn, ConnectionError::Sctp(reason));
-                    }
-                    // One connection, one association: it ends when the peer has everything (RFC 9260 section 9.2).
-                    (false, None, false) => return self.sctp_close(sctp, None),
-                    _ => {}
-                }
-                if !read_closed {
-                    self.sctp_stop(sctp, stream, NO_CODE);
-                }
-                self.sctp_finish(sctp, stream);
-                if fin && acked {
-                    self.finish_close(conn);
-                } else if let Some(error) = self.conns.get(conn).and_then(Conn::refusal) {
-                    self.fail_connection(conn, error);
-                }
-            }
-            FlowId::Datagrams { quic } => {
-                // What was queued leaves before the session may end. Datagrams are not acknowledged one by one.
-                self.drive_quic(quic);
-                let waits = |q: &mut crate::carrier::quic::Quic| q.lost.is_none() && q.conn.queued_datagrams() > 0;
-                if !self.carriers.quic.connections.get_mut(quic).is_some_and(waits) {
-                    self.finish_close(conn);
-                }
-            }
-            _ => self.finish_close(conn),
+        let Some(c) = self.conns.get(conn).filter(|c| c.state == ConnectionState::Closing) else { return };
+        let (flow, sides) = (c.flow, c.sides());
+        if flow.ends_when_sent() {
+            // What was queued leaves before the session may end.
+            self.send_queued(flow);
+        }
+        let closed = self.carriers.close(&mut self.cx, conn, flow, sides);
+        let waits = closed.end == End::Waits;
+        self.closing_went_on(conn, closed);
+        if waits && let Some(error) = self.conns.get(conn).and_then(Conn::refusal) {
+            self.fail_connection(conn, error);
         }
     }
 
@@ -175,38 +126,15 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn channel_timeout(&mut self, key: Key) {
-        let Some(ch) = self.carriers.channels.get(key) else { return };
-        match ch.behind {
-            Behind::Lingering { .. } => self.lingered(key),
-            Behind::Listener(listener)
-                if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_) | Kind::TlsPending) =>
-            {
-                if self.cx.now - ch.started < core::time::Duration::from_secs(10) {
-                    return self.drive_incoming(listener, key);
-                }
-                if let Some(ch) = self.carriers.channels.remove(key) {
-                    self.cx.net.abort(ch.sock);
-                }
-                self.cx.stats.refuse(Refusal::Handshake);
-                self.handshake_over(listener);
+        match self.carriers.on_channel_timer(&mut self.cx, key) {
+            Due::Nothing => {}
+            Due::Incoming(listener) => self.drive_incoming(listener, key),
+            Due::HandshakeOver(listener) => self.handshake_over(listener),
+            Due::Attempt => self.drive_attempt(key),
+            Due::TimedOut(conn, candidate, session) => {
+                self.attempt_failed(conn, candidate, session, crate::AttemptError::TimedOut);
             }
-            Behind::Listener(_) if matches!(ch.kind, Kind::TlsPending) => {
-                // It has waited so long for its handshake to begin that its peer will have given up.
-                if let Some(ch) = self.carriers.channels.remove(key) {
-                    self.cx.net.abort(ch.sock);
-                }
-                self.cx.stats.refuse(Refusal::NotBegun);
-            }
-            Behind::Attempt(conn, candidate) => {
-                let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
-                if silent && ch.deadline.is_some_and(|d| d <= self.cx.now) {
-                    let what = crate::carrier::SessionId::Channel(key);
-                    return self.attempt_failed(conn, candidate, what, crate::AttemptError::TimedOut);
-                }
-                self.drive_attempt(key);
-            }
-            Behind::Conn(conn) if crate::carrier::tcp::early::unfinished(ch) => self.early_timeout(key, conn),
-            _ => {}
+            Due::Early(conn) => self.early_timeout(key, conn),
         }
     }
 
@@ -246,68 +174,15 @@ impl<N: Net> Engine<N> {
     /// Takes the transport away from a connection.
     pub(crate) fn detach(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        match core::mem::replace(&mut c.flow, FlowId::None) {
-            FlowId::Channel(k) => {
-                if self.carriers.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
-                    && let Some(ch) = self.carriers.channels.remove(k)
-                {
-                    self.cx.net.close(ch.sock);
-                }
-            }
-            FlowId::Stream { quic, stream } => {
-                // What was not ended in order is given up, and the peer told. It changes nothing about what was.
-                let (fin_done, read_closed) = (c.fin_done, c.read_closed);
-                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-                    if !fin_done {
-                        q.conn.reset(stream, NO_CODE);
-                    }
-                    if !read_closed {
-                        q.conn.stop(stream, NO_CODE);
-                    }
-                }
-                self.quic_unbind(quic, Some(stream));
-            }
-            FlowId::Datagrams { quic } => self.quic_unbind(quic, None),
-            FlowId::Sctp { sctp, stream } => {
-                let (fin_done, read_closed) = (c.fin_done, c.read_closed);
-                match self.carriers.sctp.associations.get(sctp).map(|a| (a.mux, a.lost.is_some())) {
-                    Some((true, false)) => {
-                        // What was not ended in order is given up, and the peer told.
-                        if !read_closed {
-                            self.sctp_stop(sctp, stream, NO_CODE);
-                        }
-                        if fin_done {
-                            self.sctp_finish(sctp, stream);
-                        } else {
-                            self.sctp_reset(sctp, stream, NO_CODE);
-                        }
-                    }
-                    Some((false, false)) => self.sctp_close(sctp, Some(NO_CODE)),
-                    _ => {}
-                }
-                self.sctp_unbind(sctp, stream);
-            }
-            FlowId::SctpPending { sctp } => self.close_spare(crate::carrier::SessionId::Sctp(sctp)),
-            FlowId::Dtls { dtls } => self.dtls_drop(dtls),
-            FlowId::Peer { channel } => {
-                let peer = c.ext.as_ref().and_then(|e| e.peer);
-                let listener = self.carriers.channels.get(channel).map(|c| c.behind);
-                if let (Some(Kind::UdpShared(peers)), Some(peer)) =
-                    (self.carriers.channels.get_mut(channel).map(|c| &mut c.kind), peer)
-                {
-                    peers.remove(&peer);
-                    // The last connection of a listener that has stopped takes the socket with it.
-                    if peers.is_empty()
-                        && !matches!(listener, Some(Behind::Listener(l)) if self.listeners.contains(l))
-                        && let Some(c) = self.carriers.channels.remove(channel)
-                    {
-                        self.cx.net.close(c.sock);
-                    }
-                }
-            }
-            FlowId::StreamPending { quic } => self.close_spare(crate::carrier::SessionId::Quic(quic)),
-            FlowId::None => {}
+        let flow = core::mem::replace(&mut c.flow, FlowId::None);
+        let (sides, peer) = (c.sides(), c.ext.as_ref().and_then(|e| e.peer));
+        let listeners = &self.listeners;
+        if let Some(over) =
+            self.carriers.release(&mut self.cx, conn, flow, sides, peer, |listener| listeners.contains(listener))
+        {
+            self.session_over(over);
         }
+        self.leave_session(flow);
         self.leave_group(conn);
     }
 
@@ -340,8 +215,8 @@ impl<N: Net> Engine<N> {
         if self.conns.get(conn).is_some_and(Conn::is_greeting) {
             return self.greeting_failed(conn, &error);
         }
-        // What a QUIC stream has received can still be read.
-        let keep = self.conns.get(conn).is_some_and(|c| matches!(c.flow, FlowId::Stream { .. } | FlowId::Sctp { .. }));
+        // What a stream of a session has received can still be read.
+        let keep = self.conns.get(conn).is_some_and(|c| c.flow.acknowledges_end());
         self.fail_and_keep(conn, error, keep);
     }
 
@@ -377,30 +252,15 @@ impl<N: Net> Engine<N> {
         self.set_closed(conn);
     }
 
-    /// The QUIC connection below is over.
-    pub(crate) fn stream_transport_lost(&mut self, conn: Key, error: &QuicError) {
+    /// The session below a connection is over.
+    pub(crate) fn session_lost(&mut self, conn: Key, SessionLost { error, orderly, unsent, all_left }: SessionLost) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.is_greeting() {
-            return self.greeting_failed(conn, &ConnectionError::Quic(error.clone()));
+            return self.greeting_failed(conn, &error);
         }
-        let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
         // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
         // the peer of a session that the program has ended.
-        let kept = match c.flow {
-            FlowId::Stream { quic, stream } => {
-                self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.has_unsent(stream))
-            }
-            _ => false,
-        };
-        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !kept);
-        let why = c.error().filter(|_| orderly).cloned().unwrap_or_else(|| ConnectionError::Quic(error.clone()));
-        // Datagrams are not acknowledged: what has left is all that can be known.
-        let all_left = match c.flow {
-            FlowId::Datagrams { quic } => {
-                self.carriers.quic.connections.get_mut(quic).is_none_or(|q| q.conn.queued_datagrams() == 0)
-            }
-            _ => false,
-        };
+        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !unsent);
         match c.state {
             ConnectionState::Establishing => {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
@@ -417,6 +277,7 @@ impl<N: Net> Engine<N> {
                 self.set_closed(conn);
             }
             ConnectionState::Established | ConnectionState::Closing => {
+                let why = c.error().filter(|_| orderly).cloned().unwrap_or(error);
                 self.notify(conn, Event::Readable);
                 self.fail_connection(conn, why);
             }
@@ -434,31 +295,13 @@ impl<N: Net> Engine<N> {
         self.cx.now = self.cx.net.now();
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
-            ConnectionState::Closed if matches!(c.flow, FlowId::Channel(_)) => return self.detach(conn.0),
+            ConnectionState::Closed if c.flow.has_own_socket() => return self.detach(conn.0),
             ConnectionState::Closed => return,
             ConnectionState::Establishing => self.cancel_establishment(conn.0),
             _ => {}
         }
         let Some(c) = self.conns.get(conn.0) else { return };
-        match c.flow {
-            FlowId::Channel(k) => {
-                if let Some(ch) = self.carriers.channels.remove(k) {
-                    self.cx.net.abort(ch.sock);
-                }
-            }
-            FlowId::Stream { quic, stream } => {
-                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-                    q.conn.reset(stream, code);
-                    q.conn.stop(stream, code);
-                }
-                self.mark_dirty(quic);
-            }
-            FlowId::Sctp { sctp, stream } => {
-                self.sctp_stop(sctp, stream, code);
-                self.sctp_reset(sctp, stream, code);
-            }
-            _ => {}
-        }
+        self.carriers.abort(&mut self.cx, c.flow, code);
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         c.ext().error = Some(ConnectionError::LocalAbort);
@@ -485,11 +328,10 @@ impl<N: Net> Engine<N> {
             c.ext().refusal = Some(code);
             return;
         }
-        if let FlowId::Channel(k) = c.flow
-            && c.stack.is_some_and(|s| !s.is_stream())
-        {
+        if c.stack.is_some_and(|s| !s.is_stream()) {
             // What has arrived can still be received.
-            while self.fill_datagrams(conn.0, k).is_ok_and(|more| more) {}
+            let flow = c.flow;
+            self.take_arrived(conn.0, flow);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         c.read_closed = true;
@@ -503,14 +345,7 @@ impl<N: Net> Engine<N> {
             self.notify(conn.0, Event::Readable);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        if let FlowId::Stream { quic, stream } = c.flow {
-            if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-                q.conn.stop(stream, code);
-            }
-            self.mark_dirty(quic);
-        } else if let FlowId::Sctp { sctp, stream } = c.flow {
-            self.sctp_stop(sctp, stream, code);
-        }
+        self.carriers.stop(&self.cx, c.flow, code);
         // The peer may have everything already.
         self.both_ended(conn.0);
     }
@@ -529,10 +364,7 @@ impl<N: Net> Engine<N> {
             self.report_unsent(conn.0, &ConnectionError::LocalAbort);
             return self.wake_sender(conn.0);
         }
-        let stream = |k| self.carriers.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
-        if let FlowId::Channel(k) = c.flow
-            && stream(k)
-        {
+        if !self.carriers.can_reset(c.flow) {
             let said = c.fin_done && c.tx.is_empty();
             if !said {
                 self.abort_with(conn, code);
@@ -544,14 +376,7 @@ impl<N: Net> Engine<N> {
         c.fin_acked = true;
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        if let FlowId::Stream { quic, stream } = c.flow {
-            if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-                q.conn.reset(stream, code);
-            }
-            self.mark_dirty(quic);
-        } else if let FlowId::Sctp { sctp, stream } = c.flow {
-            self.sctp_reset(sctp, stream, code);
-        }
+        self.carriers.reset(c.flow, code);
         self.recount(conn.0);
         self.wake_sender(conn.0);
         if self.conns.get(conn.0).is_some_and(|c| c.state == ConnectionState::Closing) {

@@ -108,7 +108,7 @@ impl<N: Net> Engine<N> {
         }
         if c.state == ConnectionState::Closing {
             if readable {
-                self.discard_incoming(conn, key);
+                self.discard_incoming(conn);
             }
             return self.advance_close(conn);
         }
@@ -243,43 +243,11 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends this side's direction, where the transport can say so.
+    /// Ends this side's direction, where the transport can report it.
     pub(crate) fn send_fin(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        match c.flow {
-            FlowId::Channel(k) => {
-                let Some(ch) = self.carriers.channels.get_mut(k) else { return };
-                match &mut ch.kind {
-                    Kind::Tcp => {
-                        c.fin_done = true;
-                        // A connection that is gone already is reported when it is read.
-                        let _ = self.cx.net.shutdown_write(ch.sock);
-                    }
-                    Kind::Tls(tls) => {
-                        tls.close_notify();
-                        // It waits for the handshake of a connection that was delivered before its end.
-                        let queued = tls.close_notify_queued();
-                        if matches!(tls_out(&mut self.cx.net, ch), Ok(true)) && queued {
-                            c.fin_done = true;
-                            let _ = self.cx.net.shutdown_write(ch.sock);
-                        }
-                    }
-                    _ => c.fin_done = true,
-                }
-            }
-            FlowId::Stream { quic, stream } => {
-                c.fin_done = true;
-                if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-                    q.conn.finish(stream);
-                }
-                self.mark_dirty(quic);
-            }
-            FlowId::Sctp { sctp, stream } => {
-                c.fin_done = true;
-                self.sctp_finish(sctp, stream);
-            }
-            _ => c.fin_done = true,
-        }
+        let Some(out) = self.carriers.finish(&mut self.cx, c.flow) else { return };
+        c.fin_done |= out;
         self.both_ended(conn);
     }
 

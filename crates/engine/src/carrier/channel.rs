@@ -1,5 +1,6 @@
 //! One socket that carries a connection, or an attempt at one, or a listener.
 
+use crate::carrier::tcp::linger::Lingering;
 use neater_base::net::{ErrorKind, Net, NetError, Ready, RecvMeta, Sock};
 use neater_base::{Instant, Key};
 use neater_race::CandidateId;
@@ -19,8 +20,8 @@ pub(crate) enum Behind {
     Listener(Key),
     /// The SCTP associations of a client.
     Sctp,
-    /// Nobody: what was sent is being delivered.
-    Lingering { until: Instant, conn: Option<Key> },
+    /// No connection any more: what was sent is being delivered.
+    Lingering(Lingering),
 }
 
 impl Behind {

@@ -5,6 +5,7 @@
 pub(crate) mod channel;
 pub(crate) mod dispatch;
 pub(crate) mod dtls;
+pub(crate) mod end;
 pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;

@@ -48,10 +48,6 @@ const EVENTS_PER_TURN: usize = 1024;
 const WALL_EVERY: Duration = Duration::from_millis(50);
 /// For how many turns in a row events that wait keep deadlines from being looked at.
 const TURNS_BEHIND: u32 = 16;
-/// A closing connection is given up when the peer does not answer for this long, or takes nothing
-/// for this long while room is short; its socket waits no longer than this for the peer's end of
-/// stream after what was sent is delivered.
-pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
 /// The transport system as one machine over a [`Net`]; see the crate's documentation for how to drive it.
 pub struct Engine<N> {

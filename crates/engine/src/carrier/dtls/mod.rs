@@ -18,8 +18,9 @@ pub(crate) use peers::Peers;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::carrier::dispatch::{CarrierSocket, Due};
 use crate::carrier::sctp::{Came, SessionEnd};
-use crate::carrier::{FlowId, SessionId};
+use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::conn::ConnectionState;
+use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
 use crate::request::Compiled;
@@ -204,6 +205,30 @@ fn connection_error(error: DtlsError) -> ConnectionError {
         DtlsError::Tls(e) => ConnectionError::Tls(e),
         DtlsError::NoAnswer => ConnectionError::TimedOut,
         other => ConnectionError::Tls(TlsError::Local(other.to_string().into())),
+    }
+}
+
+impl Carriers {
+    /// Ends a session, and notifies the peer if there is one. A socket without sessions goes with the last, unless its
+    /// listener still listens.
+    pub(crate) fn drop_dtls<N: Net>(&mut self, cx: &mut Context<N>, key: Key, listens: impl FnOnce(Key) -> bool) {
+        let Some(mut d) = self.dtls.sessions.remove(key) else { return };
+        d.session.close(cx.now);
+        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        while let Some(datagram) = d.session.poll_transmit() {
+            if ch.writable {
+                // A farewell may be lost.
+                let _ = cx.net.send(ch.sock, &d.transmit(&datagram));
+            }
+        }
+        let Kind::Dtls(peers) = &mut ch.kind else { return };
+        peers.remove(d.peer(), key);
+        if peers.is_empty()
+            && !matches!(ch.behind, Behind::Listener(l) if listens(l))
+            && let Some(ch) = self.channels.remove(d.channel)
+        {
+            cx.net.close(ch.sock);
+        }
     }
 }
 
@@ -546,27 +571,10 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends a session, and tells the peer if there is one. A socket without sessions goes with the last, unless its
-    /// listener still listens.
+    /// See [`Carriers::drop_dtls`].
     pub(crate) fn dtls_drop(&mut self, key: Key) {
-        let now = self.cx.now;
-        let Some(mut d) = self.carriers.dtls.sessions.remove(key) else { return };
-        d.session.close(now);
-        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return };
-        while let Some(datagram) = d.session.poll_transmit() {
-            if ch.writable {
-                // A farewell may be lost.
-                let _ = self.cx.net.send(ch.sock, &d.transmit(&datagram));
-            }
-        }
-        let Kind::Dtls(peers) = &mut ch.kind else { return };
-        peers.remove(d.peer(), key);
-        if peers.is_empty()
-            && !matches!(ch.behind, Behind::Listener(l) if self.listeners.contains(l))
-            && let Some(ch) = self.carriers.channels.remove(d.channel)
-        {
-            self.cx.net.close(ch.sock);
-        }
+        let listeners = &self.listeners;
+        self.carriers.drop_dtls(&mut self.cx, key, |l| listeners.contains(l));
     }
 
     /// A listener stops: handshakes under way are over. True if its socket is still needed.

@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+mod ending;
 mod kind;
 pub(crate) mod silence;
 mod socket;
@@ -153,6 +154,17 @@ impl QuicCarrier {
             q.dirty = true;
             self.dirty.push(quic);
         }
+    }
+
+    /// A flow no longer uses its stream, or (`None`) the datagrams.
+    pub(crate) fn unbind(&mut self, key: Key, stream: Option<StreamId>) {
+        if let Some(q) = self.connections.get_mut(key) {
+            match stream {
+                Some(s) => drop(q.streams.remove(&s)),
+                None => (q.datagrams, q.datagrams_over) = (None, true),
+            }
+        }
+        self.mark_dirty(key);
     }
 }
 
@@ -364,7 +376,7 @@ impl<N: Net> Engine<N> {
         key
     }
 
-    /// Notes that a connection has something to say.
+    /// See [`QuicCarrier::mark`].
     pub(crate) fn mark_dirty(&mut self, quic: Key) {
         self.carriers.quic.mark_dirty(quic);
     }
@@ -673,7 +685,9 @@ impl<N: Net> Engine<N> {
         }
         let whose = self.group_of(SessionId::Quic(key));
         for conn in members {
-            self.stream_transport_lost(conn, &error);
+            let Some(flow) = self.conns.get(conn).map(|c| c.flow) else { continue };
+            let lost = self.carriers.quic.session_lost(flow, &error);
+            self.session_lost(conn, lost);
         }
         self.no_more_streams(whose, ConnectionError::Quic(error));
     }
@@ -777,18 +791,6 @@ impl<N: Net> Engine<N> {
         if let Some(p) = self.conns.get(conn).map(Conn::priority).filter(|p| *p != DEFAULT_PRIORITY) {
             self.apply_priority(conn, p);
         }
-    }
-
-    /// A connection no longer uses its stream.
-    pub(crate) fn quic_unbind(&mut self, key: Key, stream: Option<StreamId>) {
-        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
-            match stream {
-                Some(s) => drop(q.streams.remove(&s)),
-                None => (q.datagrams, q.datagrams_over) = (None, true),
-            }
-        }
-        self.mark_dirty(key);
-        self.close_spare(SessionId::Quic(key));
     }
 
     /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.

@@ -17,6 +17,7 @@ mod stream;
 mod wire;
 
 use crate::carrier::dispatch::Due;
+use crate::carrier::end::SessionOver;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::conn::{Conn, ConnectionState};
 use crate::establish::Trial;
@@ -29,7 +30,9 @@ use hashbrown::HashMap;
 use neater_base::net::{Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::CandidateId;
-use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train};
+use neater_sctp::{
+    AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train,
+};
 pub(crate) use open::There;
 pub(crate) use secure::SessionEnd;
 pub(crate) use socket::LINGER;
@@ -292,28 +295,73 @@ impl Sctp {
 }
 
 impl SctpCarrier {
-    /// A number that grows with what the peer of an association has acknowledged.
+    /// Notes that an endpoint has something to do.
+    pub(crate) fn mark_dirty(&mut self, end: Key) {
+        if let Some(e) = self.endpoints.get_mut(end)
+            && !e.dirty
+        {
+            e.dirty = true;
+            self.dirty.push(end);
+        }
+    }
+
+    /// Notes that the endpoint of an association has something to do.
+    pub(crate) fn mark_dirty_of(&mut self, key: Key) {
+        if let Some(end) = self.associations.get(key).map(|a| a.end) {
+            self.mark_dirty(end);
+        }
+    }
+
+    /// Ends an association: in order, or at once with the code of its last connection. Returns why it is over for its
+    /// connections from now on; `None`: it was over before.
+    pub(super) fn close(&mut self, now: Instant, key: Key, abort: Option<u64>) -> Option<SessionOver> {
+        // An orderly end may still be cut short.
+        let ends = |a: &Sctp| match a.lost {
+            None => true,
+            Some(CloseReason::Shutdown) => abort.is_some() && !a.is_over(),
+            Some(_) => false,
+        };
+        let a = self.associations.get_mut(key).filter(|a| ends(a))?;
+        let e = self.endpoints.get_mut(a.end)?;
+        let reason = match abort {
+            Some(code) => {
+                e.endpoint.abort(a.id, format!("aborted with code {code}").as_bytes());
+                CloseReason::Aborted
+            }
+            None => {
+                e.endpoint.shutdown(now, a.id);
+                CloseReason::Shutdown
+            }
+        };
+        a.lost = Some(reason.clone());
+        self.mark_dirty_of(key);
+        Some(SessionOver { session: SessionId::Sctp(key), error: ConnectionError::Sctp(reason) })
+    }
+
+    fn stats(&self, key: Key) -> Option<AssociationStats> {
+        let a = self.associations.get(key)?;
+        self.endpoints.get(a.end)?.endpoint.association_stats(a.id)
+    }
+
+    /// A number that grows with what the peer has acknowledged.
     pub(crate) fn acknowledged(&self, key: Key) -> u64 {
-        let of = |a: &Sctp| self.endpoints.get(a.end)?.endpoint.association_stats(a.id);
-        self.associations.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
+        self.stats(key).map_or(0, |s| s.bytes_acknowledged)
+    }
+
+    /// Packets that have come from the peer.
+    pub(super) fn packets_received(&self, key: Key) -> u64 {
+        self.stats(key).map_or(0, |s| s.packets_received)
     }
 }
 
 impl<N: Net> Engine<N> {
     /// Notes that an endpoint has something to do.
     pub(crate) fn mark_sctp(&mut self, end: Key) {
-        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end)
-            && !e.dirty
-        {
-            e.dirty = true;
-            self.carriers.sctp.dirty.push(end);
-        }
+        self.carriers.sctp.mark_dirty(end);
     }
 
     fn mark_sctp_of(&mut self, key: Key) {
-        if let Some(end) = self.carriers.sctp.associations.get(key).map(|a| a.end) {
-            self.mark_sctp(end);
-        }
+        self.carriers.sctp.mark_dirty_of(key);
     }
 
     /// Lets every endpoint that has something to do do it.
@@ -580,30 +628,11 @@ impl<N: Net> Engine<N> {
         self.tidy_sctp_end(end);
     }
 
-    /// Ends an association: in order, or at once with a code that its last connection was aborted with.
+    /// Ends an association: in order, or at once with the code of its last connection.
     pub(crate) fn sctp_close(&mut self, key: Key, abort: Option<u64>) {
-        let now = self.cx.now;
-        // Who closes in order may lose his patience.
-        let ends = |a: &Sctp| match a.lost {
-            None => true,
-            Some(CloseReason::Shutdown) => abort.is_some() && !a.is_over(),
-            Some(_) => false,
-        };
-        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| ends(a)) else { return };
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
-        let reason = match abort {
-            Some(code) => {
-                e.endpoint.abort(a.id, format!("aborted with code {code}").as_bytes());
-                CloseReason::Aborted
-            }
-            None => {
-                e.endpoint.shutdown(now, a.id);
-                CloseReason::Shutdown
-            }
-        };
-        a.lost = Some(reason.clone());
-        self.no_more_streams(self.group_of(SessionId::Sctp(key)), ConnectionError::Sctp(reason));
-        self.mark_sctp_of(key);
+        if let Some(over) = self.carriers.sctp.close(self.cx.now, key, abort) {
+            self.session_over(over);
+        }
     }
 
     /// The peer's address of a connection's association; and ours, with the SCTP port.
@@ -631,15 +660,9 @@ impl<N: Net> Engine<N> {
         self.mark_sctp_of(key);
     }
 
-    /// A number that grows with what the peer has acknowledged.
+    /// See [`SctpCarrier::acknowledged`].
     pub(crate) fn sctp_acknowledged(&self, key: Key) -> u64 {
         self.carriers.sctp.acknowledged(key)
-    }
-
-    /// Packets of the peer that have come.
-    pub(crate) fn sctp_packets_received(&self, key: Key) -> u64 {
-        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
-        self.carriers.sctp.associations.get(key).and_then(of).map_or(0, |s| s.packets_received)
     }
 
     /// Chunks with data that were sent, and how many of them were lost.

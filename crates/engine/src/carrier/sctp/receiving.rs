@@ -1,12 +1,14 @@
 //! From associations to connections: messages and bytes that have arrived, and the window that they take.
 
+use super::socket::receive_buffer;
 use super::stream::Stream;
 use super::wire::{Control, PPID_CONTROL, PPID_EMPTY};
 use super::{Before, Sctp};
-use crate::Engine;
+use crate::carrier::SctpCarrier;
 use crate::conn::ConnectionState;
 use crate::event::ConnectionError;
 use crate::receive::{ReceiveOutcome, Received};
+use crate::{Engine, Limits};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
 use neater_base::net::Net;
@@ -93,6 +95,23 @@ impl Sctp {
         let cost: usize = s.rx.iter().chain(s.parked.values().flatten()).map(Piece::cost).sum();
         self.held -= cost;
         (s.rx, s.parked, s.partial) = (VecDeque::new(), BTreeMap::new(), None);
+    }
+}
+
+impl SctpCarrier {
+    /// Reports to the endpoint how much is held, if that has changed enough to matter.
+    pub(super) fn report_held(&mut self, limits: &Limits, key: Key) {
+        let step = HELD_STEP.min(receive_buffer(limits) as usize / HELD_PART);
+        // When it is over, the endpoint may have another of the same name.
+        let Some(a) = self.associations.get_mut(key).filter(|a| !a.over) else { return };
+        if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= step) {
+            a.told = a.held;
+            let (end, id, held) = (a.end, a.id, a.held);
+            if let Some(e) = self.endpoints.get_mut(end) {
+                e.endpoint.set_held(id, held);
+            }
+            self.mark_dirty(end);
+        }
     }
 }
 
@@ -208,19 +227,9 @@ impl<N: Net> Engine<N> {
         a.keep(stream, piece);
     }
 
-    /// Tells the endpoint how much is held, if that has changed enough to matter.
+    /// See [`SctpCarrier::report_held`].
     pub(super) fn sctp_tell_held(&mut self, key: Key) {
-        let step = HELD_STEP.min(self.sctp_receive_buffer() as usize / HELD_PART);
-        // When it is over, the endpoint may have another of the same name.
-        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.over) else { return };
-        if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= step) {
-            a.told = a.held;
-            let (end, id, held) = (a.end, a.id, a.held);
-            if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
-                e.endpoint.set_held(id, held);
-            }
-            self.mark_sctp(end);
-        }
+        self.carriers.sctp.report_held(&self.cx.limits, key);
     }
 
     /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.

@@ -10,12 +10,12 @@
 
 use super::wire::ADAPTATION;
 use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
-use crate::Engine;
 use crate::carrier::SessionId;
 use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 
 use crate::event::AttemptError;
+use crate::{Engine, Limits};
 use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
@@ -53,6 +53,15 @@ const STREAMS: u16 = 4096;
 pub(super) const PACKET_MAX: u16 = 9216;
 /// What every path takes (RFC 8200 section 5).
 const LEAST_MTU: u16 = 1280;
+
+/// The receive buffer of an association at first.
+pub(super) fn receive_buffer(limits: &Limits) -> u32 {
+    receive_buffer_of(limits, RECEIVE_FACTOR)
+}
+
+fn receive_buffer_of(limits: &Limits, factor: usize) -> u32 {
+    u32::try_from(limits.datagram_buffer.saturating_mul(factor)).unwrap_or(u32::MAX)
+}
 
 impl<N: Net> Engine<N> {
     /// The socket straight over IP for this family of addresses, opened if there is none.
@@ -135,15 +144,6 @@ impl<N: Net> Engine<N> {
         Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
     }
 
-    /// The receive buffer of an association at first.
-    pub(super) fn sctp_receive_buffer(&self) -> u32 {
-        self.sctp_receive_buffer_of(RECEIVE_FACTOR)
-    }
-
-    fn sctp_receive_buffer_of(&self, factor: usize) -> u32 {
-        u32::try_from(self.cx.limits.datagram_buffer.saturating_mul(factor)).unwrap_or(u32::MAX)
-    }
-
     fn make_sctp_end(
         &mut self,
         socket: Key,
@@ -158,8 +158,8 @@ impl<N: Net> Engine<N> {
         let association = AssociationConfig {
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
-            receive_buffer: self.sctp_receive_buffer_of(RECEIVE_FACTOR_MAX),
-            first_receive_buffer: self.sctp_receive_buffer(),
+            receive_buffer: receive_buffer_of(&self.cx.limits, RECEIVE_FACTOR_MAX),
+            first_receive_buffer: receive_buffer(&self.cx.limits),
             send_buffer: self.cx.limits.send_buffer,
             max_message: self.cx.limits.message,
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),

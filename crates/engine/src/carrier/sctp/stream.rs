@@ -3,12 +3,12 @@
 use super::Sctp;
 use super::receiving::Piece;
 use super::wire::{Control, PPID_CONTROL};
-use crate::Engine;
-use crate::carrier::SessionId;
+use crate::carrier::{SctpCarrier, SessionId};
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, Event};
 use crate::queue::SendFlags;
 use crate::terminate::NO_CODE;
+use crate::{Engine, Limits};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -91,6 +91,54 @@ impl Sctp {
     }
 }
 
+impl SctpCarrier {
+    /// Ends our direction of a stream, after everything that was sent on it.
+    pub(crate) fn finish(&mut self, key: Key, stream: u32) {
+        let Some(a) = self.associations.get_mut(key) else { return };
+        let Some(s) = a.streams.get_mut(&stream) else { return };
+        if !core::mem::replace(&mut s.ending, true) {
+            a.ending.push_back(stream as u16);
+            let (end, listed) = (a.end, core::mem::replace(&mut a.listed, true));
+            if let Some(e) = self.endpoints.get_mut(end).filter(|_| !listed) {
+                e.ending.push_back(key);
+            }
+            self.mark_dirty(end);
+        }
+    }
+
+    /// Sends a control message between two of our engines.
+    fn send_control(&mut self, key: Key, stream: u32, word: Control) {
+        let Some(a) = self.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
+        let Some(s) = a.streams.get(&stream).filter(|s| !s.ending) else { return };
+        debug_assert!(!s.ended, "what has ended is ending");
+        let Some(e) = self.endpoints.get_mut(a.end) else { return };
+        let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
+        let data = Bytes::copy_from_slice(&word.to_bytes());
+        // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number.
+        // It is not taken if the association ends, which the peer learns by itself.
+        let _ = e.endpoint.send_word(a.id, StreamId(stream as u16), data, options);
+        self.mark_dirty_of(key);
+    }
+
+    /// Abandons our direction of a stream with a code.
+    pub(crate) fn reset(&mut self, key: Key, stream: u32, code: u64) {
+        self.send_control(key, stream, Control::Reset(code));
+        self.finish(key, stream);
+    }
+
+    /// Receives nothing more on a stream: what has come is dropped, and the peer is notified, unless our direction has
+    /// ended: then it finds out when it ends its own.
+    pub(crate) fn stop(&mut self, limits: &Limits, key: Key, stream: u32, code: u64) {
+        let Some(a) = self.associations.get_mut(key) else { return };
+        a.discard(stream);
+        let over = a.streams.get(&stream).is_none_or(|s| s.peer_ended);
+        if !over {
+            self.send_control(key, stream, Control::Stop(code));
+        }
+        self.report_held(limits, key);
+    }
+}
+
 impl<N: Net> Engine<N> {
     pub(crate) fn sctp_bind(&mut self, key: Key, stream: u32, conn: Key) {
         if let Some(s) = self.carriers.sctp.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
@@ -158,49 +206,19 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends our direction of a stream, after everything that was sent on it.
+    /// See [`SctpCarrier::finish`].
     pub(crate) fn sctp_finish(&mut self, key: Key, stream: u32) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        let Some(s) = a.streams.get_mut(&stream) else { return };
-        if !core::mem::replace(&mut s.ending, true) {
-            a.ending.push_back(stream as u16);
-            let (end, listed) = (a.end, core::mem::replace(&mut a.listed, true));
-            if let Some(e) = self.carriers.sctp.endpoints.get_mut(end).filter(|_| !listed) {
-                e.ending.push_back(key);
-            }
-            self.mark_sctp(end);
-        }
+        self.carriers.sctp.finish(key, stream);
     }
 
-    fn sctp_say(&mut self, key: Key, stream: u32, word: Control) {
-        let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
-        let Some(s) = a.streams.get(&stream).filter(|s| !s.ending) else { return };
-        debug_assert!(!s.ended, "what has ended is ending");
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
-        let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
-        let data = Bytes::copy_from_slice(&word.to_bytes());
-        // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number.
-        // It is not taken if the association ends, which the peer learns by itself.
-        let _ = e.endpoint.send_word(a.id, StreamId(stream as u16), data, options);
-        self.mark_sctp_of(key);
-    }
-
-    /// Abandons our direction of a stream with a code.
+    /// See [`SctpCarrier::reset`].
     pub(crate) fn sctp_reset(&mut self, key: Key, stream: u32, code: u64) {
-        self.sctp_say(key, stream, Control::Reset(code));
-        self.sctp_finish(key, stream);
+        self.carriers.sctp.reset(key, stream, code);
     }
 
-    /// Wants nothing more of a stream: what has come is thrown away, and the peer is told, unless our direction has ended: then it
-    /// finds out when it ends its own.
+    /// See [`SctpCarrier::stop`].
     pub(crate) fn sctp_stop(&mut self, key: Key, stream: u32, code: u64) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        a.discard(stream);
-        let over = a.streams.get(&stream).is_none_or(|s| s.peer_ended);
-        if !over {
-            self.sctp_say(key, stream, Control::Stop(code));
-        }
-        self.sctp_tell_held(key);
+        self.carriers.sctp.stop(&self.cx.limits, key, stream, code);
     }
 
     /// A stream of the peer's that nobody will ever take.

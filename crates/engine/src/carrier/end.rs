@@ -1,0 +1,583 @@
+//! The end of directions and of connections, whatever carries them.
+//!
+//! *Responsible for* what the protocol below does when a direction ends, is abandoned or refused, and when a connection is
+//! closed, aborted, given up or released; and for how far a closing connection is. *Not responsible for* the states of
+//! connections, for how long a closing may take, and for what the program is notified of: these are decided by what the
+//! operations here return (`closing`, `terminate`).
+
+use crate::Engine;
+use crate::carrier::channel::{Behind, Channel, Kind, Peer};
+use crate::carrier::{Carriers, FlowId, SessionId};
+use crate::config::Refusal;
+use crate::context::Context;
+use crate::event::ConnectionError;
+use crate::listen::HANDSHAKE_TIMEOUT;
+use crate::terminate::{ABORTED, NO_CODE};
+use crate::transport::tls_out;
+use core::time::Duration;
+use neater_base::net::{Net, StreamInfo};
+use neater_base::{Instant, Key};
+use neater_quic::{ConnectionApi, Direction};
+use neater_race::CandidateId;
+
+/// A closing connection is given up when the peer does not answer for this long, or takes nothing
+/// for this long while room is short; its socket waits no longer than this for the peer's end of
+/// stream after what was sent is delivered.
+pub(crate) const LINGER: Duration = Duration::from_secs(10);
+/// How much later than the last progress an answer of the peer must have come to be news: systems
+/// state its age coarsely.
+const COARSE: Duration = Duration::from_millis(100);
+
+/// The two directions of a connection, as far as its flow needs to know to end it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sides {
+    /// Nothing was sent or received.
+    pub(crate) untouched: bool,
+    /// The program receives nothing more.
+    pub(crate) read_closed: bool,
+    /// The peer's end was read.
+    pub(crate) peer_ended: bool,
+    /// The end of this side's direction was handed to the flow.
+    pub(crate) fin_done: bool,
+    /// The peer has acknowledged it.
+    pub(crate) fin_acked: bool,
+}
+
+/// What has become of a connection that is being closed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum End {
+    /// It is not over yet, as far as is known.
+    Waits,
+    /// The peer has everything.
+    Done,
+    Failed(ConnectionError),
+}
+
+/// A step of the closing of a connection.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) end: End,
+    /// The end of this side's direction was handed to the flow.
+    pub(crate) fin_done: bool,
+    /// The peer has ended its direction.
+    pub(crate) peer_ended: bool,
+    /// The session was ended with it.
+    pub(crate) session: Option<SessionOver>,
+}
+
+impl From<End> for Closed {
+    fn from(end: End) -> Self {
+        Self { end, fin_done: false, peer_ended: false, session: None }
+    }
+}
+
+/// A session was ended from this side: no more streams come of it.
+#[derive(Debug)]
+pub(crate) struct SessionOver {
+    pub(crate) session: SessionId,
+    pub(crate) error: ConnectionError,
+}
+
+/// What the end of a session means to a connection that it carried.
+#[derive(Debug)]
+pub(crate) struct SessionLost {
+    pub(crate) error: ConnectionError,
+    /// Ended by one side with the code of an orderly end.
+    pub(crate) orderly: bool,
+    /// The session has kept something of the connection that has not left.
+    pub(crate) unsent: bool,
+    /// Nothing is acknowledged one by one, and all has left.
+    pub(crate) all_left: bool,
+}
+
+/// Whether the peer has what was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Delivery {
+    /// Not yet, as far as is known.
+    Open,
+    Done,
+    Failed(ConnectionError),
+}
+
+/// How far the closing of a connection is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// A number that changes while there is progress, and stands still while there is none.
+    pub(crate) mark: u64,
+    /// How many packets have come from the peer; 0 where that is not counted.
+    pub(crate) packets: u64,
+    /// How often the system has asked the peer without an answer so far; `None` where it does not, or does not report it.
+    pub(crate) unanswered: Option<u32>,
+}
+
+/// What the deadline of a socket has come for.
+#[derive(Debug)]
+pub(crate) enum Due {
+    Nothing,
+    /// The handshake of a connection to this listener goes on.
+    Incoming(Key),
+    /// It has taken too long, and is over.
+    HandshakeOver(Key),
+    /// An attempt goes on.
+    Attempt,
+    /// An attempt of this connection has taken too long.
+    TimedOut(Key, Option<CandidateId>, SessionId),
+    /// The handshake of this connection, which was delivered before its end, may have taken too long.
+    Early(Key),
+}
+
+impl FlowId {
+    /// Whether the peer acknowledges the end of this side's direction, and each direction can end alone for good. The flow
+    /// keeps what has arrived when the connection fails.
+    pub(crate) const fn acknowledges_end(self) -> bool {
+        matches!(self, Self::Stream { .. } | Self::Sctp { .. })
+    }
+
+    /// Whether the flow is at its end when all has left: the peer acknowledges nothing.
+    pub(crate) const fn ends_when_sent(self) -> bool {
+        matches!(self, Self::Datagrams { .. })
+    }
+
+    /// Whether a connection that has ended keeps its session as long as the program has it: the program may open others
+    /// beside it, or end their session with a code of its own.
+    pub(crate) const fn keeps_session(self) -> bool {
+        matches!(self, Self::Stream { .. })
+    }
+
+    /// Whether it is a socket that carries nothing else.
+    pub(crate) const fn has_own_socket(self) -> bool {
+        matches!(self, Self::Channel(_))
+    }
+}
+
+impl Carriers {
+    /// Ends this side's direction, after everything that was sent. True: the end is out; false: not yet; `None`: there is
+    /// no flow any more.
+    pub(crate) fn finish<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) -> Option<bool> {
+        match flow {
+            FlowId::Channel(k) => {
+                let ch = self.channels.get_mut(k)?;
+                match &mut ch.kind {
+                    Kind::Tcp => {}
+                    Kind::Tls(tls) => {
+                        tls.close_notify();
+                        // It waits for the handshake of a connection that was delivered before its end.
+                        let queued = tls.close_notify_queued();
+                        if !matches!(tls_out(&mut cx.net, ch), Ok(true)) || !queued {
+                            return Some(false);
+                        }
+                    }
+                    _ => return Some(true),
+                }
+                // A connection that is gone already is reported when it is read.
+                let _ = cx.net.shutdown_write(ch.sock);
+            }
+            FlowId::Stream { quic, stream } => {
+                if let Some(q) = self.quic.connections.get_mut(quic) {
+                    q.conn.finish(stream);
+                }
+                self.quic.mark_dirty(quic);
+            }
+            FlowId::Sctp { sctp, stream } => self.sctp.finish(sctp, stream),
+            _ => {}
+        }
+        Some(true)
+    }
+
+    /// Whether this side's direction can be abandoned alone, with a code. TCP and TLS have no word for it.
+    pub(crate) fn can_reset(&self, flow: FlowId) -> bool {
+        let FlowId::Channel(k) = flow else { return true };
+        !self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)))
+    }
+
+    /// Abandons this side's direction with a code, where the peer can be notified of it.
+    pub(crate) fn reset(&mut self, flow: FlowId, code: u64) {
+        match flow {
+            FlowId::Stream { quic, stream } => self.quic.reset(quic, stream, code),
+            FlowId::Sctp { sctp, stream } => self.sctp.reset(sctp, stream, code),
+            _ => {}
+        }
+    }
+
+    /// Receives nothing more of a flow, and notifies the peer of it where that can be (STOP_SENDING, RFC 9000 section 3.5).
+    pub(crate) fn stop<N: Net>(&mut self, cx: &Context<N>, flow: FlowId, code: u64) {
+        match flow {
+            FlowId::Stream { quic, stream } => self.quic.stop(quic, stream, code),
+            FlowId::Sctp { sctp, stream } => self.sctp.stop(&cx.limits, sctp, stream, code),
+            _ => {}
+        }
+    }
+
+    /// Whether the peer of a flow that receives nothing more was notified of it. A peer that gives streams of SCTP no meaning
+    /// is not: there the association's end is the only one.
+    pub(crate) fn reports_stop(&self, flow: FlowId) -> bool {
+        match flow {
+            FlowId::Sctp { sctp, .. } => self.sctp.associations.get(sctp).is_some_and(|a| a.mux),
+            _ => true,
+        }
+    }
+
+    /// With which code the peer has abandoned its direction of a stream; `read`: what reading has found before, which the
+    /// session forgets then.
+    pub(crate) fn peer_reset(&mut self, flow: FlowId, read: Option<u64>) -> Option<u64> {
+        let FlowId::Stream { quic, stream } = flow else { return None };
+        read.or_else(|| self.quic.connections.get_mut(quic).and_then(|q| q.conn.received_reset(stream)))
+    }
+
+    /// Ends the flow of a closing connection in order: what was sent is delivered. Its queue is empty. To be called again
+    /// whenever the flow has become writable, until it is over.
+    pub(crate) fn close<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId, sides: Sides) -> Closed {
+        let mut session = None;
+        let Sides { read_closed, fin_done, fin_acked, .. } = sides;
+        let end = match flow {
+            FlowId::Channel(k) => return self.close_socket(cx, conn, k, sides),
+            FlowId::Stream { quic, stream } => match self.quic.connections.get_mut(quic) {
+                None => End::Done,
+                Some(q) => match q.lost.clone() {
+                    Some(e) => End::Failed(ConnectionError::Quic(e)),
+                    None => {
+                        if !read_closed {
+                            q.conn.stop(stream, NO_CODE);
+                        }
+                        let receive_only = stream.direction() == Direction::One && stream.by_client() != q.client;
+                        if !fin_done {
+                            q.conn.finish(stream);
+                        }
+                        self.quic.mark_dirty(quic);
+                        // With nothing to be acknowledged there is no acknowledgement to wait for.
+                        if receive_only || fin_done && fin_acked { End::Done } else { End::Waits }
+                    }
+                },
+            },
+            FlowId::Sctp { sctp, stream } => {
+                match self.sctp.associations.get(sctp).map(|a| (a.is_over(), a.lost.clone(), a.mux)) {
+                    None => End::Done,
+                    Some((true, Some(reason), _)) if !fin_acked => End::Failed(ConnectionError::Sctp(reason)),
+                    // One connection, one association: it ends when the peer has everything (RFC 9260 section 9.2).
+                    Some((false, None, false)) => {
+                        session = self.sctp.close(cx.now, sctp, None);
+                        End::Waits
+                    }
+                    Some(_) => {
+                        if !read_closed {
+                            self.sctp.stop(&cx.limits, sctp, stream, NO_CODE);
+                        }
+                        self.sctp.finish(sctp, stream);
+                        if fin_done && fin_acked { End::Done } else { End::Waits }
+                    }
+                }
+            }
+            FlowId::Datagrams { quic } => {
+                let q = self.quic.connections.get_mut(quic);
+                let waits = q.is_some_and(|q| q.lost.is_none() && q.conn.queued_datagrams() > 0);
+                return if waits { End::Waits.into() } else { End::Done.into() };
+            }
+            _ => return End::Done.into(),
+        };
+        Closed { fin_done: true, session, ..end.into() }
+    }
+
+    /// Drops what the peer still sends to a closing connection that has something to send.
+    pub(crate) fn discard_incoming<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId) -> Closed {
+        match flow {
+            FlowId::Channel(key) => self.discard(cx, conn, key),
+            _ => End::Waits.into(),
+        }
+    }
+
+    /// How far a closing connection is that has so many bytes in its queue.
+    pub(crate) fn progress<N: Net>(&mut self, cx: &Context<N>, flow: FlowId, queued: u64) -> Progress {
+        let mut progress = Progress { mark: queued, packets: 0, unanswered: None };
+        match flow {
+            // What the engine hands to the system moves from one term to the other.
+            FlowId::Channel(key) => {
+                if let Some(i) = self.stream_info(cx, key) {
+                    progress.mark += i.in_flight.unwrap_or(0) + i.unsent.unwrap_or(0);
+                    progress.unanswered = i.unanswered;
+                }
+            }
+            // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
+            // anything. Before that, only what it takes counts.
+            FlowId::Stream { quic, .. } if queued == 0 => {
+                progress.mark = self.quic.connections.get(quic).map_or(0, |q| q.conn.acknowledged());
+            }
+            FlowId::Datagrams { quic } => {
+                progress.mark += self.quic.connections.get_mut(quic).map_or(0, |q| q.conn.queued_datagrams() as u64);
+            }
+            FlowId::Sctp { sctp, .. } => {
+                progress.packets = self.sctp.packets_received(sctp);
+                if queued == 0 {
+                    progress.mark = self.sctp.acknowledged(sctp);
+                }
+            }
+            _ => {}
+        }
+        progress
+    }
+
+    /// Whether the peer of a closing connection has answered since the last progress, if only to report that it has no
+    /// room: since then, or with `more` packets than before.
+    pub(crate) fn answered_since<N: Net>(&self, cx: &Context<N>, flow: FlowId, moved: Instant, more: bool) -> bool {
+        match flow {
+            FlowId::Channel(key) => {
+                let ago = self.stream_info(cx, key).and_then(|i| i.last_heard);
+                ago.is_some_and(|ago| ago + COARSE < cx.now.saturating_since(moved))
+            }
+            FlowId::Stream { quic, .. } => {
+                self.quic.connections.get(quic).is_some_and(|q| q.last_heard() > moved + COARSE)
+            }
+            FlowId::Sctp { .. } => more,
+            _ => false,
+        }
+    }
+
+    /// Asks the peer of a closing connection whether it is there when it has been silent for so long. TCP and SCTP ask a peer
+    /// without room again and again. QUIC does not, and its idle timeout would end the session of a reader that has paused.
+    /// `stands_still`: there was no progress for as long; `unwanted`: what the peer sends is not received any more.
+    pub(crate) fn ask_peer<N: Net>(
+        &mut self,
+        cx: &Context<N>,
+        flow: FlowId,
+        silence: Duration,
+        stands_still: bool,
+        unwanted: bool,
+    ) {
+        let FlowId::Stream { quic, stream } = flow else { return };
+        let Some(q) = self.quic.connections.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
+            return;
+        };
+        if stands_still && unwanted {
+            // The peer may be closing, too, and wait for us to read.
+            q.conn.stop(stream, NO_CODE);
+        }
+        let silent = cx.now.saturating_since(q.last_heard()) >= silence;
+        if silent {
+            q.conn.ping();
+        }
+        if silent || stands_still {
+            self.quic.mark_dirty(quic);
+        }
+    }
+
+    /// Checks whether the peer has everything that a closing connection has sent.
+    pub(crate) fn check_closed<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) -> End {
+        match flow {
+            FlowId::Channel(key) => self.check_delivered(cx, key),
+            _ => End::Waits,
+        }
+    }
+
+    /// Whether the peer has what was sent on a connection whose both directions have ended; `None`: the peer has not ended
+    /// its own, or the flow does not report it.
+    pub(crate) fn both_delivered<N: Net>(
+        &self,
+        cx: &mut Context<N>,
+        flow: FlowId,
+        peer_ended: bool,
+    ) -> Option<Delivery> {
+        let FlowId::Channel(key) = flow else { return None };
+        let hangup = || self.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
+        (peer_ended || hangup()).then(|| self.delivered(cx, key, true))
+    }
+
+    fn stream_info<N: Net>(&self, cx: &Context<N>, key: Key) -> Option<StreamInfo> {
+        cx.net.stream_info(self.channels.get(key)?.sock).ok()
+    }
+
+    /// Gives up what was sent and is not taken, or not acknowledged. `unwritten`: a part of it is still in the queue, and
+    /// the peer must not take a part for the whole.
+    pub(crate) fn give_up<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        flow: FlowId,
+        unwritten: bool,
+    ) -> Option<SessionOver> {
+        match flow {
+            FlowId::Channel(key) => {
+                let ch = self.channels.remove(key)?;
+                // What the system has all of it may still deliver.
+                if unwritten { cx.net.abort(ch.sock) } else { cx.net.close(ch.sock) }
+            }
+            FlowId::Stream { quic, stream } => self.quic.reset(quic, stream, ABORTED),
+            FlowId::Sctp { sctp, stream } if self.sctp.associations.get(sctp).is_some_and(|a| a.mux) => {
+                self.sctp.reset(sctp, stream, ABORTED);
+            }
+            // Its association is being shut down, which a peer with a closed window can make last for ever.
+            FlowId::Sctp { sctp, .. } => return self.sctp.close(cx.now, sctp, Some(ABORTED)),
+            _ => {}
+        }
+        None
+    }
+
+    /// Ends a flow at once: nothing more is delivered, and the peer is notified where the protocol can.
+    pub(crate) fn abort<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, code: u64) {
+        match flow {
+            FlowId::Channel(_) => self.abort_socket(cx, flow),
+            FlowId::Stream { quic, stream } => {
+                self.quic.reset(quic, stream, code);
+                self.quic.stop(quic, stream, code);
+            }
+            FlowId::Sctp { sctp, stream } => {
+                self.sctp.stop(&cx.limits, sctp, stream, code);
+                self.sctp.reset(sctp, stream, code);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the socket of a flow at once, if it is one of its own.
+    pub(crate) fn abort_socket<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) {
+        if let FlowId::Channel(key) = flow
+            && let Some(ch) = self.channels.remove(key)
+        {
+            cx.net.abort(ch.sock);
+        }
+    }
+
+    /// The connection does not use the flow any more. What was not ended in order is given up, and the peer notified; it
+    /// changes nothing about what was. `peer`: the connection's, where several share a socket; `listens`: whether a listener
+    /// still does. [`Engine::leave_session`] follows.
+    pub(crate) fn release<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        conn: Key,
+        flow: FlowId,
+        Sides { read_closed, fin_done, .. }: Sides,
+        peer: Option<Peer>,
+        listens: impl FnOnce(Key) -> bool,
+    ) -> Option<SessionOver> {
+        match flow {
+            FlowId::Channel(k) => {
+                if self.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
+                    && let Some(ch) = self.channels.remove(k)
+                {
+                    cx.net.close(ch.sock);
+                }
+            }
+            FlowId::Stream { quic, stream } => {
+                if !fin_done {
+                    self.quic.reset(quic, stream, NO_CODE);
+                }
+                if !read_closed {
+                    self.quic.stop(quic, stream, NO_CODE);
+                }
+                self.quic.unbind(quic, Some(stream));
+            }
+            FlowId::Datagrams { quic } => self.quic.unbind(quic, None),
+            FlowId::Sctp { sctp, stream } => {
+                match self.sctp.associations.get(sctp).map(|a| (a.mux, a.lost.is_some())) {
+                    Some((true, false)) => {
+                        if !read_closed {
+                            self.sctp.stop(&cx.limits, sctp, stream, NO_CODE);
+                        }
+                        if fin_done {
+                            self.sctp.finish(sctp, stream);
+                        } else {
+                            self.sctp.reset(sctp, stream, NO_CODE);
+                        }
+                    }
+                    Some((false, false)) => return self.sctp.close(cx.now, sctp, Some(NO_CODE)),
+                    _ => {}
+                }
+            }
+            FlowId::Dtls { dtls } => self.drop_dtls(cx, dtls, listens),
+            FlowId::Peer { channel } => {
+                if let (Some(Channel { kind: Kind::UdpShared(peers), behind, .. }), Some(peer)) =
+                    (self.channels.get_mut(channel), peer)
+                {
+                    peers.remove(&peer);
+                    // The last connection of a listener that has stopped takes the socket with it.
+                    if peers.is_empty()
+                        && !matches!(*behind, Behind::Listener(l) if listens(l))
+                        && let Some(c) = self.channels.remove(channel)
+                    {
+                        cx.net.close(c.sock);
+                    }
+                }
+            }
+            FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => {}
+        }
+        None
+    }
+
+    /// The deadline of a socket has come.
+    pub(crate) fn on_channel_timer<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Due {
+        let Some(ch) = self.channels.get(key) else { return Due::Nothing };
+        match ch.behind {
+            Behind::Lingering { .. } => self.lingered(cx, key),
+            Behind::Listener(listener)
+                if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_) | Kind::TlsPending) =>
+            {
+                if cx.now - ch.started < HANDSHAKE_TIMEOUT {
+                    return Due::Incoming(listener);
+                }
+                if let Some(ch) = self.channels.remove(key) {
+                    cx.net.abort(ch.sock);
+                }
+                cx.stats.refuse(Refusal::Handshake);
+                return Due::HandshakeOver(listener);
+            }
+            Behind::Listener(_) if matches!(ch.kind, Kind::TlsPending) => {
+                // It has waited so long for its handshake to begin that its peer will have given up.
+                if let Some(ch) = self.channels.remove(key) {
+                    cx.net.abort(ch.sock);
+                }
+                cx.stats.refuse(Refusal::NotBegun);
+            }
+            Behind::Attempt(conn, candidate) => {
+                let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
+                if silent && ch.deadline.is_some_and(|d| d <= cx.now) {
+                    return Due::TimedOut(conn, candidate, SessionId::Channel(key));
+                }
+                return Due::Attempt;
+            }
+            Behind::Conn(conn) if crate::carrier::tcp::early::unfinished(ch) => return Due::Early(conn),
+            _ => {}
+        }
+        Due::Nothing
+    }
+}
+
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
+    /// Sends what a flow has queued itself and may send now.
+    pub(crate) fn send_queued(&mut self, flow: FlowId) {
+        if let FlowId::Datagrams { quic } = flow {
+            self.drive_quic(quic);
+        }
+    }
+
+    /// Takes the datagrams that have arrived at a connection's own socket.
+    pub(crate) fn take_arrived(&mut self, conn: Key, flow: FlowId) {
+        if let FlowId::Channel(k) = flow {
+            while self.fill_datagrams(conn, k).is_ok_and(|more| more) {}
+        }
+    }
+
+    /// A session was ended from this side.
+    pub(crate) fn session_over(&mut self, SessionOver { session, error }: SessionOver) {
+        self.no_more_streams(self.group_of(session), error);
+    }
+
+    /// A released flow leaves its session, which ends if it was the last that used it.
+    pub(crate) fn leave_session(&mut self, flow: FlowId) {
+        match flow {
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
+                self.close_spare(SessionId::Quic(quic));
+            }
+            FlowId::Sctp { sctp, stream } => self.sctp_unbind(sctp, stream),
+            FlowId::SctpPending { sctp } => self.close_spare(SessionId::Sctp(sctp)),
+            FlowId::None | FlowId::Channel(_) | FlowId::Peer { .. } | FlowId::Dtls { .. } => {}
+        }
+    }
+
+    /// Aborts all sessions.
+    pub(crate) fn abort_sessions(&mut self) {
+        for key in self.carriers.quic.connections.keys() {
+            self.quic_close(key, ABORTED);
+        }
+        for key in self.carriers.sctp.associations.keys() {
+            self.sctp_close(key, Some(ABORTED));
+        }
+    }
+}
