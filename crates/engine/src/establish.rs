@@ -13,25 +13,22 @@ mod served;
 mod unanswered;
 
 pub(crate) use self::cached::patience;
-use self::check::{check_locals, check_names, check_remotes, refused_first, server_name};
+use self::check::{check_locals, check_names, check_remotes, refused_first};
 pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
 pub use self::served::{Carrier, ServiceOutcome};
-use crate::carrier::channel::{Behind, Channel, Kind};
-use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
-use crate::carrier::sctp::{Below, There};
+use crate::carrier::establish::Target;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::engine::fast_path;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::policy::{self, Way};
-use crate::request::socket_priority;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
+use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::{
     Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, Progress, Race, StackId,
@@ -42,9 +39,6 @@ use std::sync::Arc;
 
 /// Endpoints that one connection may be given.
 pub const MAX_REMOTES: usize = 8;
-
-/// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// An attempt that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -211,23 +205,6 @@ impl<N: Net> Engine<N> {
         Ok((conn, outcome))
     }
 
-    fn describe(&self, session: SessionId) -> Option<(Stack, SocketAddr)> {
-        match session {
-            SessionId::Channel(k) => {
-                let c = self.carriers.channels.get(k)?;
-                let stack = match c.kind {
-                    Kind::Tcp => Stack::Tcp,
-                    Kind::TlsPending | Kind::Tls(_) => Stack::Tls,
-                    _ => Stack::Udp,
-                };
-                Some((stack, c.remote))
-            }
-            SessionId::Quic(k) => self.carriers.quic.connections.get(k).map(|q| (q.stack, q.remote)),
-            SessionId::Sctp(k) => self.carriers.sctp.associations.get(k).map(|a| (a.stack, a.remote)),
-            SessionId::Dtls(k) => self.carriers.dtls.sessions.get(k).map(|d| (Stack::Dtls, d.remote)),
-        }
-    }
-
     pub(crate) fn est(&mut self, conn: Key) -> Option<&mut Establishing> {
         self.conns.get_mut(conn)?.est.as_deref_mut()
     }
@@ -255,7 +232,7 @@ impl<N: Net> Engine<N> {
             .iter()
             .map(|s| StackOption {
                 id: StackId(*s as u16),
-                group: u8::from(s.over_udp()),
+                group: u8::from(s.may_be_blocked()),
                 port: None,
                 needs_service: false,
                 secure: s.is_secure(),
@@ -416,24 +393,7 @@ impl<N: Net> Engine<N> {
         attempt.candidate = id;
         est.adopted = id;
         let session = attempt.session;
-        let answered = match session {
-            SessionId::Channel(k) => self.carriers.channels.get_mut(k).and_then(|c| {
-                c.behind = Behind::Attempt(conn, id);
-                c.connected.then(|| now - c.started)
-            }),
-            SessionId::Quic(k) => self.carriers.quic.connections.get_mut(k).and_then(|q| {
-                q.attempt = Some((conn, id));
-                q.answered_after(now)
-            }),
-            SessionId::Sctp(k) => self.carriers.sctp.associations.get_mut(k).and_then(|a| {
-                a.attempt = Some((conn, id));
-                a.answered_after(now)
-            }),
-            SessionId::Dtls(k) => self.carriers.dtls.sessions.get_mut(k).and_then(|d| {
-                d.adopt(conn, id);
-                d.answered_after()
-            }),
-        };
+        let answered = self.carriers.adopt(now, session, conn, id);
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         if let Some(rtt) = answered {
             self.step(conn, Step::Reachable { stack, addr: candidate.addr, rtt });
@@ -452,8 +412,8 @@ impl<N: Net> Engine<N> {
         path: &Path,
     ) -> Result<SessionId, AttemptError> {
         self.cx.stats.attempts += 1;
-        let request = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?.request.clone();
-        let behind = Behind::Attempt(conn, candidate);
+        let c = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?;
+        let (request, remotes) = (c.request.clone(), c.remotes.clone());
         let base = request.setups.socket_options(stack);
         let custom;
         let pick = path.way.as_ref().and_then(|w| w.path()?.picks.iter().find(|p| p.stack == stack as u16));
@@ -472,140 +432,18 @@ impl<N: Net> Engine<N> {
         } else {
             base
         };
-        let session = match stack {
-            Stack::Tcp | Stack::Tls => {
-                let key = self.carriers.channels.next_key();
-                let sock = self
-                    .cx
-                    .net
-                    .connect(CarrierSocket::channel(key).token(), addr, options)
-                    .map_err(AttemptError::Net)?;
-                let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
-                let mut channel = Channel::new(sock, kind, behind, addr, self.cx.now);
-                channel.via = path.remote as u8;
-                self.carriers.channels.insert(channel);
-                SessionId::Channel(key)
-            }
-            Stack::Udp => {
-                let key = self.carriers.channels.next_key();
-                let sock =
-                    self.cx.net.udp(CarrierSocket::channel(key).token(), addr, options).map_err(AttemptError::Net)?;
-                if let Err(e) = self.cx.net.udp_connect(sock, addr) {
-                    self.cx.net.close(sock);
-                    return Err(AttemptError::Net(e));
-                }
-                if let p @ 1.. = socket_priority(request.properties.connection.priority) {
-                    // A wish: the datagrams leave without it, too.
-                    let _ = self.cx.net.set(sock, SocketOption::Priority(p));
-                }
-                let mut channel = Channel::new(sock, Kind::Udp, behind, addr, self.cx.now);
-                channel.connected = true;
-                channel.writable = true;
-                channel.readable = true;
-                self.carriers.channels.insert(channel);
-                SessionId::Channel(key)
-            }
-            Stack::Quic | Stack::QuicDatagram => {
-                let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
-                SessionId::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
-            }
-            Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
-                let remote = self.conns.get(conn).and_then(|c| c.remotes.get(path.remote));
-                let udp_port = remote.and_then(|r| r.udp_port).unwrap_or(neater_sctp::UDP_PORT);
-                let name = server_name(&request, remote, addr);
-                let below = Below::of(stack).unwrap_or(Below::Udp);
-                let there = There { below, addr, udp_port, name: &name };
-                SessionId::Sctp(self.sctp_connect(conn, candidate, there, &request, options)?)
-            }
-            Stack::Dtls => {
-                let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
-                self.dtls_connect((conn, candidate), addr, &name, &request, options, path.remote as u8)?
-            }
-        };
+        let (remote, number) = (remotes.get(path.remote), path.remote as u8);
+        let to = Target { stack, addr, remote, number, request: &request, options };
+        let session = self.connect((conn, candidate), &to)?;
         if let Some(est) = self.est(conn) {
             est.attempts.push(Attempt { candidate, session, stack, addr });
         }
-        if stack == Stack::Udp && (candidate.is_none() || request.has_no_handshake()) {
+        if !stack.has_handshake() && (candidate.is_none() || request.has_no_handshake()) {
             // A connectionless stack is established as soon as a path is selected (RFC 9623
             // section 4.6). Beside others it waits for their answers: see `unanswered`.
             self.attempt_established(conn, candidate, session);
         }
         Ok(session)
-    }
-
-    /// Moves an attempt over TCP on, after readiness.
-    pub(crate) fn drive_attempt(&mut self, key: Key) {
-        let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        let Behind::Attempt(conn, candidate) = c.behind else { return };
-        if !c.connected {
-            if !c.writable {
-                return;
-            }
-            match self.cx.net.connect_result(c.sock) {
-                Ok(()) => {}
-                Err(e) if e.is_would_block() => {
-                    c.writable = false;
-                    return;
-                }
-                Err(e) => return self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e)),
-            }
-            c.connected = true;
-            // Nothing has been read yet, so no event is promised: the first read has to be tried.
-            c.readable = true;
-            let (rtt, addr) = (self.cx.now - c.started, c.remote);
-            match c.kind {
-                Kind::Tcp => return self.attempt_established(conn, candidate, SessionId::Channel(key)),
-                Kind::TlsPending => {
-                    if let Err(e) = self.begin_tls(key, conn) {
-                        return self.attempt_failed(conn, candidate, SessionId::Channel(key), e);
-                    }
-                    self.reachable(conn, candidate, Stack::Tls, addr, rtt);
-                    if !self.carriers.channels.contains(key) {
-                        return;
-                    }
-                }
-                _ => {}
-            }
-        }
-        let Some(c) = self.carriers.channels.get(key) else { return };
-        match &c.kind {
-            Kind::Tls(t) if t.is_handshaking() => match self.drive_tls(key) {
-                Ok(true) => self.attempt_established(conn, candidate, SessionId::Channel(key)),
-                Ok(false) => {}
-                Err(e) => self.attempt_failed(conn, candidate, SessionId::Channel(key), e),
-            },
-            // Established and waiting for the race's decision: only a reset is news.
-            Kind::Tcp | Kind::Tls(_) if c.hangup => {
-                if let Err(e) = self.cx.net.connect_result(c.sock)
-                    && !e.is_would_block()
-                {
-                    self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Starts the TLS handshake on a connected channel.
-    fn begin_tls(&mut self, key: Key, conn: Key) -> Result<(), AttemptError> {
-        let Some(c) = self.conns.get(conn) else { return Err(AttemptError::ClosedByPeer) };
-        let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
-        let Some(config) = c.request.setups.tls.clone() else {
-            return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
-        };
-        let remote = c.remotes.get(usize::from(ch.via));
-        let name = server_name(&c.request, remote, ch.remote);
-        let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
-        let mut tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
-        if let Some(data) = c.ext.as_ref().and_then(|e| e.early.as_ref()).filter(|_| !c.request.framer.frames()) {
-            crate::carrier::tcp::early::offer(&mut tls, data);
-        }
-        ch.kind = Kind::Tls(Box::new(tls));
-        // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
-        let deadline = self.cx.now + HANDSHAKE_PATIENCE;
-        ch.deadline = Some(deadline);
-        self.cx.timers.push(deadline, CarrierTimer::channel(key));
-        Ok(())
     }
 
     /// An attempt has had an answer from its peer.
@@ -633,14 +471,14 @@ impl<N: Net> Engine<N> {
         let Some(id) = candidate else {
             // The cached outcome: it wins at once, over a race that may have begun meanwhile.
             if self.is_watched(conn)
-                && let Some((stack, addr)) = self.describe(session)
+                && let Some((stack, addr)) = self.carriers.describe(session)
             {
                 self.step(conn, Step::Established { stack, addr });
             }
             self.become_established(conn, session);
             return;
         };
-        if let Some((stack, addr)) = self.describe(session) {
+        if let Some((stack, addr)) = self.carriers.describe(session) {
             self.step(conn, Step::Established { stack, addr });
         }
         self.race_input(conn, Input::Progress { candidate: id, progress: Progress::Established });
@@ -655,7 +493,7 @@ impl<N: Net> Engine<N> {
         session: SessionId,
         error: AttemptError,
     ) {
-        let described = self.describe(session);
+        let described = self.carriers.describe(session);
         self.release_attempt(session, false);
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state != ConnectionState::Establishing {
@@ -692,30 +530,13 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Withdraws an attempt as early as its protocol allows: TCP by reset before any byte, QUIC by CONNECTION_CLOSE.
+    /// Withdraws the attempt of a candidate.
     fn withdraw(&mut self, conn: Key, candidate: Option<CandidateId>) {
         let Some(est) = self.est(conn) else { return };
         let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
         let attempt = est.attempts.swap_remove(i);
         self.release_attempt(attempt.session, true);
         self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
-    }
-
-    fn release_attempt(&mut self, session: SessionId, withdrawn: bool) {
-        match session {
-            SessionId::Channel(k) => {
-                if let Some(c) = self.carriers.channels.remove(k) {
-                    if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
-                        self.cx.net.abort(c.sock);
-                    } else {
-                        self.cx.net.close(c.sock);
-                    }
-                }
-            }
-            SessionId::Quic(k) => self.quic_abandon(k),
-            SessionId::Sctp(k) => self.sctp_abandon(k),
-            SessionId::Dtls(k) => self.dtls_drop(k),
-        }
     }
 }
 

@@ -127,6 +127,16 @@ impl Stack {
         !matches!(self, Self::Udp)
     }
 
+    /// Whether the first answer of its peer establishes it.
+    pub(crate) const fn is_established_by_answer(self) -> bool {
+        matches!(self, Self::Tcp)
+    }
+
+    /// Whether networks tend to block it, together with all others that are.
+    pub(crate) const fn may_be_blocked(self) -> bool {
+        self.over_udp()
+    }
+
     /// Whether streams are those of SCTP associations.
     #[must_use]
     pub const fn is_sctp(self) -> bool {

@@ -109,11 +109,6 @@ impl CarrierTimer {
     pub(crate) const fn channel(key: Key) -> Timer {
         Timer::Carrier(Self(Due::Channel(key)))
     }
-
-    /// A withdrawn QUIC attempt has had its time to be answered.
-    pub(crate) const fn quic_trial(key: Key) -> Timer {
-        Timer::Carrier(Self(Due::QuicTrial(key)))
-    }
 }
 
 /// What carriers count, for [`crate::EngineStats`].

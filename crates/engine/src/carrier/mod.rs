@@ -2,10 +2,12 @@
 //!
 //! *Responsible for* holding each protocol's state. This is the one file that names them all.
 
+pub(crate) mod blame;
 pub(crate) mod channel;
 pub(crate) mod dispatch;
 pub(crate) mod dtls;
 pub(crate) mod end;
+pub(crate) mod establish;
 pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;

@@ -10,7 +10,6 @@ use crate::conn::ConnectionState;
 use crate::event::Step;
 use neater_base::Key;
 use neater_base::net::Net;
-use std::net::IpAddr;
 
 impl<N: Net> Engine<N> {
     /// Begins the races anew that cannot be won as they are: with attempts from addresses that are gone, or with nothing but
@@ -35,30 +34,8 @@ impl<N: Net> Engine<N> {
 
     /// The attempt of a connection that tries the cached outcome alone.
     fn cached_attempt(&self, conn: Key) -> Option<SessionId> {
-        let ours = |attempt: Option<Key>| attempt == Some(conn);
-        match self.conns.get(conn)?.flow {
-            FlowId::Channel(k) => {
-                self.carriers.channels.get(k).filter(|c| ours(c.behind.attempt())).map(|_| SessionId::Channel(k))
-            }
-            FlowId::StreamPending { quic } => self
-                .carriers
-                .quic
-                .connections
-                .get(quic)
-                .filter(|q| ours(q.attempt.map(|a| a.0)))
-                .map(|_| SessionId::Quic(quic)),
-            FlowId::SctpPending { sctp } => self
-                .carriers
-                .sctp
-                .associations
-                .get(sctp)
-                .filter(|a| ours(a.attempt.map(|a| a.0)))
-                .map(|_| SessionId::Sctp(sctp)),
-            FlowId::Dtls { dtls } => {
-                self.carriers.dtls.sessions.get(dtls).filter(|d| ours(d.attempt())).map(|_| SessionId::Dtls(dtls))
-            }
-            _ => None,
-        }
+        let flow = self.conns.get(conn)?.flow;
+        self.carriers.awaited_attempt(conn, flow)
     }
 
     fn is_in_vain(&self, conn: Key, moved: bool) -> bool {
@@ -86,24 +63,10 @@ impl<N: Net> Engine<N> {
 
     /// Whether an attempt comes from an address that this host does not have any more; `None`: its address is not known.
     fn is_from_nowhere(&self, session: SessionId) -> Option<bool> {
-        self.source_of(session).map(|from| {
+        self.carriers.source_of(&self.cx.net, session).map(|from| {
             let has = |i: &neater_base::net::Interface| i.up && i.addrs.iter().any(|a| a.addr == from);
             !from.is_loopback() && !self.cx.net.interfaces().iter().any(has)
         })
-    }
-
-    /// From which address an attempt is made, if that is known.
-    fn source_of(&self, session: SessionId) -> Option<IpAddr> {
-        let from = match session {
-            SessionId::Channel(k) => self.cx.net.local_addr(self.carriers.channels.get(k)?.sock).ok()?.ip(),
-            SessionId::Dtls(k) => {
-                let channel = self.carriers.dtls.sessions.get(k)?.channel();
-                self.cx.net.local_addr(self.carriers.channels.get(channel)?.sock).ok()?.ip()
-            }
-            SessionId::Quic(k) => self.carriers.quic.connections.get(k)?.local?,
-            SessionId::Sctp(k) => self.sctp_addrs(k)?.1.ip(),
-        };
-        Some(from).filter(|ip| !ip.is_unspecified())
     }
 
     /// Gives up all that a connection has tried, and begins again.
@@ -136,7 +99,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn give_up(&mut self, conn: Key, session: SessionId) {
-        let described = self.describe(session);
+        let described = self.carriers.describe(session);
         self.release_attempt(session, true);
         if let Some((stack, addr)) = described {
             self.step(conn, Step::Withdrawn { stack, addr });

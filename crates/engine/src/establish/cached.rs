@@ -1,8 +1,8 @@
 //! The outcome of an earlier race, tried alone.
 
-use super::{Attempt, HANDSHAKE_PATIENCE, Path};
-use crate::carrier::channel::Behind;
-use crate::carrier::{FlowId, SessionId};
+use super::{Attempt, Path};
+use crate::carrier::FlowId;
+use crate::carrier::establish::HANDSHAKE_PATIENCE;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::policy::Way;
@@ -46,14 +46,9 @@ impl<N: Net> Engine<N> {
             Ok(session) => {
                 self.cx.stats.cache_hits += 1;
                 let Some(c) = self.conns.get_mut(conn) else { return true };
-                // An attempt that was established at once (UDP) has already become the connection.
+                // An attempt without a handshake was established at once, and has already become the connection.
                 if c.state == ConnectionState::Establishing {
-                    c.flow = match session {
-                        SessionId::Channel(k) => FlowId::Channel(k),
-                        SessionId::Quic(quic) => FlowId::StreamPending { quic },
-                        SessionId::Sctp(sctp) => FlowId::SctpPending { sctp },
-                        SessionId::Dtls(dtls) => FlowId::Dtls { dtls },
-                    };
+                    c.flow = session.awaiting();
                     let at = self.cx.now.after_nanos(patience(outcome, &c.request));
                     self.cx.timers.push(at, Timer::Cached(conn));
                 }
@@ -72,28 +67,13 @@ impl<N: Net> Engine<N> {
         if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {
             return;
         }
-        if let FlowId::StreamPending { quic } = c.flow
-            && self.carriers.quic.connections.get(quic).is_some_and(|q| q.attempt.is_none_or(|(of, _)| of != conn))
-        {
+        if self.carriers.awaits_stream(conn, c.flow) {
             return self.no_stream_yet(conn);
         }
-        if let FlowId::SctpPending { sctp } = c.flow
-            && self.carriers.sctp.associations.get(sctp).is_some_and(|a| a.attempt.is_none_or(|(of, _)| of != conn))
-        {
-            return self.no_stream_yet(conn);
-        }
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let session = match core::mem::replace(&mut c.flow, FlowId::None) {
-            FlowId::Channel(k) => SessionId::Channel(k),
-            FlowId::StreamPending { quic } => SessionId::Quic(quic),
-            FlowId::SctpPending { sctp } => SessionId::Sctp(sctp),
-            FlowId::Dtls { dtls } => SessionId::Dtls(dtls),
-            other => {
-                c.flow = other;
-                return;
-            }
-        };
-        let direct = self.describe(session).map(|(stack, addr)| Attempt { candidate: None, session, stack, addr });
+        let Some(session) = c.flow.awaited() else { return };
+        c.flow = FlowId::None;
+        let direct =
+            self.carriers.describe(session).map(|(stack, addr)| Attempt { candidate: None, session, stack, addr });
         self.begin_race(conn, &[], None, direct);
     }
 
@@ -124,12 +104,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get(conn) else { return };
         // Beside streams that it carries, a session is as good as any.
-        let beside_others = match c.flow {
-            FlowId::StreamPending { quic } => {
-                self.carriers.quic.connections.get(quic).is_some_and(|q| !q.streams.is_empty())
-            }
-            _ => true,
-        };
+        let beside_others = self.carriers.carries_others(c.flow);
         let lesson = self.lesson_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
         let reason = if c.request.timeout.is_some() { Reason::Timeout } else { Reason::EstablishmentFailed };
         if let Some(((key, stack), addr)) = lesson.filter(|_| !beside_others) {
@@ -138,11 +113,11 @@ impl<N: Net> Engine<N> {
         self.fail(conn, EstablishmentError::new(reason, if beside_others { NO_OTHER_STREAM } else { NO_STREAM }));
     }
 
-    /// The cached outcome, tried alone over plain TCP, could not be established.
+    /// The cached outcome, tried alone on a socket of its own, could not be established.
     #[cold]
     pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
-        if let Some(Behind::Attempt(conn, candidate)) = self.carriers.channels.get(key).map(|c| c.behind) {
-            self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(error));
+        if let Some(((conn, candidate), session)) = self.carriers.attempt_at(key) {
+            self.attempt_failed(conn, candidate, session, AttemptError::Net(error));
         }
     }
 }

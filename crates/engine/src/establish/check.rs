@@ -3,7 +3,6 @@
 use super::MAX_REMOTES;
 use crate::event::{EstablishmentError, Reason, SendError};
 use crate::{LocalEndpoint, RemoteEndpoint};
-use std::net::SocketAddr;
 
 /// Whether a connection can be made from these endpoints at all.
 pub(super) fn check_remotes(
@@ -64,19 +63,4 @@ pub(super) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint])
 /// Whoever initiates with a message wants no connection without it.
 pub(super) fn refused_first(why: &SendError) -> EstablishmentError {
     EstablishmentError::new(Reason::InvalidConfiguration, format!("the first message cannot be sent: {why}"))
-}
-
-/// The name that certificates are checked against.
-pub(super) fn server_name(
-    request: &crate::request::Compiled,
-    remote: Option<&RemoteEndpoint>,
-    addr: SocketAddr,
-) -> String {
-    if let Some(name) = &request.server_name {
-        return name.clone();
-    }
-    match remote.and_then(|r| r.host.as_deref()) {
-        Some(host) => host.trim_end_matches('.').to_owned(),
-        None => addr.ip().to_string(),
-    }
 }

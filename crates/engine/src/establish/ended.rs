@@ -1,16 +1,14 @@
 //! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
 
-use crate::carrier::channel::Behind;
+use crate::Engine;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
 use crate::greeting::HandOver;
 use crate::timer::Timer;
-use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::Direction;
 use neater_race::{CandidateId, Outcome, Output, PathId, StackId};
 
 impl<N: Net> Engine<N> {
@@ -24,7 +22,7 @@ impl<N: Net> Engine<N> {
 
     /// The connection gets its transport; everybody else is sent home.
     pub(super) fn become_established(&mut self, conn: Key, session: SessionId) {
-        let Some((stack, addr)) = self.describe(session) else { return };
+        let Some((stack, addr)) = self.carriers.describe(session) else { return };
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
         let est = c.est.take();
@@ -58,26 +56,11 @@ impl<N: Net> Engine<N> {
         c.stack = Some(stack);
         c.since = now;
         let establishment = c.since - c.began;
-        match session {
-            SessionId::Channel(k) => {
-                c.flow = FlowId::Channel(k);
-                if let Some(ch) = self.carriers.channels.get_mut(k) {
-                    ch.behind = Behind::Conn(conn);
-                    ch.deadline = None;
-                }
-                if stack == Stack::Tls && self.carriers.tls_took_first(k) {
-                    self.first_was_taken(conn);
-                }
-            }
-            SessionId::Quic(k) => self.quic_won(conn, k, stack),
-            SessionId::Sctp(k) => self.sctp_won(conn, k),
-            SessionId::Dtls(k) => self.dtls_won(conn, k),
-        }
+        self.take(conn, session, stack);
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
-        // That UDP was chosen beside stacks with a handshake shows only that those were silent
-        // then.
-        let shown = self.conns.get(conn).is_some_and(|c| stack != Stack::Udp || c.request.has_no_handshake());
+        // That a stack without a handshake was chosen beside others shows only that those were silent then.
+        let shown = self.conns.get(conn).is_some_and(|c| stack.has_handshake() || c.request.has_no_handshake());
         if let Some(key) = cache_key.filter(|_| raced && shown) {
             let rtt = lessons.answered_after.unwrap_or(establishment);
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));
@@ -94,32 +77,20 @@ impl<N: Net> Engine<N> {
         // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing. How long its peer took to answer is
         // known where nothing stood above the answer.
         let alone = (!raced).then_some((0, None));
-        let answered_alone = (!raced && stack == Stack::Tcp).then_some(establishment);
+        let answered_alone = (!raced && stack.is_established_by_answer()).then_some(establishment);
         let (answered_after, by) = (lessons.answered_after.or(answered_alone), lessons.by.or(alone));
         self.learn(conn, lessons);
         self.enter_established(conn);
         if self.policies.are_asked() {
             self.follow_flow(conn, by, answered_after);
         }
-        if let SessionId::Quic(k) = session {
-            // What the peer sent while the race was being decided.
-            self.quic_accept(k, Direction::Both);
-            self.quic_accept(k, Direction::One);
-            self.quic_take_datagrams(k);
-            self.quic_heed_early_stop(conn, k);
-        }
-        if let SessionId::Sctp(k) = session {
-            self.sctp_begin(k);
-        }
-        if let SessionId::Dtls(k) = session {
-            self.dtls_take(k, neater_base::net::Ecn::NotEct);
-        }
+        self.take_early(conn, session);
     }
 
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
     pub(crate) fn enter_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if matches!(c.flow, FlowId::StreamPending { .. } | FlowId::SctpPending { .. }) {
+        if c.flow.waits_on().is_some() {
             return;
         }
         if (c.framed() || c.request.framer.frames()) && !self.begin_framing(conn, HandOver::Opener) {
@@ -206,11 +177,9 @@ impl<N: Net> Engine<N> {
         tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = None;
-            let io = core::mem::replace(&mut c.flow, FlowId::None);
+            let flow = core::mem::replace(&mut c.flow, FlowId::None);
             c.ext().candidates.clone_from(&error.candidates);
-            if let FlowId::StreamPending { quic } = io {
-                self.close_spare(crate::carrier::SessionId::Quic(quic));
-            }
+            self.stop_awaiting(flow);
         }
         self.report_unsent(conn, &ConnectionError::Closed);
         self.notify(conn, Event::EstablishmentError(Box::new(error)));
@@ -220,29 +189,13 @@ impl<N: Net> Engine<N> {
     /// Takes back a connection that is being established.
     pub(crate) fn cancel_establishment(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        match core::mem::replace(&mut c.flow, FlowId::None) {
-            FlowId::Channel(k) => self.release_attempt(SessionId::Channel(k), true),
-            FlowId::StreamPending { quic } => {
-                self.quic_abandon_stream(conn, quic);
-                self.close_spare(crate::carrier::SessionId::Quic(quic));
-            }
-            FlowId::SctpPending { sctp }
-                if self
-                    .carriers
-                    .sctp
-                    .associations
-                    .get(sctp)
-                    .is_some_and(|a| a.attempt.is_some_and(|(c, _)| c == conn)) =>
-            {
-                self.sctp_abandon(sctp);
-            }
-            FlowId::Dtls { dtls } => self.dtls_drop(dtls),
-            FlowId::None => {}
+        let flow = core::mem::replace(&mut c.flow, FlowId::None);
+        if !self.abandon(conn, flow) {
             // All but the framer was ready.
-            io => {
-                c.flow = io;
-                self.detach(conn);
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.flow = flow;
             }
+            self.detach(conn);
         }
         let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) else { return };
         for attempt in &est.attempts {

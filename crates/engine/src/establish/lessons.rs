@@ -5,10 +5,10 @@
 //! (descriptors, buffers, ports) counts against nobody. *Not responsible for* how long that is remembered, nor for what a
 //! race makes of it (`neater-race`).
 
-use super::refusal::{ended_by_refusal, is_refusal};
 use super::{Attempt, Establishing};
-use crate::carrier::dispatch::CarrierTimer;
-use crate::carrier::{FlowId, SessionId};
+use crate::carrier::SessionId;
+use crate::carrier::blame::{Failure, cause_of, ended_by_refusal, is_refusal};
+use crate::carrier::establish::Silent;
 use crate::conn::Conn;
 use crate::event::{AttemptError, ConnectionError};
 use crate::measured::Tried;
@@ -16,10 +16,9 @@ use crate::{Engine, Stack};
 use core::hash::BuildHasher;
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Net, NetError};
+use neater_base::net::Net;
 use neater_base::{Instant, Key};
-use neater_quic::{ConnectionApi, QuicError};
-use neater_race::{BadCause, CacheKey, CandidateOutcome, CandidateReport, Lesson, MAX_ATTEMPT_DELAY, PathId, StackId};
+use neater_race::{BadCause, CacheKey, CandidateOutcome, Lesson, MAX_ATTEMPT_DELAY, PathId, StackId};
 use std::net::SocketAddr;
 
 /// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
@@ -35,7 +34,7 @@ const FAIR_ROUND_TRIPS: u32 = 4;
 const STALL_TIME: Duration = Duration::from_millis(250);
 const STALL_ROUND_TRIPS: u32 = 6;
 
-/// A QUIC attempt that was withdrawn before its time: it is closed, but an answer that is under way will still be seen.
+/// An attempt that was withdrawn before its time: it is closed, but an answer that is under way will still be seen.
 #[derive(Debug)]
 pub(crate) struct Trial {
     network: NonZeroU64,
@@ -57,7 +56,7 @@ pub(super) struct Lessons {
     now: Vec<(CacheKey, Lesson, PathId)>,
     /// Remote endpoint and interface of each path, as for `by`.
     paths: Vec<(usize, Option<u32>)>,
-    /// Attempts over QUIC and SCTP whose time is up later.
+    /// Attempts whose time is up later.
     trials: Vec<(SessionId, CacheKey, Lesson, PathId, Instant)>,
 }
 
@@ -72,55 +71,11 @@ fn path_key(c: &Conn, est: &Establishing, path: PathId) -> Option<CacheKey> {
     Some(key)
 }
 
-/// Whether an error of an attempt tells of the way to the peer, or of the peer.
-fn tells(error: &AttemptError) -> bool {
-    match error {
-        AttemptError::Net(e) => of_the_path(e),
-        AttemptError::Quic(e) => !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)),
-        AttemptError::Sctp(e) => *e != neater_sctp::CloseReason::Aborted,
-        AttemptError::Tls(_) | AttemptError::TimedOut | AttemptError::ClosedByPeer | AttemptError::NotOffered(_) => {
-            true
-        }
-        AttemptError::Resolve(_) | AttemptError::Framer(_) | AttemptError::NoAddress | AttemptError::PeerRefused => {
-            false
-        }
-    }
-}
-
-fn of_the_path(e: &NetError) -> bool {
-    use ErrorKind as K;
-    matches!(
-        e.kind,
-        K::ConnectionRefused
-            | K::ConnectionReset
-            | K::TimedOut
-            | K::NetworkUnreachable
-            | K::HostUnreachable
-            | K::PermissionDenied
-            | K::BrokenPipe
-    )
-}
-
-/// What is wrong with an attempt that ended with this error; `None`: nothing that is the candidate's fault, or nothing that may be
-/// made a lesson of (see [`super::refusal`]).
-fn cause_of(error: &AttemptError, answered: bool) -> Option<BadCause> {
-    if is_refusal(error) {
-        return None;
-    }
-    let timed_out = matches!(error, AttemptError::TimedOut)
-        || matches!(error, AttemptError::Net(e) if e.kind == ErrorKind::TimedOut);
-    match (timed_out, answered) {
-        (true, true) => Some(BadCause::Stalled),
-        (true, false) => Some(BadCause::Silent),
-        _ => tells(error).then_some(BadCause::Failed),
-    }
-}
-
 /// A lesson about a candidate that lost. A winner by the same path shows what need not be suspected.
 fn lesson(stack: Stack, addr: SocketAddr, cause: BadCause, winner: Option<(Stack, SocketAddr)>) -> Lesson {
     let silent = cause == BadCause::Silent;
     Lesson {
-        suspect_group: silent && winner.is_none_or(|w| stack.over_udp() != w.0.over_udp()),
+        suspect_group: silent && winner.is_none_or(|w| stack.may_be_blocked() != w.0.may_be_blocked()),
         suspect_family: silent && winner.is_none_or(|w| addr.is_ipv4() != w.1.is_ipv4()),
         ..Lesson::new(StackId(stack as u16), addr, cause)
     }
@@ -160,7 +115,7 @@ impl<N: Net> Engine<N> {
     /// What a race teaches that `winner` has won, before the others are withdrawn.
     pub(super) fn lessons_of(&self, conn: Key, est: &Establishing, winner: SessionId) -> Lessons {
         let mut lessons = Lessons::default();
-        let (Some(won), Some(c)) = (self.describe(winner), self.conns.get(conn)) else { return lessons };
+        let (Some(won), Some(c)) = (self.carriers.describe(winner), self.conns.get(conn)) else { return lessons };
         if self.network != Some(est.network) {
             return lessons;
         }
@@ -181,9 +136,10 @@ impl<N: Net> Engine<N> {
             if let CandidateOutcome::Failed(e) = &r.outcome
                 && let Some(cause) = cause_of(e, r.reachable_at.is_some())
                 && let Some(key) = path_key(c, est, r.candidate.path)
+                && let Some(stack) = Stack::from_number(r.candidate.stack.0)
             {
                 let path = r.candidate.path;
-                lessons.now.push((key, lesson(path, stack_of(r), r.candidate.addr, cause), path));
+                lessons.now.push((key, lesson(path, stack, r.candidate.addr, cause), path));
             }
         }
         for a in est.attempts.iter().filter(|a| a.session != winner) {
@@ -194,36 +150,11 @@ impl<N: Net> Engine<N> {
             let path = report.map_or(PathId(0), |r| r.candidate.path);
             let Some(key) = path_key(c, est, path) else { continue };
             let silent = lesson(path, a.stack, a.addr, BadCause::Silent);
-            match a.session {
-                SessionId::Channel(k) => {
-                    let Some(ch) = self.carriers.channels.get(k) else { continue };
-                    if !ch.connected && self.cx.now - ch.started >= fair {
-                        lessons.now.push((key, silent, path));
-                    }
-                }
-                SessionId::Quic(k) => {
-                    let Some(q) = self.carriers.quic.connections.get(k) else { continue };
-                    if q.answered_after(self.cx.now).is_none() {
-                        lessons.trials.push((a.session, key, silent, path, q.started + fair));
-                    }
-                }
-                SessionId::Sctp(k) => {
-                    let Some(s) = self.carriers.sctp.associations.get(k) else { continue };
-                    let answered = s.answered_after(self.cx.now).is_some();
-                    if s.stack == Stack::SctpDtls {
-                        // It is withdrawn with its session.
-                        if !answered && self.cx.now - s.started >= fair {
-                            lessons.now.push((key, silent, path));
-                        }
-                    } else if !answered {
-                        lessons.trials.push((a.session, key, silent, path, s.started + fair));
-                    }
-                }
-                SessionId::Dtls(k) => {
-                    if self.carriers.dtls.sessions.get(k).is_some_and(|d| d.silent_since(self.cx.now, fair)) {
-                        lessons.now.push((key, silent, path));
-                    }
-                }
+            let Some(is_silent) = self.carriers.is_silent(self.cx.now, a.session, fair) else { continue };
+            match is_silent {
+                Silent::No => {}
+                Silent::Yes => lessons.now.push((key, silent, path)),
+                Silent::UnlessAnsweredBy(due) => lessons.trials.push((a.session, key, silent, path, due)),
             }
             if let Some(r) = report
                 && let (Some(at), Some(rtt)) = (r.reachable_at, r.rtt)
@@ -250,16 +181,7 @@ impl<N: Net> Engine<N> {
         for (session, key, lesson, path, due) in lessons.trials {
             let tried = self.tried_by(conn, &lessons.paths, path, lesson.stack).map(Box::new);
             let trial = Trial { network, key, lesson, tried };
-            match session {
-                SessionId::Quic(quic) => {
-                    if let Some(q) = self.carriers.quic.connections.get_mut(quic) {
-                        q.trial = Some(Box::new(trial));
-                        self.cx.timers.push(due.max(now), CarrierTimer::quic_trial(quic));
-                    }
-                }
-                SessionId::Sctp(sctp) => self.sctp_try(sctp, trial, due),
-                SessionId::Channel(_) | SessionId::Dtls(_) => {}
-            }
+            self.carriers.put_on_trial(&mut self.cx, session, trial, due);
         }
         let Some(c) = self.conns.get(conn) else { return };
         if let Some(key) = self.lesson_key(c) {
@@ -281,14 +203,6 @@ impl<N: Net> Engine<N> {
         self.outcomes.give_way(self.cx.now, &key, |a, b| rank(a) < rank(b));
     }
 
-    /// The time of a withdrawn QUIC attempt is up: it was silent.
-    pub(crate) fn trial_over(&mut self, quic: Key) {
-        let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
-        let Some(trial) = q.trial.take() else { return };
-        let request = q.request.clone();
-        self.trial_failed(&trial, &request);
-    }
-
     /// Nobody has answered a withdrawn attempt in its time.
     pub(crate) fn trial_failed(&mut self, trial: &Trial, request: &crate::request::Compiled) {
         if self.network == Some(trial.network) {
@@ -300,7 +214,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The peer of a withdrawn QUIC attempt has answered within its time.
+    /// The peer of a withdrawn attempt has answered within its time.
     pub(crate) fn trial_passed(&mut self, trial: &Trial) {
         self.outcomes.record_answer(&trial.key, trial.lesson.stack, trial.lesson.addr);
     }
@@ -315,29 +229,17 @@ impl<N: Net> Engine<N> {
         }
         // `connTimeout` runs from when the peer fell silent.
         let timeout = c.properties().timeout.unwrap_or_default();
-        let patience = match error {
-            ConnectionError::Quic(QuicError::TimedOut) => {
-                let idle = c.request.setups.idle_timeout(true);
-                EARLY_DEATH.saturating_add(idle.unwrap_or_default())
+        let patience = match Failure::of(error) {
+            Some(Failure::IdleTimeout) => {
+                EARLY_DEATH.saturating_add(c.request.setups.idle_timeout(true).unwrap_or_default())
             }
-            ConnectionError::TimedOut => EARLY_DEATH.saturating_add(timeout),
-            ConnectionError::Net(e) if e.kind == ErrorKind::TimedOut => EARLY_DEATH.saturating_add(timeout),
-            ConnectionError::Net(e) if of_the_path(e) => EARLY_DEATH,
-            ConnectionError::Quic(e) if !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)) => {
-                EARLY_DEATH
-            }
-            ConnectionError::Sctp(e) if *e != neater_sctp::CloseReason::Aborted => EARLY_DEATH,
-            ConnectionError::Tls(_) | ConnectionError::Truncated => EARLY_DEATH,
-            _ => return,
+            Some(Failure::Timeout) => EARLY_DEATH.saturating_add(timeout),
+            Some(Failure::Broken) => EARLY_DEATH,
+            None => return,
         };
         // Whatever has come back on any stream shows that the session carries data.
-        let fruitful = match c.flow {
-            FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
-                self.carriers.quic.connections.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0)
-            }
-            FlowId::Sctp { sctp, .. } => self.sctp_has_heard(sctp),
-            _ => c.bytes_received != 0 || c.fast.lane_bytes().1 != 0,
-        };
+        let own = || c.bytes_received != 0 || c.fast.lane_bytes().1 != 0;
+        let fruitful = self.carriers.has_carried(c.flow).unwrap_or_else(own);
         if fruitful || self.cx.now - c.since >= patience {
             return;
         }
@@ -345,44 +247,9 @@ impl<N: Net> Engine<N> {
     }
 }
 
-fn stack_of<F>(r: &CandidateReport<F>) -> Stack {
-    Stack::from_number(r.candidate.stack.0).unwrap_or(Stack::Tcp)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn net(kind: ErrorKind) -> AttemptError {
-        AttemptError::Net(kind.into())
-    }
-
-    #[test]
-    fn trouble_of_this_host_counts_against_nobody() {
-        use ErrorKind as K;
-        for kind in [K::TooManyFiles, K::NoBuffers, K::AddrInUse, K::InvalidInput, K::Forked, K::Unsupported] {
-            assert_eq!(cause_of(&net(kind), false), None, "{kind:?}");
-        }
-        assert_eq!(cause_of(&AttemptError::Quic(QuicError::LocallyClosed), true), None);
-        assert_eq!(cause_of(&net(K::ConnectionRefused), false), Some(BadCause::Failed));
-        assert_eq!(cause_of(&net(K::TimedOut), false), Some(BadCause::Silent));
-        assert_eq!(cause_of(&AttemptError::TimedOut, true), Some(BadCause::Stalled));
-    }
-
-    #[test]
-    fn who_is_not_the_one_that_was_meant_is_no_lesson() {
-        use neater_tls::TlsError;
-        let quic = |alert| QuicError::Tls { alert: Some(alert), reason: String::new() };
-        for refusal in [TlsError::NotPinned, TlsError::RefusedByApplication, TlsError::UnknownIssuer] {
-            assert_eq!(cause_of(&AttemptError::Tls(refusal), true), None, "stacks without security would go first");
-        }
-        assert_eq!(cause_of(&AttemptError::Quic(quic(46)), true), None);
-        assert_eq!(cause_of(&AttemptError::Tls(TlsError::Decrypt), true), Some(BadCause::Failed));
-        assert_eq!(cause_of(&AttemptError::Quic(quic(40)), true), Some(BadCause::Failed));
-        assert!(
-            ended_by_refusal(&ConnectionError::Quic(quic(42))) && !ended_by_refusal(&ConnectionError::Quic(quic(80)))
-        );
-    }
 
     #[test]
     fn what_the_winner_shares_with_a_silent_candidate_is_not_suspected() {

@@ -7,35 +7,12 @@
 //! lesson for later races: whoever stands between could have stacks without security tried before the others by it.
 
 use crate::carrier::SessionId;
-use crate::event::{AttemptError, ConnectionError};
+use crate::carrier::blame::is_refusal;
+use crate::event::AttemptError;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::QuicError;
 use neater_race::CandidateId;
-use neater_tls::Blame;
-
-/// The alerts that say that a certificate or its owner is not acceptable (RFC 8446 section 6.2).
-const REFUSALS: [u8; 7] = [42, 43, 44, 45, 46, 48, 49];
-
-/// Whether an attempt ended because the peer is not who it should be.
-pub(super) fn is_refusal(error: &AttemptError) -> bool {
-    match error {
-        AttemptError::Tls(e) => e.blame() == Blame::PeerCertificate,
-        AttemptError::Quic(QuicError::Tls { alert: Some(alert), .. }) => REFUSALS.contains(alert),
-        _ => false,
-    }
-}
-
-/// Whether a connection ended because one side would not talk to the other: a server says what it thinks of its client's certificate
-/// when the client's handshake is over (RFC 8446 section 4.4.2.4).
-pub(super) fn ended_by_refusal(error: &ConnectionError) -> bool {
-    match error {
-        ConnectionError::Tls(e) => matches!(e.blame(), Blame::PeerCertificate | Blame::RefusedByPeer),
-        ConnectionError::Quic(QuicError::Tls { alert: Some(alert), .. }) => REFUSALS.contains(alert),
-        _ => false,
-    }
-}
 
 impl<N: Net> Engine<N> {
     /// Whether this stack may be tried for a connection, as far as earlier attempts have taught.

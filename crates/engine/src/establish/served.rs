@@ -5,7 +5,6 @@
 //! of that from programs, and from the engine where it sees it by itself, to the history of
 //! outcomes. *Not responsible for* what a race makes of them (`neater-race`).
 
-use crate::carrier::FlowId;
 use crate::event::ConnectionError;
 use crate::{ConnectionId, Engine, Stack};
 use core::num::NonZeroU64;
@@ -66,13 +65,8 @@ impl<N: Net> Engine<N> {
             Some(network) => (network, c.cache_key()?),
             None => c.ext.as_ref()?.outcome_key?,
         };
-        let addr = match c.flow {
-            // Where the race has found it, wherever it has moved since.
-            FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
-                self.carriers.quic.connections.get(quic)?.remote
-            }
-            _ => self.remote_addr(conn)?,
-        };
+        // Where the race has found it, wherever it has moved since.
+        let addr = if c.flow.may_migrate() { self.carriers.found_at(c.flow)? } else { self.remote_addr(conn)? };
         Some(Carrier { network, key, stack, addr })
     }
 
@@ -103,8 +97,8 @@ impl<N: Net> Engine<N> {
             // In the clear, anything on the path can send that.
             ServiceOutcome::Broken | ServiceOutcome::WantsOther => BadCause::Broken,
         };
-        // A peer that does not serve over UDP at one of its addresses will hardly do so at another.
-        let lesson = Lesson { suspect_group: stack.over_udp(), ..Lesson::new(id, addr, cause) };
+        // A peer that does not serve at one of its addresses what networks tend to block will hardly do so at another.
+        let lesson = Lesson { suspect_group: stack.may_be_blocked(), ..Lesson::new(id, addr, cause) };
         self.outcomes.record_bad(self.cx.now, key, lesson);
     }
 

@@ -7,14 +7,13 @@
 
 use super::Attempt;
 use super::lessons::FAIR_TIME;
-use crate::carrier::SessionId;
 use crate::conn::ConnectionState;
 use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::net::Net;
 use neater_base::{Instant, Key};
-use neater_race::{CandidateOutcome, StackId};
+use neater_race::CandidateOutcome;
 
 /// However many candidates there are, UDP waits no longer for an answer to one of them.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -49,20 +48,20 @@ impl<N: Net> Engine<N> {
     fn judge_unanswered(&self, conn: Key) -> Option<(Attempt, Verdict)> {
         let c = self.conns.get(conn).filter(|c| c.state == ConnectionState::Establishing)?;
         let est = c.est.as_deref().filter(|e| !e.beginning && !e.race.is_over())?;
-        let udp = |a: &&Attempt| a.stack == Stack::Udp && a.candidate.is_some();
+        let silent = |a: &&Attempt| !a.stack.has_handshake() && a.candidate.is_some();
         // The common case: there is none, and no report is made.
-        est.attempts.iter().find(udp)?;
+        est.attempts.iter().find(silent)?;
         let report = est.race.report();
         let running = |a: &Attempt| {
             let of = report.iter().find(|r| Some(r.candidate.id) == a.candidate);
             of.filter(|r| matches!(r.outcome, CandidateOutcome::Running)).and_then(|r| r.started_at)
         };
-        let waiting = est.attempts.iter().filter(udp).find_map(|a| Some((*a, running(a)?)));
+        let waiting = est.attempts.iter().filter(silent).find_map(|a| Some((*a, running(a)?)));
         let (attempt, since) = waiting?;
 
         let mut latest: Option<Instant> = None;
         let mut left = self.names.is_awaited_by(conn, &est.lookups);
-        for r in report.iter().filter(|r| r.candidate.stack != StackId(Stack::Udp as u16)) {
+        for r in report.iter().filter(|r| Stack::from_number(r.candidate.stack.0).is_none_or(Stack::has_handshake)) {
             match r.outcome {
                 CandidateOutcome::NotStarted => left = true,
                 CandidateOutcome::Running if r.reachable_at.is_none() => latest = latest.max(r.started_at),
@@ -72,7 +71,7 @@ impl<N: Net> Engine<N> {
         }
         // The cached outcome, which the race has not come to yet.
         for direct in est.attempts.iter().filter(|a| a.candidate.is_none()) {
-            if self.has_answered(direct.session) {
+            if self.carriers.answered_after(self.cx.now, direct.session).is_some() {
                 return Some((attempt, Verdict::Later));
             }
             latest = latest.max(Some(c.since));
@@ -87,18 +86,5 @@ impl<N: Net> Engine<N> {
             until = until.min(since + (c.since + timeout).saturating_since(since) / 2);
         }
         Some((attempt, if until <= self.cx.now { Verdict::Now } else { Verdict::At(until) }))
-    }
-
-    fn has_answered(&self, session: SessionId) -> bool {
-        match session {
-            SessionId::Channel(k) => self.carriers.channels.get(k).is_some_and(|c| c.connected),
-            SessionId::Quic(k) => {
-                self.carriers.quic.connections.get(k).is_some_and(|q| q.answered_after(self.cx.now).is_some())
-            }
-            SessionId::Sctp(k) => {
-                self.carriers.sctp.associations.get(k).is_some_and(|a| a.answered_after(self.cx.now).is_some())
-            }
-            SessionId::Dtls(k) => self.carriers.dtls.sessions.get(k).is_some_and(|d| d.answered_after().is_some()),
-        }
     }
 }

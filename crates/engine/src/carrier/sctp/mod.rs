@@ -352,6 +352,20 @@ impl SctpCarrier {
     pub(super) fn packets_received(&self, key: Key) -> u64 {
         self.stats(key).map_or(0, |s| s.packets_received)
     }
+
+    /// The peer's address of a connection's association; and ours, with the SCTP port.
+    pub(crate) fn addresses<N: Net>(&self, net: &N, key: Key) -> Option<(SocketAddr, SocketAddr)> {
+        let a = self.associations.get(key)?;
+        let end = self.endpoints.get(a.end)?;
+        let bound = net.local_addr(self.sockets.get(end.socket)?.sock).ok()?;
+        Some((a.remote, SocketAddr::new(end.at.unwrap_or(bound.ip()), end.endpoint.port())))
+    }
+
+    /// Whether the peer has sent anything but the handshake.
+    pub(crate) fn has_heard(&self, key: Key) -> bool {
+        let of = |a: &Sctp| self.endpoints.get(a.end)?.endpoint.association_stats(a.id);
+        self.associations.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
+    }
 }
 
 impl<N: Net> Engine<N> {
@@ -635,12 +649,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The peer's address of a connection's association; and ours, with the SCTP port.
+    /// See [`SctpCarrier::addresses`].
     pub(crate) fn sctp_addrs(&self, key: Key) -> Option<(SocketAddr, SocketAddr)> {
-        let a = self.carriers.sctp.associations.get(key)?;
-        let end = self.carriers.sctp.endpoints.get(a.end)?;
-        let bound = self.cx.net.local_addr(self.carriers.sctp.sockets.get(end.socket)?.sock).ok()?;
-        Some((a.remote, SocketAddr::new(end.at.unwrap_or(bound.ip()), end.endpoint.port())))
+        self.carriers.sctp.addresses(&self.cx.net, key)
     }
 
     /// Smoothed round-trip time and congestion window.
@@ -670,12 +681,6 @@ impl<N: Net> Engine<N> {
         let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
         let stats = self.carriers.sctp.associations.get(key).and_then(of).unwrap_or_default();
         (stats.chunks_sent + stats.retransmissions, stats.lost)
-    }
-
-    /// Whether the peer has sent anything but the handshake.
-    pub(crate) fn sctp_has_heard(&self, key: Key) -> bool {
-        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
-        self.carriers.sctp.associations.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
     }
 
     /// A member of the group for a stream that the peer has opened.

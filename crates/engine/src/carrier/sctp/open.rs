@@ -6,6 +6,7 @@ use crate::carrier::dispatch::Due;
 use crate::carrier::session::OpenedStream;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::config::Refusal;
+use crate::context::Context;
 use crate::establish::Trial;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
@@ -13,8 +14,8 @@ use crate::ids::GroupId;
 use crate::request::{Compiled, keep_alive};
 use crate::{Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
-use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
+use neater_base::{Instant, Key};
 use neater_property::{Preference, Role, SelectionProperty as P};
 use neater_quic::Direction;
 use neater_race::CandidateId;
@@ -67,6 +68,18 @@ pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
     match scheduler {
         Scheduler::WeightedFair => (10_000 / priority.clamp(1, 10_000)) as u16,
         _ => u16::try_from(priority).unwrap_or(u16::MAX),
+    }
+}
+
+impl SctpCarrier {
+    /// The race gives an attempt that it has withdrawn until then to be answered.
+    pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, key: Key, trial: Trial, due: Instant) {
+        if let Some(a) = self.associations.get_mut(key).filter(|a| !a.over) {
+            a.trial = Some(Box::new(trial));
+            cx.timers.push(due.max(cx.now), Due::SctpTrial(key).into());
+            // The timer of the withdrawal is before that.
+            a.started = due;
+        }
     }
 }
 
@@ -291,16 +304,6 @@ impl<N: Net> Engine<N> {
             self.cx.timers.push(self.cx.now, Due::SctpTrial(key).into());
         }
         self.tidy_sctp(key);
-    }
-
-    /// The race gives an attempt that it has withdrawn until then to be answered.
-    pub(crate) fn sctp_try(&mut self, key: Key, trial: Trial, due: neater_base::Instant) {
-        if let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.over) {
-            a.trial = Some(Box::new(trial));
-            self.cx.timers.push(due.max(self.cx.now), Due::SctpTrial(key).into());
-            // The timer of the withdrawal is before that.
-            a.started = due;
-        }
     }
 
     /// The time of a withdrawn attempt is up.

@@ -1,0 +1,479 @@
+//! Attempts at establishing a connection, whichever protocol carries them.
+//!
+//! *Responsible for* beginning an attempt, for what is known of it while it is under way, for handing what has won to its
+//! connection, and for releasing the others. *Not responsible for* which attempts are made, and when ([`crate::establish`]).
+
+use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::dispatch::{CarrierSocket, Due};
+use crate::carrier::sctp::{Below, There};
+use crate::carrier::{Carriers, FlowId, SessionId};
+use crate::context::Context;
+use crate::establish::Trial;
+use crate::event::AttemptError;
+use crate::request::{Compiled, socket_priority};
+use crate::{Engine, RemoteEndpoint, Stack};
+use core::time::Duration;
+use neater_base::net::{Ecn, ErrorKind, Net, SocketOption, SocketOptions};
+use neater_base::{Instant, Key};
+use neater_quic::{ConnectionApi, Direction};
+use neater_race::CandidateId;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
+pub(crate) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The connection that an attempt is for, and its candidate in the race; without one it is the cached outcome, tried alone.
+pub(crate) type AttemptFor = (Key, Option<CandidateId>);
+
+/// Where an attempt leads, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) stack: Stack,
+    pub(crate) addr: SocketAddr,
+    /// Whose address it is, and the number of that among the connection's remote endpoints.
+    pub(crate) remote: Option<&'a RemoteEndpoint>,
+    pub(crate) number: u8,
+    pub(crate) request: &'a Arc<Compiled>,
+    pub(crate) options: &'a SocketOptions,
+}
+
+impl Target<'_> {
+    fn server_name(&self) -> String {
+        server_name(self.request, self.remote, self.addr)
+    }
+}
+
+/// The name that certificates are checked against.
+fn server_name(request: &Compiled, remote: Option<&RemoteEndpoint>, addr: SocketAddr) -> String {
+    if let Some(name) = &request.server_name {
+        return name.clone();
+    }
+    match remote.and_then(|r| r.host.as_deref()) {
+        Some(host) => host.trim_end_matches('.').to_owned(),
+        None => addr.ip().to_string(),
+    }
+}
+
+/// Whether the peer of an attempt that is about to be withdrawn is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silent {
+    /// It has answered, or has not had its time and will not be heard any more.
+    No,
+    /// It has had its time.
+    Yes,
+    /// Unless it answers by then: see [`Carriers::put_on_trial`].
+    UnlessAnsweredBy(Instant),
+}
+
+impl FlowId {
+    /// What a connection that is not established waits for.
+    pub(crate) const fn awaited(self) -> Option<SessionId> {
+        match self {
+            Self::Channel(k) => Some(SessionId::Channel(k)),
+            Self::StreamPending { quic } => Some(SessionId::Quic(quic)),
+            Self::SctpPending { sctp } => Some(SessionId::Sctp(sctp)),
+            Self::Dtls { dtls } => Some(SessionId::Dtls(dtls)),
+            _ => None,
+        }
+    }
+
+    /// Whether its session may go on at another address of the peer's.
+    pub(crate) const fn may_migrate(self) -> bool {
+        matches!(self, Self::Stream { .. } | Self::StreamPending { .. } | Self::Datagrams { .. })
+    }
+}
+
+impl SessionId {
+    /// What stands in for the flow of a connection that waits for this attempt alone.
+    pub(crate) const fn awaiting(self) -> FlowId {
+        match self {
+            Self::Channel(k) => FlowId::Channel(k),
+            Self::Quic(quic) => FlowId::StreamPending { quic },
+            Self::Sctp(sctp) => FlowId::SctpPending { sctp },
+            Self::Dtls(dtls) => FlowId::Dtls { dtls },
+        }
+    }
+}
+
+impl Carriers {
+    fn tcp_connect<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        (conn, candidate): AttemptFor,
+        to: &Target<'_>,
+    ) -> Result<SessionId, AttemptError> {
+        let key = self.channels.next_key();
+        let sock =
+            cx.net.connect(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
+        let kind = if to.stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
+        let mut channel = Channel::new(sock, kind, Behind::Attempt(conn, candidate), to.addr, cx.now);
+        channel.via = to.number;
+        self.channels.insert(channel);
+        Ok(SessionId::Channel(key))
+    }
+
+    fn udp_connect<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        (conn, candidate): AttemptFor,
+        to: &Target<'_>,
+    ) -> Result<SessionId, AttemptError> {
+        let key = self.channels.next_key();
+        let sock = cx.net.udp(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
+        if let Err(e) = cx.net.udp_connect(sock, to.addr) {
+            cx.net.close(sock);
+            return Err(AttemptError::Net(e));
+        }
+        if let p @ 1.. = socket_priority(to.request.properties.connection.priority) {
+            // A wish: the datagrams leave without it, too.
+            let _ = cx.net.set(sock, SocketOption::Priority(p));
+        }
+        let mut channel = Channel::new(sock, Kind::Udp, Behind::Attempt(conn, candidate), to.addr, cx.now);
+        (channel.connected, channel.writable, channel.readable) = (true, true, true);
+        self.channels.insert(channel);
+        Ok(SessionId::Channel(key))
+    }
+
+    /// By which stack an attempt is made, and to which address; `None`: it is gone.
+    pub(crate) fn describe(&self, session: SessionId) -> Option<(Stack, SocketAddr)> {
+        match session {
+            SessionId::Channel(k) => {
+                let c = self.channels.get(k)?;
+                let stack = match c.kind {
+                    Kind::Tcp => Stack::Tcp,
+                    Kind::TlsPending | Kind::Tls(_) => Stack::Tls,
+                    _ => Stack::Udp,
+                };
+                Some((stack, c.remote))
+            }
+            SessionId::Quic(k) => self.quic.connections.get(k).map(|q| (q.stack, q.remote)),
+            SessionId::Sctp(k) => self.sctp.associations.get(k).map(|a| (a.stack, a.remote)),
+            SessionId::Dtls(k) => self.dtls.sessions.get(k).map(|d| (Stack::Dtls, d.remote)),
+        }
+    }
+
+    /// The attempt that a socket of its own is used for.
+    pub(crate) fn attempt_at(&self, socket: Key) -> Option<(AttemptFor, SessionId)> {
+        match self.channels.get(socket)?.behind {
+            Behind::Attempt(conn, candidate) => Some(((conn, candidate), SessionId::Channel(socket))),
+            _ => None,
+        }
+    }
+
+    /// The connection that is attempted.
+    fn attempt_of(&self, session: SessionId) -> Option<Key> {
+        match session {
+            SessionId::Channel(k) => self.channels.get(k)?.behind.attempt(),
+            SessionId::Quic(k) => self.quic.connections.get(k)?.attempt.map(|(conn, _)| conn),
+            SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt.map(|(conn, _)| conn),
+            SessionId::Dtls(k) => self.dtls.sessions.get(k)?.attempt(),
+        }
+    }
+
+    /// The attempt that a connection waits for alone.
+    pub(crate) fn awaited_attempt(&self, conn: Key, flow: FlowId) -> Option<SessionId> {
+        flow.awaited().filter(|session| self.attempt_of(*session) == Some(conn))
+    }
+
+    /// Whether a connection waits for a stream of a session that is established.
+    pub(crate) fn awaits_stream(&self, conn: Key, flow: FlowId) -> bool {
+        flow.waits_on().is_some_and(|s| self.describe(s).is_some() && self.attempt_of(s) != Some(conn))
+    }
+
+    /// Whether the session that a connection waits for carries others.
+    pub(crate) fn carries_others(&self, flow: FlowId) -> bool {
+        match flow {
+            FlowId::StreamPending { quic } => self.quic.connections.get(quic).is_some_and(|q| !q.streams.is_empty()),
+            _ => true,
+        }
+    }
+
+    /// Makes an attempt that of another candidate, and says how long after its start the peer had answered, if it has.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        conn: Key,
+        candidate: Option<CandidateId>,
+    ) -> Option<Duration> {
+        match session {
+            SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn, candidate),
+            SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some((conn, candidate)),
+            SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some((conn, candidate)),
+            SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn, candidate),
+        }
+        self.answered_after(now, session)
+    }
+
+    /// How long after its start the peer of an attempt had answered, at most; `None`: it has not.
+    pub(crate) fn answered_after(&self, now: Instant, session: SessionId) -> Option<Duration> {
+        match session {
+            SessionId::Channel(k) => self.channels.get(k).filter(|c| c.connected).map(|c| now - c.started),
+            SessionId::Quic(k) => self.quic.connections.get(k)?.answered_after(now),
+            SessionId::Sctp(k) => self.sctp.associations.get(k)?.answered_after(now),
+            SessionId::Dtls(k) => self.dtls.sessions.get(k)?.answered_after(),
+        }
+    }
+
+    /// From which address an attempt is made, if that is known.
+    pub(crate) fn source_of<N: Net>(&self, net: &N, session: SessionId) -> Option<IpAddr> {
+        let from = match session {
+            SessionId::Channel(k) => net.local_addr(self.channels.get(k)?.sock).ok()?.ip(),
+            SessionId::Dtls(k) => {
+                let channel = self.dtls.sessions.get(k)?.channel();
+                net.local_addr(self.channels.get(channel)?.sock).ok()?.ip()
+            }
+            SessionId::Quic(k) => self.quic.connections.get(k)?.local?,
+            SessionId::Sctp(k) => self.sctp.addresses(net, k)?.1.ip(),
+        };
+        Some(from).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// Whether an attempt's peer is silent, where it has `fair` to answer; `None`: the attempt is gone.
+    pub(crate) fn is_silent(&self, now: Instant, session: SessionId, fair: Duration) -> Option<Silent> {
+        let if_had_its_time = |silent: bool| if silent { Silent::Yes } else { Silent::No };
+        Some(match session {
+            SessionId::Channel(k) => {
+                let c = self.channels.get(k)?;
+                if_had_its_time(!c.connected && now - c.started >= fair)
+            }
+            SessionId::Quic(k) => match self.quic.connections.get(k)? {
+                q if q.answered_after(now).is_some() => Silent::No,
+                q => Silent::UnlessAnsweredBy(q.started + fair),
+            },
+            SessionId::Sctp(k) => match self.sctp.associations.get(k)? {
+                a if a.answered_after(now).is_some() => Silent::No,
+                // It is withdrawn with its session.
+                a if a.stack == Stack::SctpDtls => if_had_its_time(now - a.started >= fair),
+                a => Silent::UnlessAnsweredBy(a.started + fair),
+            },
+            SessionId::Dtls(k) => if_had_its_time(self.dtls.sessions.get(k).is_some_and(|d| d.silent_since(now, fair))),
+        })
+    }
+
+    /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported to the race's lessons.
+    pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, trial: Trial, due: Instant) {
+        match session {
+            SessionId::Quic(quic) => {
+                if let Some(q) = self.quic.connections.get_mut(quic) {
+                    q.trial = Some(Box::new(trial));
+                    cx.timers.push(due.max(cx.now), Due::QuicTrial(quic).into());
+                }
+            }
+            SessionId::Sctp(sctp) => self.sctp.put_on_trial(cx, sctp, trial, due),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+
+    /// Whether anything but its handshake has come on any stream of a flow's session; `None`: the connection itself has to know.
+    pub(crate) fn has_carried(&self, flow: FlowId) -> Option<bool> {
+        match flow {
+            FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
+                Some(self.quic.connections.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0))
+            }
+            FlowId::Sctp { sctp, .. } => Some(self.sctp.has_heard(sctp)),
+            _ => None,
+        }
+    }
+
+    /// Where the race has found the peer of a session that may have moved since.
+    pub(crate) fn found_at(&self, flow: FlowId) -> Option<SocketAddr> {
+        match flow {
+            FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
+                Some(self.quic.connections.get(quic)?.remote)
+            }
+            _ => None,
+        }
+    }
+}
+
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
+    /// Begins an attempt.
+    ///
+    /// # Errors
+    /// Why this host cannot make it. Nothing has been sent then.
+    pub(crate) fn connect(&mut self, attempt: AttemptFor, to: &Target<'_>) -> Result<SessionId, AttemptError> {
+        let Target { stack, addr, request, options, .. } = *to;
+        match stack {
+            Stack::Tcp | Stack::Tls => self.carriers.tcp_connect(&mut self.cx, attempt, to),
+            Stack::Udp => self.carriers.udp_connect(&mut self.cx, attempt, to),
+            Stack::Quic | Stack::QuicDatagram => {
+                let (name, (conn, candidate)) = (to.server_name(), attempt);
+                self.quic_connect(conn, candidate, stack, addr, &name, request, options).map(SessionId::Quic)
+            }
+            Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
+                let udp_port = to.remote.and_then(|r| r.udp_port).unwrap_or(neater_sctp::UDP_PORT);
+                let (name, (conn, candidate)) = (to.server_name(), attempt);
+                let below = Below::of(stack).unwrap_or(Below::Udp);
+                let there = There { below, addr, udp_port, name: &name };
+                self.sctp_connect(conn, candidate, there, request, options).map(SessionId::Sctp)
+            }
+            Stack::Dtls => self.dtls_connect(attempt, addr, &to.server_name(), request, options, to.number),
+        }
+    }
+
+    /// Moves an attempt over TCP on, after readiness.
+    pub(crate) fn drive_attempt(&mut self, key: Key) {
+        let Some(c) = self.carriers.channels.get_mut(key) else { return };
+        let Behind::Attempt(conn, candidate) = c.behind else { return };
+        if !c.connected {
+            if !c.writable {
+                return;
+            }
+            match self.cx.net.connect_result(c.sock) {
+                Ok(()) => {}
+                Err(e) if e.is_would_block() => {
+                    c.writable = false;
+                    return;
+                }
+                Err(e) => return self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e)),
+            }
+            c.connected = true;
+            // Nothing has been read yet, so no event is promised: the first read has to be tried.
+            c.readable = true;
+            let (rtt, addr) = (self.cx.now - c.started, c.remote);
+            match c.kind {
+                Kind::Tcp => return self.attempt_established(conn, candidate, SessionId::Channel(key)),
+                Kind::TlsPending => {
+                    if let Err(e) = self.begin_tls(key, conn) {
+                        return self.attempt_failed(conn, candidate, SessionId::Channel(key), e);
+                    }
+                    self.reachable(conn, candidate, Stack::Tls, addr, rtt);
+                    if !self.carriers.channels.contains(key) {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let Some(c) = self.carriers.channels.get(key) else { return };
+        match &c.kind {
+            Kind::Tls(t) if t.is_handshaking() => match self.drive_tls(key) {
+                Ok(true) => self.attempt_established(conn, candidate, SessionId::Channel(key)),
+                Ok(false) => {}
+                Err(e) => self.attempt_failed(conn, candidate, SessionId::Channel(key), e),
+            },
+            // Established and waiting for the race's decision: only a reset is news.
+            Kind::Tcp | Kind::Tls(_) if c.hangup => {
+                if let Err(e) = self.cx.net.connect_result(c.sock)
+                    && !e.is_would_block()
+                {
+                    self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Starts the TLS handshake on a connected channel.
+    fn begin_tls(&mut self, key: Key, conn: Key) -> Result<(), AttemptError> {
+        let Some(c) = self.conns.get(conn) else { return Err(AttemptError::ClosedByPeer) };
+        let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
+        let Some(config) = c.request.setups.tls.clone() else {
+            return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
+        };
+        let remote = c.remotes.get(usize::from(ch.via));
+        let name = server_name(&c.request, remote, ch.remote);
+        let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
+        let mut tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
+        if let Some(data) = c.ext.as_ref().and_then(|e| e.early.as_ref()).filter(|_| !c.request.framer.frames()) {
+            crate::carrier::tcp::early::offer(&mut tls, data);
+        }
+        ch.kind = Kind::Tls(Box::new(tls));
+        // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
+        let deadline = self.cx.now + HANDSHAKE_PATIENCE;
+        ch.deadline = Some(deadline);
+        self.cx.timers.push(deadline, Due::Channel(key).into());
+        Ok(())
+    }
+
+    /// Ends an attempt that is not wanted any more, or has failed. What is withdrawn ends as early as its protocol allows: TCP by
+    /// reset before any byte, QUIC by CONNECTION_CLOSE.
+    pub(crate) fn release_attempt(&mut self, session: SessionId, withdrawn: bool) {
+        match session {
+            SessionId::Channel(k) => {
+                if let Some(c) = self.carriers.channels.remove(k) {
+                    if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
+                        self.cx.net.abort(c.sock);
+                    } else {
+                        self.cx.net.close(c.sock);
+                    }
+                }
+            }
+            SessionId::Quic(k) => self.quic_abandon(k),
+            SessionId::Sctp(k) => self.sctp_abandon(k),
+            SessionId::Dtls(k) => self.dtls_drop(k),
+        }
+    }
+
+    /// Makes what an attempt has led to the flow of its connection.
+    pub(crate) fn take(&mut self, conn: Key, session: SessionId, stack: Stack) {
+        match session {
+            SessionId::Channel(k) => {
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.flow = FlowId::Channel(k);
+                }
+                if let Some(ch) = self.carriers.channels.get_mut(k) {
+                    ch.behind = Behind::Conn(conn);
+                    ch.deadline = None;
+                }
+                if stack == Stack::Tls && self.carriers.tls_took_first(k) {
+                    self.first_was_taken(conn);
+                }
+            }
+            SessionId::Quic(k) => self.quic_won(conn, k, stack),
+            SessionId::Sctp(k) => self.sctp_won(conn, k),
+            SessionId::Dtls(k) => self.dtls_won(conn, k),
+        }
+    }
+
+    /// Takes what the peer sent while the race was being decided.
+    pub(crate) fn take_early(&mut self, conn: Key, session: SessionId) {
+        match session {
+            SessionId::Quic(k) => {
+                self.quic_accept(k, Direction::Both);
+                self.quic_accept(k, Direction::One);
+                self.quic_take_datagrams(k);
+                self.quic_heed_early_stop(conn, k);
+            }
+            SessionId::Sctp(k) => self.sctp_begin(k),
+            SessionId::Dtls(k) => self.dtls_take(k, Ecn::NotEct),
+            SessionId::Channel(_) => {}
+        }
+    }
+
+    /// Ends what a connection waits for that is taken back. False: it waits for nothing but its framer.
+    pub(crate) fn abandon(&mut self, conn: Key, flow: FlowId) -> bool {
+        match flow {
+            FlowId::Channel(k) => self.release_attempt(SessionId::Channel(k), true),
+            FlowId::StreamPending { quic } => {
+                self.quic_abandon_stream(conn, quic);
+                self.close_spare(SessionId::Quic(quic));
+            }
+            FlowId::SctpPending { sctp } if self.carriers.attempt_of(SessionId::Sctp(sctp)) == Some(conn) => {
+                self.sctp_abandon(sctp);
+            }
+            FlowId::Dtls { dtls } => self.dtls_drop(dtls),
+            FlowId::None => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// A connection does not wait for a stream of its session any more.
+    pub(crate) fn stop_awaiting(&mut self, flow: FlowId) {
+        if let FlowId::StreamPending { quic } = flow {
+            self.close_spare(SessionId::Quic(quic));
+        }
+    }
+
+    /// The time of a withdrawn QUIC attempt is up: it was silent.
+    pub(crate) fn trial_over(&mut self, quic: Key) {
+        let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
+        let Some(trial) = q.trial.take() else { return };
+        let request = q.request.clone();
+        self.trial_failed(&trial, &request);
+    }
+}
