@@ -153,7 +153,7 @@ impl Carriers {
     /// Whether something waits for [`Engine::flush_carriers`].
     #[inline]
     pub(crate) fn needs_flush(&self) -> bool {
-        !self.quic.dirty.is_empty() || !self.sctp.dirty.is_empty()
+        !self.quic.dirty.is_empty() || !self.sctp.dirty.is_empty() || self.has_events()
     }
 }
 
@@ -168,6 +168,9 @@ impl<N: Net> Engine<N> {
             Socket::Channel(key) => self.channel_ready(key, ready),
             Socket::Quic(key) => self.quic_socket_ready(key, ready),
             Socket::Sctp(key) => self.sctp_socket_ready(key, ready),
+        }
+        if self.carriers.has_events() {
+            self.drain_carriers();
         }
     }
 
@@ -185,6 +188,7 @@ impl<N: Net> Engine<N> {
             Due::DtlsUnverified(channel) => self.dtls_unverified_timeout(channel),
             Due::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
         }
+        self.drain_carriers();
     }
 
     /// Reads on from the sockets that the budget of the last turn has left unread, and ends what lingers.
@@ -198,6 +202,7 @@ impl<N: Net> Engine<N> {
         for key in core::mem::take(&mut self.carriers.pending_lingers) {
             self.linger(key);
         }
+        self.drain_carriers();
     }
 
     /// The same of UDP sockets that the connections of a listener share.
@@ -205,13 +210,21 @@ impl<N: Net> Engine<N> {
         for (listener, key) in core::mem::take(&mut self.carriers.pending_shared) {
             self.shared_ready(listener, key, false);
         }
+        self.drain_carriers();
     }
 
     /// Sends what sessions have to send, and reports what has happened to them.
     #[inline(never)]
     pub(crate) fn flush_carriers(&mut self) {
+        self.drain_carriers();
         self.drive_dirty();
         self.drive_dirty_sctp();
+        // What was reported may have something sent in turn.
+        while self.carriers.has_events() {
+            self.drain_carriers();
+            self.drive_dirty();
+            self.drive_dirty_sctp();
+        }
     }
 
     #[inline]

@@ -8,6 +8,7 @@ pub(crate) mod dispatch;
 pub(crate) mod dtls;
 pub(crate) mod end;
 pub(crate) mod establish;
+pub(crate) mod event;
 pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;
@@ -16,6 +17,7 @@ pub(crate) mod tcp;
 
 use crate::carrier::channel::Channel;
 use crate::carrier::dtls::Dtls;
+use crate::carrier::event::{CarrierEvent, Events};
 use crate::carrier::quic::{Quic, QuicSocket};
 use crate::carrier::sctp::{Sctp, SctpEnd, SctpSocket};
 use neater_base::net::SocketOptions;
@@ -88,6 +90,7 @@ pub(crate) struct Carriers {
 /// QUIC (RFC 9000).
 #[derive(Debug, Default)]
 pub(crate) struct QuicCarrier {
+    pub(crate) events: Events,
     pub(crate) connections: Slab<Quic>,
     pub(crate) sockets: Slab<QuicSocket>,
     /// Client-side sockets that new connections may share.
@@ -101,12 +104,14 @@ pub(crate) struct QuicCarrier {
 /// DTLS (RFC 9147, 6347) over UDP.
 #[derive(Debug, Default)]
 pub(crate) struct DtlsCarrier {
+    pub(crate) events: Events,
     pub(crate) sessions: Slab<Dtls>,
 }
 
 /// SCTP (RFC 9260) over UDP, IP or DTLS.
 #[derive(Debug, Default)]
 pub(crate) struct SctpCarrier {
+    pub(crate) events: Events,
     pub(crate) associations: Slab<Sctp>,
     pub(crate) endpoints: Slab<SctpEnd>,
     pub(crate) sockets: Slab<SctpSocket>,
@@ -116,4 +121,18 @@ pub(crate) struct SctpCarrier {
     pub(crate) dirty: Vec<Key>,
     /// Sockets that were not read empty within the budget.
     pub(crate) unread: Vec<Key>,
+}
+
+impl Carriers {
+    /// What a carrier reports next.
+    pub(crate) fn poll_event(&mut self) -> Option<CarrierEvent> {
+        let (quic, dtls, sctp) = (&mut self.quic.events, &mut self.dtls.events, &mut self.sctp.events);
+        quic.pop_front().or_else(|| dtls.pop_front()).or_else(|| sctp.pop_front())
+    }
+
+    /// Whether a carrier has something to report.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !(self.quic.events.is_empty() && self.dtls.events.is_empty() && self.sctp.events.is_empty())
+    }
 }

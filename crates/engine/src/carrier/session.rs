@@ -23,6 +23,14 @@ impl FlowId {
         }
     }
 
+    /// The session by which a cached outcome is tried alone, if this is what a connection is to be carried by.
+    pub(crate) const fn tries(self) -> Option<SessionId> {
+        match self {
+            Self::Dtls { dtls } => Some(SessionId::Dtls(dtls)),
+            flow => flow.waits_on(),
+        }
+    }
+
     /// The number of the stream on the wire, where it is one.
     pub(crate) fn stream_number(self) -> Option<u64> {
         match self {

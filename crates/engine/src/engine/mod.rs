@@ -1,5 +1,6 @@
 //! The engine itself: its parts, its turn, its timers.
 
+mod events;
 mod names;
 mod policy;
 

@@ -15,8 +15,10 @@ mod peers;
 
 pub(crate) use peers::Peers;
 
+use crate::Engine;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::carrier::dispatch::{CarrierSocket, Due};
+use crate::carrier::event::CarrierEvent;
 use crate::carrier::sctp::{Came, SessionEnd};
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::conn::ConnectionState;
@@ -24,7 +26,6 @@ use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
 use crate::request::Compiled;
-use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, Sock, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
@@ -375,11 +376,15 @@ impl<N: Net> Engine<N> {
         let Some(ch) = self.carriers.channels.get(channel) else { return };
         let (sock, behind) = (ch.sock, ch.behind);
         match behind {
-            Behind::Attempt(conn, candidate) => {
+            Behind::Attempt(conn, _) => {
                 if let [key] = self.dtls_peers(channel)[..]
                     && self.carriers.dtls.sessions.get(key).is_some_and(|d| !d.session.is_connected())
                 {
-                    self.attempt_failed(conn, candidate, SessionId::Dtls(key), AttemptError::Net(error));
+                    self.carriers.dtls.events.push_back(CarrierEvent::Failed {
+                        attempt: conn,
+                        session: SessionId::Dtls(key),
+                        error: AttemptError::Net(error),
+                    });
                 }
             }
             Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) => {
@@ -437,11 +442,15 @@ impl<N: Net> Engine<N> {
             match said {
                 Said::Reachable => {
                     d.answered = Some(now);
-                    let (remote, rtt) = (d.remote, now - d.started);
+                    let rtt = now - d.started;
                     if let Some(socket) = d.sctp {
                         self.sctp_session_answered(socket);
-                    } else if let Some((conn, candidate)) = d.attempt {
-                        self.reachable(conn, candidate, Stack::Dtls, remote, rtt);
+                    } else if let Some((conn, _)) = d.attempt {
+                        self.carriers.dtls.events.push_back(CarrierEvent::Reachable {
+                            attempt: conn,
+                            session: SessionId::Dtls(key),
+                            rtt,
+                        });
                     }
                 }
                 Said::Connected => self.dtls_connected(key),
@@ -484,8 +493,12 @@ impl<N: Net> Engine<N> {
 
     fn dtls_connected(&mut self, key: Key) {
         let Some(d) = self.carriers.dtls.sessions.get(key) else { return };
-        if let Some((conn, candidate)) = d.attempt {
-            return self.attempt_established(conn, candidate, SessionId::Dtls(key));
+        if let Some((conn, _)) = d.attempt {
+            return self
+                .carriers
+                .dtls
+                .events
+                .push_back(CarrierEvent::Established { attempt: conn, session: SessionId::Dtls(key) });
         }
         match self.carriers.channels.get(d.channel).map(|c| c.behind) {
             Some(Behind::Listener(listener)) => self.dtls_arrived(listener, key),
@@ -539,9 +552,13 @@ impl<N: Net> Engine<N> {
             return self.dtls_drop(key);
         }
         d.lost = Some(error.clone().map_or(ConnectionError::Closed, connection_error));
-        if let Some((conn, candidate)) = d.attempt {
+        if let Some((conn, _)) = d.attempt {
             let error = error.map_or(AttemptError::ClosedByPeer, attempt_error);
-            return self.attempt_failed(conn, candidate, SessionId::Dtls(key), error);
+            return self.carriers.dtls.events.push_back(CarrierEvent::Failed {
+                attempt: conn,
+                session: SessionId::Dtls(key),
+                error,
+            });
         }
         let Some(conn) = d.conn else {
             tracing::debug!(target: "neater::listen", "handshake failed: {error:?}");

@@ -9,6 +9,7 @@
 //! of its end; datagrams wait in their session only for what looks at them again.
 
 use super::Quic;
+use crate::carrier::event::CarrierEvent;
 use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
 use crate::conn::Conn;
@@ -19,7 +20,6 @@ use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Ecn, Net};
 use neater_quic::{ConnectionApi, Direction};
-use neater_race::CandidateId;
 
 /// Why an attempt for datagrams cannot go on.
 const NO_DATAGRAMS: &str = "the peer takes no QUIC datagrams, it offers streams: let reliable transports be candidates (do not \
@@ -42,14 +42,18 @@ impl<N: Net> Engine<N> {
     /// The handshake of an attempt is complete, and with it is known what its peer offers: the
     /// attempt is established as what it was started for, or as what is offered instead, or it has
     /// failed.
-    pub(super) fn quic_attempt_connected(&mut self, key: Key, conn: Key, candidate: Option<CandidateId>) {
+    pub(super) fn quic_attempt_connected(&mut self, key: Key, conn: Key) {
         let what = SessionId::Quic(key);
         if let Some((instead, why)) = self.quic_not_offered(key)
             && !self.quic_become(key, conn, instead)
         {
-            return self.attempt_failed(conn, candidate, what, AttemptError::NotOffered(why));
+            return self.carriers.quic.events.push_back(CarrierEvent::Failed {
+                attempt: conn,
+                session: what,
+                error: AttemptError::NotOffered(why),
+            });
         }
-        self.attempt_established(conn, candidate, what);
+        self.carriers.quic.events.push_back(CarrierEvent::Established { attempt: conn, session: what });
     }
 
     /// What the peer of an attempt offers instead of what it was started for, and in words.

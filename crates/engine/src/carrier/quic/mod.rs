@@ -9,6 +9,7 @@ mod window;
 
 use self::stay::{Moved, Stay};
 use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
+use crate::carrier::event::CarrierEvent;
 use crate::carrier::{FlowId, QuicCarrier, SessionId};
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
@@ -440,6 +441,8 @@ impl<N: Net> Engine<N> {
                     break;
                 }
             }
+            // What is reported may have something sent: it is to be in the packets that leave now.
+            self.drain_carriers();
             if self.carriers.quic.connections.get_mut(key).is_some_and(|q| q.conn.unread_has_shifted()) {
                 self.quic_tune_receiving(key);
             }
@@ -553,8 +556,8 @@ impl<N: Net> Engine<N> {
             // It was delivered with its early data, or is not wanted any more.
             return;
         }
-        if let Some((conn, candidate)) = q.attempt {
-            return self.quic_attempt_connected(key, conn, candidate);
+        if let Some((conn, _)) = q.attempt {
+            return self.quic_attempt_connected(key, conn);
         }
         // Where streams are delivered, too, the connection for datagrams begins with the first of
         // them.
@@ -658,12 +661,16 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
         let connected = q.connected;
         q.lost = Some(error.clone());
-        if let Some((conn, candidate)) = q.attempt.take() {
+        if let Some((conn, _)) = q.attempt.take() {
             let error = match error {
                 QuicError::TimedOut => AttemptError::TimedOut,
                 e => AttemptError::Quic(e),
             };
-            return self.attempt_failed(conn, candidate, SessionId::Quic(key), error);
+            return self.carriers.quic.events.push_back(CarrierEvent::Failed {
+                attempt: conn,
+                session: SessionId::Quic(key),
+                error,
+            });
         }
         if !connected && !self.carriers.quic.connections.get(key).is_some_and(|q| q.client) {
             self.quic_shook(key);

@@ -4,6 +4,7 @@ use super::{RECV_BUDGET, UDP_MAX, transmit};
 use crate::backlog::who_makes_room;
 use crate::carrier::SessionId;
 use crate::carrier::channel::ICMP_BUDGET;
+use crate::carrier::event::CarrierEvent;
 use crate::config::Refusal;
 
 use crate::event::AttemptError;
@@ -64,8 +65,12 @@ impl<N: Net> Engine<N> {
     /// works otherwise has its own timers.
     fn quic_send_failed(&mut self, key: Key, error: NetError) {
         let Some(q) = self.carriers.quic.connections.get(key) else { return };
-        if let (Some((conn, candidate)), false) = (q.attempt, q.connected) {
-            self.attempt_failed(conn, candidate, SessionId::Quic(key), AttemptError::Net(error));
+        if let (Some((conn, _)), false) = (q.attempt, q.connected) {
+            self.carriers.quic.events.push_back(CarrierEvent::Failed {
+                attempt: conn,
+                session: SessionId::Quic(key),
+                error: AttemptError::Net(error),
+            });
         }
     }
 
@@ -163,8 +168,12 @@ impl<N: Net> Engine<N> {
             .filter(|(_, q)| q.socket == socket && q.remote == to && !q.connected)
             .filter_map(|(k, q)| q.attempt.map(|a| (k, a)))
             .collect();
-        for (key, (conn, candidate)) in hit {
-            self.attempt_failed(conn, candidate, SessionId::Quic(key), AttemptError::Net(icmp.error));
+        for (key, (conn, _)) in hit {
+            self.carriers.quic.events.push_back(CarrierEvent::Failed {
+                attempt: conn,
+                session: SessionId::Quic(key),
+                error: AttemptError::Net(icmp.error),
+            });
         }
     }
 
@@ -182,14 +191,18 @@ impl<N: Net> Engine<N> {
                 q.heard = now;
                 q.local = meta.local.or(q.local);
                 let first = !core::mem::replace(&mut q.answered, true);
-                let (attempt, stack, remote, rtt) = (q.attempt, q.stack, q.remote, now - q.started);
+                let (attempt, rtt) = (q.attempt, now - q.started);
                 let trial = q.trial.take();
                 self.mark_dirty(key);
                 if let Some(trial) = trial {
                     self.trial_passed(&trial);
                 }
-                if let (true, Some((conn, candidate))) = (first, attempt) {
-                    self.reachable(conn, candidate, stack, remote, rtt);
+                if let (true, Some((conn, _))) = (first, attempt) {
+                    self.carriers.quic.events.push_back(CarrierEvent::Reachable {
+                        attempt: conn,
+                        session: SessionId::Quic(key),
+                        rtt,
+                    });
                 }
             }
             Arrival::New(handle, connection) => {

@@ -18,6 +18,7 @@ mod wire;
 
 use crate::carrier::dispatch::Due;
 use crate::carrier::end::SessionOver;
+use crate::carrier::event::CarrierEvent;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::conn::{Conn, ConnectionState};
 use crate::establish::Trial;
@@ -404,6 +405,7 @@ impl<N: Net> Engine<N> {
         loop {
             // Events first: they may produce more to send, or end what would be sent.
             self.sctp_events(key);
+            self.drain_carriers();
             if self.sctp_send(key) {
                 self.mark_sctp(key);
                 self.cx.again = true;
@@ -542,12 +544,16 @@ impl<N: Net> Engine<N> {
         // What it had more than others is for others, also while the program keeps its connections.
         self.sctp_give_back(key);
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        if let Some((conn, candidate)) = a.attempt {
+        if let Some((conn, _)) = a.attempt {
             let error = match reason {
                 CloseReason::Unreachable => AttemptError::TimedOut,
                 reason => AttemptError::Sctp(reason),
             };
-            return self.attempt_failed(conn, candidate, SessionId::Sctp(key), error);
+            return self.carriers.sctp.events.push_back(CarrierEvent::Failed {
+                attempt: conn,
+                session: SessionId::Sctp(key),
+                error,
+            });
         }
         if a.trial.is_some() && !a.answered && reason != CloseReason::Unreachable {
             return self.sctp_trial_passed(key);

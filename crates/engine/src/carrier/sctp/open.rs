@@ -3,6 +3,7 @@
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd};
 use crate::carrier::dispatch::Due;
+use crate::carrier::event::CarrierEvent;
 use crate::carrier::session::OpenedStream;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::config::Refusal;
@@ -267,11 +268,15 @@ impl<N: Net> Engine<N> {
         let now = self.cx.now;
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.answered = true;
-        let (attempt, stack, remote, rtt) = (a.attempt, a.stack, a.remote, now - a.started);
+        let (attempt, stack, rtt) = (a.attempt, a.stack, now - a.started);
         match attempt {
             // The answer to the client's hello was the first.
             Some(_) if stack == Stack::SctpDtls => {}
-            Some((conn, candidate)) => self.reachable(conn, candidate, stack, remote, rtt),
+            Some((conn, _)) => self.carriers.sctp.events.push_back(CarrierEvent::Reachable {
+                attempt: conn,
+                session: SessionId::Sctp(key),
+                rtt,
+            }),
             None => self.sctp_trial_passed(key),
         }
     }
@@ -280,8 +285,11 @@ impl<N: Net> Engine<N> {
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         a.connected = true;
         a.mux = self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| is_mux(e, a.id));
-        if let Some((conn, candidate)) = a.attempt {
-            self.attempt_established(conn, candidate, SessionId::Sctp(key));
+        if let Some((conn, _)) = a.attempt {
+            self.carriers
+                .sctp
+                .events
+                .push_back(CarrierEvent::Established { attempt: conn, session: SessionId::Sctp(key) });
         }
     }
 

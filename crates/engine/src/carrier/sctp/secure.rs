@@ -14,10 +14,11 @@ use crate::carrier::SessionId;
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::dispatch::{CarrierSocket, Due};
 use crate::carrier::dtls::{Dtls, Peers};
+use crate::carrier::event::CarrierEvent;
 
+use crate::Engine;
 use crate::event::AttemptError;
 use crate::request::Compiled;
-use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
 use neater_dtls::{DtlsError, Session};
@@ -133,9 +134,13 @@ impl<N: Net> Engine<N> {
         for key in self.sctps_on(socket, None) {
             let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.answered) else { continue };
             a.answered = true;
-            let (attempt, remote, rtt) = (a.attempt, a.remote, now - a.started);
-            if let Some((conn, candidate)) = attempt {
-                self.reachable(conn, candidate, Stack::SctpDtls, remote, rtt);
+            let (attempt, rtt) = (a.attempt, now - a.started);
+            if let Some((conn, _)) = attempt {
+                self.carriers.sctp.events.push_back(CarrierEvent::Reachable {
+                    attempt: conn,
+                    session: SessionId::Sctp(key),
+                    rtt,
+                });
             }
         }
     }
@@ -193,11 +198,15 @@ impl<N: Net> Engine<N> {
                 SessionEnd::Closed | SessionEnd::Superseded => AttemptError::ClosedByPeer,
             };
             match attempt.filter(|_| !shut) {
-                Some((conn, candidate)) => {
+                Some((conn, _)) => {
                     if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
                         a.over = true;
                     }
-                    self.attempt_failed(conn, candidate, SessionId::Sctp(key), error);
+                    self.carriers.sctp.events.push_back(CarrierEvent::Failed {
+                        attempt: conn,
+                        session: SessionId::Sctp(key),
+                        error,
+                    });
                 }
                 None => {
                     if let Some(e) = self.carriers.sctp.endpoints.get_mut(sctp_end) {

@@ -13,6 +13,7 @@ use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, S
 use crate::carrier::SessionId;
 use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
+use crate::carrier::event::CarrierEvent;
 
 use crate::event::AttemptError;
 use crate::{Engine, Limits};
@@ -475,8 +476,12 @@ impl<N: Net> Engine<N> {
 
     pub(super) fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
         match self.carriers.sctp.associations.get(key).map(|a| a.attempt) {
-            Some(Some((conn, candidate))) => {
-                self.attempt_failed(conn, candidate, SessionId::Sctp(key), AttemptError::Net(error));
+            Some(Some((conn, _))) => {
+                self.carriers.sctp.events.push_back(CarrierEvent::Failed {
+                    attempt: conn,
+                    session: SessionId::Sctp(key),
+                    error: AttemptError::Net(error),
+                });
             }
             // It was withdrawn, and is no longer silent.
             Some(None) => self.sctp_trial_passed(key),

@@ -1,0 +1,49 @@
+//! What carriers report, and what becomes of it: the one way from a protocol to connections, races, groups and listeners.
+
+use super::Engine;
+use crate::carrier::SessionId;
+use crate::carrier::event::CarrierEvent;
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_race::CandidateId;
+
+impl<N: Net> Engine<N> {
+    /// Handles what the carriers have reported, until there is no more.
+    pub(crate) fn drain_carriers(&mut self) {
+        while let Some(event) = self.carriers.poll_event() {
+            self.on_carrier_event(event);
+        }
+    }
+
+    fn on_carrier_event(&mut self, event: CarrierEvent) {
+        match event {
+            CarrierEvent::Reachable { attempt, session, rtt } => {
+                let known = self.candidate_of(attempt, session).zip(self.carriers.describe(session));
+                if let Some((candidate, (stack, addr))) = known {
+                    self.reachable(attempt, candidate, stack, addr, rtt);
+                }
+            }
+            CarrierEvent::Established { attempt, session } => {
+                if let Some(candidate) = self.candidate_of(attempt, session) {
+                    self.attempt_established(attempt, candidate, session);
+                }
+            }
+            CarrierEvent::Failed { attempt, session, error } => {
+                if let Some(candidate) = self.candidate_of(attempt, session) {
+                    self.attempt_failed(attempt, candidate, session, error);
+                }
+            }
+        }
+    }
+
+    /// Which candidate of a connection's race this session is an attempt of; `Some(None)`: the cached outcome, tried alone. `None`:
+    /// it has been withdrawn meanwhile.
+    fn candidate_of(&self, conn: Key, session: SessionId) -> Option<Option<CandidateId>> {
+        let c = self.conns.get(conn)?;
+        let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts);
+        match attempts.iter().find(|a| a.session == session) {
+            Some(attempt) => Some(attempt.candidate),
+            None => (c.flow.tries() == Some(session)).then_some(None),
+        }
+    }
+}
