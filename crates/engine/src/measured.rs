@@ -8,14 +8,13 @@
 //!
 //! [`MEASURED`]: neater_policy::advice::MEASURED
 
-use crate::carrier::FlowId;
+use crate::carrier::info as carrier;
 use crate::timer::Timer;
 use crate::{ConnectionId, ConnectionState, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{Interface, Net};
 use neater_base::{Instant, Key, WallTime};
 use neater_policy::advice::{RaceOutcome, Seen};
-use neater_quic::ConnectionApi;
 
 /// How many connections are looked at.
 const MAX_FLOWS: usize = 64;
@@ -33,15 +32,10 @@ const ENOUGH_PACKETS: u64 = 32;
 /// The counters of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
-    /// What the program has handed over, and what it has received.
+    /// What the application has handed over, and what it has received, in bytes.
     bytes: (u64, u64),
-    /// Of what was handed over, what has left this host and is not on its way: what buffers and windows swallow says nothing of the
-    /// network. QUIC, where it is not told what is on its way, counts what has left.
-    carried: u64,
-    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those that were sent again.
-    packets: (u64, u64),
-    /// What one packet of TCP carries, in bytes.
-    segment: Option<u64>,
+    /// What the transport says: what buffers and windows swallow says nothing of the network.
+    transport: carrier::Counters,
 }
 
 /// Which of a connection's remote endpoints it has reached, and by which interface.
@@ -86,15 +80,6 @@ pub(crate) struct Flows {
     armed: Option<Instant>,
     /// When others may be told again.
     pub(crate) tell: Instant,
-}
-
-/// A stack as policies call it: a transport, `TLS` and `DTLS` where these are what makes it secure.
-const fn policy_name(stack: Stack) -> &'static str {
-    match stack {
-        Stack::Tls => "TLS",
-        Stack::Dtls => "DTLS",
-        stack => stack.policy_word(),
-    }
 }
 
 impl<N: Net> Engine<N> {
@@ -166,7 +151,7 @@ impl<N: Net> Engine<N> {
         let wall = self.cx.net.wall();
         let lifetime = if won { neater_race::DEFAULT_LIFETIME } else { neater_race::BAD_LIFETIME };
         let until = WallTime(wall.0.saturating_add(lifetime));
-        let (remote, transport) = (&tried.remote, policy_name(tried.stack).to_owned());
+        let (remote, transport) = (&tried.remote, tried.stack.policy_name().to_owned());
         let outcome = RaceOutcome { port: remote.port, transport, won, until };
         if let Some(adviser) = self.policies.adviser() {
             adviser.learn_outcome(&tried.interface, remote.host.as_deref(), remote.addr, outcome, wall);
@@ -196,9 +181,10 @@ impl<N: Net> Engine<N> {
         flow.at = self.cx.now;
         let moved = |now: (u64, u64), then: (u64, u64)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
         let bytes = moved(counters.bytes, before.bytes);
-        let carried = counters.carried.saturating_sub(before.carried);
-        let (mut sent, lost) = moved(counters.packets, before.packets);
-        if let Some(segment) = counters.segment {
+        let (transport, then) = (counters.transport, before.transport);
+        let carried = transport.carried.saturating_sub(then.carried);
+        let (mut sent, lost) = moved(transport.packets, then.packets);
+        if let Some(segment) = transport.segment {
             sent += carried / segment + lost;
         }
         if bytes == (0, 0) && carried < ENOUGH_BYTES {
@@ -225,39 +211,8 @@ impl<N: Net> Engine<N> {
     fn counters_of(&self, conn: Key) -> Option<Counters> {
         let c = self.conns.get(conn).filter(|c| c.state == ConnectionState::Established)?;
         let stats = self.connection_stats(ConnectionId(conn))?;
-        let mut counters = Counters {
-            bytes: (stats.bytes_sent, stats.bytes_received),
-            carried: stats.bytes_sent,
-            ..Counters::default()
-        };
-        match c.flow {
-            FlowId::Channel(k) => {
-                let info = self
-                    .carriers
-                    .channels
-                    .get(k)
-                    .and_then(|ch| self.cx.net.stream_info(ch.sock).ok())
-                    .unwrap_or_default();
-                let here = info.unsent.unwrap_or(0) + info.in_flight.unwrap_or(0);
-                counters.carried = stats.bytes_sent.saturating_sub(here);
-                if let Some(lost) = info.retransmits {
-                    // Headers of IP and TCP with timestamps.
-                    counters.segment = Some(u64::from(info.path_mtu.unwrap_or(1500)).saturating_sub(52).max(1));
-                    counters.packets = (0, lost);
-                }
-            }
-            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
-                if let Some(s) = self.carriers.quic.connections.get(quic).map(|q| q.conn.stats()) {
-                    (counters.carried, counters.packets) = (s.sent.1.saturating_sub(s.lost.1), (s.sent.0, s.lost.0));
-                }
-            }
-            FlowId::Sctp { sctp, .. } => {
-                counters.carried = self.sctp_acknowledged(sctp);
-                counters.packets = self.sctp_sent_and_lost(sctp);
-            }
-            _ => {}
-        }
-        Some(counters)
+        let transport = self.carriers.counters(&self.cx, c.flow, stats.bytes_sent);
+        Some(Counters { bytes: (stats.bytes_sent, stats.bytes_received), transport })
     }
 
     /// The interface that has the connection's address; where the system has not said which that is, the one that the

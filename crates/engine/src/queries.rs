@@ -1,13 +1,10 @@
 //! What can be asked about a connection, and changes nothing.
 
-use crate::carrier::FlowId;
-use crate::carrier::channel::Kind;
-use crate::conn::{ConnectionState, ConnectionStats, Delivery};
+use crate::carrier::channel::Peer;
+use crate::conn::{Conn, ConnectionState, ConnectionStats, Delivery};
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::{ConnectionId, Engine, GroupId, Stack};
-use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::ConnectionApi;
 use std::net::SocketAddr;
 
 impl<N: Net> Engine<N> {
@@ -79,105 +76,32 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
         let c = self.conns.get(conn.0)?;
-        match c.flow {
-            FlowId::Channel(k) => self.carriers.channels.get(k).map(|c| c.remote),
-            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
-                self.carriers.quic.connections.get(quic).map(|q| q.conn.remote())
-            }
-            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => {
-                self.carriers.sctp.associations.get(sctp).map(|a| a.remote)
-            }
-            FlowId::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
-            FlowId::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls).map(|d| d.remote),
-            FlowId::None => None,
-        }
+        self.carriers.remote_addr(c.flow, shared_peer(c))
     }
 
     /// Our address.
     #[must_use]
     pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        let bound = |channel: Key| self.cx.net.local_addr(self.carriers.channels.get(channel)?.sock).ok();
         let c = self.conns.get(conn.0)?;
-        match c.flow {
-            FlowId::Channel(k) => bound(k),
-            FlowId::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
-            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
-                let q = self.carriers.quic.connections.get(quic)?;
-                let bound = self.cx.net.local_addr(self.carriers.quic.sockets.get(q.socket)?.sock).ok()?;
-                Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
-            }
-            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
-            FlowId::Dtls { dtls } => {
-                let d = self.carriers.dtls.sessions.get(dtls)?;
-                Some(d.peer().local(bound(d.channel())?))
-            }
-            FlowId::None => None,
-        }
+        self.carriers.local_addr(&self.cx, c.flow, shared_peer(c))
     }
 
-    /// The application protocol that TLS or QUIC agreed on.
+    /// The application protocol that the security protocol has negotiated (RFC 7301).
     #[must_use]
     pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {
-        match self.conns.get(conn.0)?.flow {
-            FlowId::Channel(k) => match &self.carriers.channels.get(k)?.kind {
-                Kind::Tls(t) => t.alpn().map(<[u8]>::to_vec),
-                _ => None,
-            },
-            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
-                self.carriers.quic.connections.get(quic)?.conn.alpn()
-            }
-            _ => None,
-        }
+        self.carriers.alpn(self.conns.get(conn.0)?.flow)
     }
 
     /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
     #[must_use]
     pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
-        match self.conns.get(conn.0).map(|c| c.flow) {
-            Some(FlowId::Channel(k)) => match self.carriers.channels.get(k).map(|c| &c.kind) {
-                Some(Kind::Tls(t)) => {
-                    t.peer_certificates().map(|l| l.iter().map(|c| c.to_vec()).collect()).unwrap_or_default()
-                }
-                _ => Vec::new(),
-            },
-            Some(FlowId::Stream { quic, .. } | FlowId::Datagrams { quic }) => {
-                self.carriers.quic.connections.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
-            }
-            Some(FlowId::Sctp { sctp, .. }) => {
-                let session =
-                    self.carriers.sctp.associations.get(sctp).and_then(|a| self.carriers.dtls.sessions.get(a.dtls?));
-                session.map(crate::carrier::dtls::Dtls::peer_certificates).unwrap_or_default()
-            }
-            Some(FlowId::Dtls { dtls }) => self
-                .carriers
-                .dtls
-                .sessions
-                .get(dtls)
-                .map(crate::carrier::dtls::Dtls::peer_certificates)
-                .unwrap_or_default(),
-            _ => Vec::new(),
-        }
+        self.conns.get(conn.0).map(|c| self.carriers.peer_certificates(c.flow)).unwrap_or_default()
     }
 
-    /// The version of TLS in use, in words.
+    /// The version of the security protocol in use, in words.
     #[must_use]
     pub fn security(&self, conn: ConnectionId) -> Option<String> {
-        match self.conns.get(conn.0)?.flow {
-            FlowId::Channel(k) => match &self.carriers.channels.get(k)?.kind {
-                Kind::Tls(t) => match t.version()? {
-                    neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
-                    neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
-                    other => Some(format!("{other:?}")),
-                },
-                _ => None,
-            },
-            FlowId::Stream { .. } | FlowId::Datagrams { .. } => Some("TLS 1.3".into()),
-            FlowId::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.version(),
-            FlowId::Sctp { sctp, .. } => {
-                self.carriers.dtls.sessions.get(self.carriers.sctp.associations.get(sctp)?.dtls?)?.version()
-            }
-            _ => None,
-        }
+        self.carriers.security(self.conns.get(conn.0)?.flow)
     }
 
     /// How the race went: every candidate and what became of it. Empty when a cached outcome was used alone.
@@ -202,24 +126,9 @@ impl<N: Net> Engine<N> {
         let queued = c.tx.bytes as u64;
         // Of a stream it is not known what has been acknowledged but its end.
         let end = u64::from(c.fin_done && !c.fin_acked);
-        match c.flow {
-            FlowId::Channel(k) => {
-                let ch = self.carriers.channels.get(k)?;
-                let info = self.cx.net.stream_info(ch.sock).ok()?;
-                let records = matches!(&ch.kind, Kind::Tls(tls) if tls.wants_write());
-                let system = info.in_flight.unwrap_or(0) + info.unsent.unwrap_or(0);
-                let pending = queued + u64::from(records) + system;
-                Some(Delivery { acknowledged: info.acknowledged.unwrap_or(0), pending, received })
-            }
-            FlowId::Stream { quic, .. } => {
-                let acknowledged = self.carriers.quic.connections.get(quic)?.conn.acknowledged();
-                Some(Delivery { acknowledged, pending: queued + end, received })
-            }
-            FlowId::Sctp { sctp, .. } => {
-                Some(Delivery { acknowledged: self.sctp_acknowledged(sctp), pending: queued + end, received })
-            }
-            _ => None,
-        }
+        let below = self.carriers.flow_delivery(&self.cx, c.flow)?;
+        let pending = queued + below.unacknowledged.unwrap_or(end);
+        Some(Delivery { acknowledged: below.acknowledged, pending, received })
     }
 
     /// As [`Engine::delivery`], of all streams of a session together; what comes, and what waits,
@@ -235,39 +144,23 @@ impl<N: Net> Engine<N> {
     pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
         let c = self.conns.get(conn.0)?;
         let (written, read) = c.fast.lane_bytes();
-        let mut stats = ConnectionStats {
+        let (rtt, congestion_window) = self.carriers.path_figures(&self.cx, c.flow);
+        Some(ConnectionStats {
             bytes_sent: c.bytes_sent + written,
             bytes_received: c.bytes_received + read,
             messages_sent: u64::from(c.messages_sent),
             messages_received: u64::from(c.messages_received),
             datagrams_dropped: u64::from(c.dropped),
             establishment: c.since - c.began,
-            rtt: None,
-            congestion_window: None,
+            rtt,
+            congestion_window,
             queued: c.tx.bytes,
             ended: c.end_is_out(),
-        };
-        match c.flow {
-            FlowId::Channel(k) => {
-                if let Some(info) = self.carriers.channels.get(k).and_then(|ch| self.cx.net.stream_info(ch.sock).ok()) {
-                    stats.rtt = info.rtt;
-                    stats.congestion_window = info.congestion_window;
-                }
-            }
-            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
-                if let Some(s) = self.carriers.quic.connections.get(quic).map(|q| q.conn.stats()) {
-                    stats.rtt = Some(s.rtt);
-                    stats.congestion_window = Some(s.congestion_window);
-                }
-            }
-            FlowId::Sctp { sctp, .. } => {
-                if let Some((rtt, window)) = self.sctp_path(sctp) {
-                    stats.rtt = rtt;
-                    stats.congestion_window = Some(window);
-                }
-            }
-            _ => {}
-        }
-        Some(stats)
+        })
     }
+}
+
+/// The peer of a connection that shares its socket with others.
+fn shared_peer(c: &Conn) -> Option<Peer> {
+    c.ext.as_ref()?.peer
 }

@@ -103,6 +103,15 @@ impl Stack {
         }
     }
 
+    /// The same, but `TLS` and `DTLS` where these are what makes it secure.
+    pub(crate) const fn policy_name(self) -> &'static str {
+        match self {
+            Self::Tls => "TLS",
+            Self::Dtls => "DTLS",
+            stack => stack.policy_word(),
+        }
+    }
+
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {
@@ -114,6 +123,24 @@ impl Stack {
     #[must_use]
     pub const fn is_stream(self) -> bool {
         matches!(self, Self::Tcp | Self::Tls | Self::Quic) || self.is_sctp()
+    }
+
+    /// Whether bytes go to its socket as they are, and the system says when it takes more.
+    #[must_use]
+    pub const fn is_plain_stream(self) -> bool {
+        matches!(self, Self::Tcp)
+    }
+
+    /// Whether the network may deliver a message twice.
+    #[must_use]
+    pub const fn may_duplicate(self) -> bool {
+        matches!(self, Self::Udp)
+    }
+
+    /// Whether its streams carry messages, and take each when all of it is there.
+    #[must_use]
+    pub const fn takes_whole_messages(self) -> bool {
+        self.is_sctp()
     }
 
     /// Whether it is encrypted and authenticated.

@@ -9,6 +9,7 @@ pub(crate) mod dtls;
 pub(crate) mod end;
 pub(crate) mod establish;
 pub(crate) mod event;
+pub(crate) mod info;
 pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;

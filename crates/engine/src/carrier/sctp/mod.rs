@@ -344,6 +344,13 @@ impl SctpCarrier {
         self.endpoints.get(a.end)?.endpoint.association_stats(a.id)
     }
 
+    /// Smoothed round-trip time and congestion window.
+    pub(crate) fn path_figures(&self, key: Key) -> Option<(Option<Duration>, u64)> {
+        let a = self.associations.get(key)?;
+        let path = self.endpoints.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
+        Some((path.srtt, path.window))
+    }
+
     /// A number that grows with what the peer has acknowledged.
     pub(crate) fn acknowledged(&self, key: Key) -> u64 {
         self.stats(key).map_or(0, |s| s.bytes_acknowledged)
@@ -367,10 +374,16 @@ impl SctpCarrier {
         let of = |a: &Sctp| self.endpoints.get(a.end)?.endpoint.association_stats(a.id);
         self.associations.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
     }
+
+    /// Chunks with data that were sent, and how many of them were lost.
+    pub(crate) fn sent_and_lost(&self, key: Key) -> (u64, u64) {
+        let stats = self.stats(key).unwrap_or_default();
+        (stats.chunks_sent + stats.retransmissions, stats.lost)
+    }
 }
 
 impl<N: Net> Engine<N> {
-    /// Notes that an endpoint has something to do.
+    /// See [`SctpCarrier::mark_dirty`].
     pub(crate) fn mark_sctp(&mut self, end: Key) {
         self.carriers.sctp.mark_dirty(end);
     }
@@ -655,18 +668,6 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// See [`SctpCarrier::addresses`].
-    pub(crate) fn sctp_addrs(&self, key: Key) -> Option<(SocketAddr, SocketAddr)> {
-        self.carriers.sctp.addresses(&self.cx.net, key)
-    }
-
-    /// Smoothed round-trip time and congestion window.
-    pub(crate) fn sctp_path(&self, key: Key) -> Option<(Option<Duration>, u64)> {
-        let a = self.carriers.sctp.associations.get(key)?;
-        let path = self.carriers.sctp.endpoints.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
-        Some((path.srtt, path.window))
-    }
-
     /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
     /// wait to be acknowledged.
     pub(crate) fn sctp_set_patience(&mut self, key: Key, patience: Option<Duration>) {
@@ -675,18 +676,6 @@ impl<N: Net> Engine<N> {
             e.endpoint.set_patience(a.id, patience);
         }
         self.mark_sctp_of(key);
-    }
-
-    /// See [`SctpCarrier::acknowledged`].
-    pub(crate) fn sctp_acknowledged(&self, key: Key) -> u64 {
-        self.carriers.sctp.acknowledged(key)
-    }
-
-    /// Chunks with data that were sent, and how many of them were lost.
-    pub(crate) fn sctp_sent_and_lost(&self, key: Key) -> (u64, u64) {
-        let of = |a: &Sctp| self.carriers.sctp.endpoints.get(a.end)?.endpoint.association_stats(a.id);
-        let stats = self.carriers.sctp.associations.get(key).and_then(of).unwrap_or_default();
-        (stats.chunks_sent + stats.retransmissions, stats.lost)
     }
 
     /// A member of the group for a stream that the peer has opened.

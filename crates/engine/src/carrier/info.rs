@@ -1,0 +1,196 @@
+//! Answers about a flow, whichever protocol carries it.
+//!
+//! *Responsible for* addresses, security, and the counters of transports. Asking changes nothing.
+
+use super::channel::{Channel, Kind, Peer};
+use super::dtls::Dtls;
+use super::{Carriers, FlowId, SessionId};
+use crate::context::Context;
+use core::time::Duration;
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_quic::ConnectionApi;
+use neater_tls::TlsStream;
+use std::net::SocketAddr;
+
+/// The headers of IP and TCP with timestamps, in bytes (RFC 791, RFC 9293, RFC 7323).
+const TCP_HEADERS: u64 = 52;
+
+/// How far what was sent on a flow has come, below the engine's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowDelivery {
+    /// Grows with what the peer has acknowledged, in bytes: see [`crate::Delivery::acknowledged`].
+    pub(crate) acknowledged: u64,
+    /// Bytes in the system that are not acknowledged; `None`: of this flow alone that is not known.
+    pub(crate) unacknowledged: Option<u64>,
+}
+
+/// What a transport has counted, for policies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Bytes that have left this host and are not on their way; QUIC, where it does not know what is on its way, counts what has left.
+    pub(crate) carried: u64,
+    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those that were sent again.
+    pub(crate) packets: (u64, u64),
+    /// What one packet of TCP carries, in bytes.
+    pub(crate) segment: Option<u64>,
+}
+
+impl Carriers {
+    /// The peer's address; `peer`: the one of a connection that shares its socket.
+    pub(crate) fn remote_addr(&self, flow: FlowId, peer: Option<Peer>) -> Option<SocketAddr> {
+        match flow {
+            FlowId::Channel(k) => self.channels.get(k).map(|c| c.remote),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
+                self.quic.connections.get(quic).map(|q| q.conn.remote())
+            }
+            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => {
+                self.sctp.associations.get(sctp).map(|a| a.remote)
+            }
+            FlowId::Peer { .. } => Some(peer?.remote),
+            FlowId::Dtls { dtls } => self.dtls.sessions.get(dtls).map(|d| d.remote),
+            FlowId::None => None,
+        }
+    }
+
+    /// Our address.
+    pub(crate) fn local_addr<N: Net>(&self, cx: &Context<N>, flow: FlowId, peer: Option<Peer>) -> Option<SocketAddr> {
+        let bound = |channel: Key| cx.net.local_addr(self.channels.get(channel)?.sock).ok();
+        match flow {
+            FlowId::Channel(k) => bound(k),
+            FlowId::Peer { channel } => Some(peer?.local(bound(channel)?)),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
+                let q = self.quic.connections.get(quic)?;
+                let bound = cx.net.local_addr(self.quic.sockets.get(q.socket)?.sock).ok()?;
+                Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
+            }
+            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => {
+                self.sctp.addresses(&cx.net, sctp).map(|(_, ours)| ours)
+            }
+            FlowId::Dtls { dtls } => {
+                let d = self.dtls.sessions.get(dtls)?;
+                Some(d.peer().local(bound(d.channel())?))
+            }
+            FlowId::None => None,
+        }
+    }
+
+    /// TLS over a socket.
+    fn tls(&self, channel: Key) -> Option<&TlsStream> {
+        match self.channels.get(channel) {
+            Some(Channel { kind: Kind::Tls(tls), .. }) => Some(tls),
+            _ => None,
+        }
+    }
+
+    /// The DTLS session of a flow, or of the association below it.
+    fn dtls_of(&self, flow: FlowId) -> Option<&Dtls> {
+        let key = match flow {
+            FlowId::Dtls { dtls } => dtls,
+            FlowId::Sctp { sctp, .. } => self.sctp.associations.get(sctp)?.dtls?,
+            _ => return None,
+        };
+        self.dtls.sessions.get(key)
+    }
+
+    /// The application protocol that the security protocol has negotiated (RFC 7301).
+    pub(crate) fn alpn(&self, flow: FlowId) -> Option<Vec<u8>> {
+        match flow {
+            FlowId::Channel(k) => self.tls(k)?.alpn().map(<[u8]>::to_vec),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => self.quic.connections.get(quic)?.conn.alpn(),
+            _ => None,
+        }
+    }
+
+    /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
+    pub(crate) fn peer_certificates(&self, flow: FlowId) -> Vec<Vec<u8>> {
+        match flow {
+            FlowId::Channel(k) => self
+                .tls(k)
+                .and_then(TlsStream::peer_certificates)
+                .map(|l| l.iter().map(|c| c.to_vec()).collect())
+                .unwrap_or_default(),
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
+                self.quic.connections.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
+            }
+            _ => self.dtls_of(flow).map(Dtls::peer_certificates).unwrap_or_default(),
+        }
+    }
+
+    /// The version of the security protocol in use, in words.
+    pub(crate) fn security(&self, flow: FlowId) -> Option<String> {
+        match flow {
+            FlowId::Channel(k) => match self.tls(k)?.version()? {
+                neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
+                neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
+                other => Some(format!("{other:?}")),
+            },
+            FlowId::Stream { .. } | FlowId::Datagrams { .. } => Some("TLS 1.3".into()),
+            _ => self.dtls_of(flow)?.version(),
+        }
+    }
+
+    /// How far what was sent has come; `None` when nothing carries it any more, or the protocol keeps no such figures.
+    pub(crate) fn flow_delivery<N: Net>(&self, cx: &Context<N>, flow: FlowId) -> Option<FlowDelivery> {
+        let session = match flow {
+            FlowId::Channel(k) => {
+                let ch = self.channels.get(k)?;
+                let info = cx.net.stream_info(ch.sock).ok()?;
+                let records = matches!(&ch.kind, Kind::Tls(tls) if tls.wants_write());
+                let system = info.in_flight.unwrap_or(0) + info.unsent.unwrap_or(0);
+                let unacknowledged = Some(u64::from(records) + system);
+                return Some(FlowDelivery { acknowledged: info.acknowledged.unwrap_or(0), unacknowledged });
+            }
+            FlowId::Stream { quic, .. } => SessionId::Quic(quic),
+            FlowId::Sctp { sctp, .. } => SessionId::Sctp(sctp),
+            _ => return None,
+        };
+        Some(FlowDelivery { acknowledged: self.session_acknowledged(session)?, unacknowledged: None })
+    }
+
+    /// Smoothed round-trip time, and congestion window in bytes, where the transport of a flow knows them.
+    pub(crate) fn path_figures<N: Net>(&self, cx: &Context<N>, flow: FlowId) -> (Option<Duration>, Option<u64>) {
+        match flow {
+            FlowId::Channel(k) => {
+                let info = self.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok());
+                info.map_or((None, None), |info| (info.rtt, info.congestion_window))
+            }
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
+                let stats = self.quic.connections.get(quic).map(|q| q.conn.stats());
+                stats.map_or((None, None), |s| (Some(s.rtt), Some(s.congestion_window)))
+            }
+            FlowId::Sctp { sctp, .. } => {
+                self.sctp.path_figures(sctp).map_or((None, None), |(rtt, window)| (rtt, Some(window)))
+            }
+            _ => (None, None),
+        }
+    }
+
+    /// What the transport of a flow has counted, that was handed `sent` bytes.
+    pub(crate) fn counters<N: Net>(&self, cx: &Context<N>, flow: FlowId, sent: u64) -> Counters {
+        let mut counters = Counters { carried: sent, ..Counters::default() };
+        match flow {
+            FlowId::Channel(k) => {
+                let info = self.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok()).unwrap_or_default();
+                let here = info.unsent.unwrap_or(0) + info.in_flight.unwrap_or(0);
+                counters.carried = sent.saturating_sub(here);
+                if let Some(lost) = info.retransmits {
+                    let mtu = u64::from(info.path_mtu.unwrap_or(1500));
+                    counters.segment = Some(mtu.saturating_sub(TCP_HEADERS).max(1));
+                    counters.packets = (0, lost);
+                }
+            }
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
+                if let Some(s) = self.quic.connections.get(quic).map(|q| q.conn.stats()) {
+                    (counters.carried, counters.packets) = (s.sent.1.saturating_sub(s.lost.1), (s.sent.0, s.lost.0));
+                }
+            }
+            FlowId::Sctp { sctp, .. } => {
+                counters.carried = self.sctp.acknowledged(sctp);
+                counters.packets = self.sctp.sent_and_lost(sctp);
+            }
+            _ => {}
+        }
+        counters
+    }
+}
