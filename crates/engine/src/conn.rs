@@ -57,7 +57,7 @@ pub struct ConnectionStats {
     /// Bytes that wait in the engine's send queue.
     pub queued: usize,
     /// This side's direction has ended, and that end, with all that was sent before it, needs this process no more: the
-    /// peer has acknowledged it (QUIC), or the system has it (TCP, TLS).
+    /// peer has acknowledged it (QUIC, SCTP), or the system has it (TCP, TLS).
     pub ended: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Ext {
     /// How the race went, if there was one.
     pub(crate) timeline: Vec<TimelineEntry>,
     pub(crate) candidates: Vec<CandidateOutcome>,
-    /// The idle timeout of a peer of a shared UDP socket, or of a program's wish.
+    /// The idle timeout: of a peer that shares a socket, or as the application has set it.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) last_activity: Instant,
     pub(crate) idle_armed: bool,
@@ -99,9 +99,9 @@ pub(crate) struct Ext {
     pub(crate) priority: Option<u32>,
     /// Why the connection failed, if it did.
     pub(crate) error: Option<ConnectionError>,
-    /// The peer, where several share a UDP socket.
+    /// The peer, where several share a socket.
     pub(crate) peer: Option<Peer>,
-    /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
+    /// Sent as early data in a race: sent again if what has won it did not accept it.
     pub(crate) early: Option<Bytes>,
     /// It was accepted, and that is still to be reported.
     pub(crate) first_taken: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Ext {
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
     /// The defaults for its messages, if they are not those of the request any more.
     pub(crate) messages: Option<Box<neater_property::MessageProperties>>,
-    /// When something was last sent to the peer of a shared UDP socket.
+    /// When something was last sent, where only silence shows that the peer is gone ([`FlowId::ends_by_silence`]).
     pub(crate) spoke: Option<Instant>,
     /// It is only to be found out what would be tried: see [`crate::Engine::plan`].
     pub(crate) planning: bool,
@@ -359,10 +359,10 @@ impl Conn {
         self.ext.as_ref().is_some_and(|e| e.framer.is_some() || e.rates.is_some())
     }
 
-    /// Over TCP, whether nothing waits for its socket to take it: no data, no end, and nobody who wants room.
+    /// Whether nothing waits for its socket to take it: no data, no end, and no call that wants room. Known of plain streams only.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        self.stack == Some(Stack::Tcp)
+        self.stack.is_some_and(Stack::is_plain_stream)
             && self.tx.is_empty()
             && !self.wants_room
             && (self.fin_done || !self.final_sent)

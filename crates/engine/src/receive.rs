@@ -1,21 +1,16 @@
 //! Receiving (RFC 9622 section 9.3).
 
-use crate::carrier::FlowId;
-use crate::carrier::channel::Kind;
+use crate::carrier::data::{Batch, DatagramSource, Read as FlowRead, Remains, each_datagram};
 use crate::conn::{ConnectionState, Ext};
 use crate::connection::fast_path::FastRead;
 use crate::engine::fast_path;
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
-use crate::queue::ReceivedDatagram;
-use crate::transport::{TlsIn, tls_in};
-use crate::{ConnectionId, Engine, Stack};
+use crate::{ConnectionId, Engine};
 use bytes::Bytes;
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch};
+use neater_base::net::{Ecn, ErrorKind, Net, NetError};
 use neater_framing::Outbound;
-use neater_quic::{ConnectionApi, ReadOutcome};
-use neater_tls::ReadState;
 
 /// A received message, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +55,6 @@ const SEND_ONLY: &str = "this connection was opened for sending only (direction:
 pub(crate) const CHUNK: usize = 64 << 10;
 /// Rounds of reading for one message before others have their turn.
 pub(crate) const ROUNDS: usize = 64;
-/// Reads of a TLS connection that may bring no plaintext before others have their turn. A whole record comes in five, of 4 kB each; a
-/// server may send tickets without end, of 20 bytes each, and every one is work.
-const RECORD_ROUNDS: usize = 8;
 
 impl<N: Net> Engine<N> {
     /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, and where `buf` is empty, `None` when there
@@ -125,48 +117,20 @@ impl<N: Net> Engine<N> {
         }
         let len = buf.len().min(room);
         let buf = &mut buf[..len];
-        let result = match c.flow {
-            FlowId::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
-            FlowId::Channel(k) => {
-                let Some(ch) = self.carriers.channels.get_mut(k) else { return Err(closed(c.error())) };
-                match &mut ch.kind {
-                    Kind::Tcp => match ch.read(&mut self.cx.net, buf) {
-                        Ok(n) => Ok(Some(n)),
-                        Err(e) if e.is_would_block() => Ok(None),
-                        Err(e) => Err(ConnectionError::Net(e)),
-                    },
-                    Kind::Tls(_) => {
-                        let read = read_tls(&mut self.cx.net, ch, buf);
-                        if read == Ok(None) && ch.readable {
-                            self.come_back_to(conn);
-                        }
-                        read
-                    }
-                    _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
-                }
+        if let Some(channel) = c.flow.own_socket()
+            && c.state == ConnectionState::Closed
+        {
+            return self.read_remains(conn, channel, buf);
+        }
+        let result = match self.carriers.read(&mut self.cx, c.flow, buf) {
+            FlowRead::Bytes(n) => Ok(Some(n)),
+            FlowRead::Blocked => Ok(None),
+            FlowRead::Again => {
+                self.come_back_to(conn);
+                Ok(None)
             }
-            FlowId::Stream { quic, stream } => {
-                let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return Err(closed(c.error())) };
-                let outcome = q.conn.read(stream, buf);
-                let lost = q.lost.clone();
-                let r = match outcome {
-                    ReadOutcome::Data(n) => Ok(Some(n)),
-                    ReadOutcome::Blocked => match lost {
-                        None => Ok(None),
-                        // A stream that has not ended before its session was cut short, however politely that ended.
-                        Some(e) => Err(ConnectionError::Quic(e)),
-                    },
-                    ReadOutcome::End => Ok(Some(0)),
-                    ReadOutcome::Reset(code) => Err(ConnectionError::StreamReset(code)),
-                    ReadOutcome::Closed => Err(lost.map_or_else(|| closed(c.error()), ConnectionError::Quic)),
-                };
-                self.quic_tune_receiving(quic);
-                self.mark_dirty(quic);
-                r
-            }
-            FlowId::Sctp { sctp, stream } => self.sctp_read(sctp, stream, buf),
-            FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => Err(closed(c.error())),
-            _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
+            FlowRead::Gone => Err(closed(c.error())),
+            FlowRead::Failed(e) => Err(e),
         };
         self.after_read(conn, !buf.is_empty(), result)
     }
@@ -175,38 +139,24 @@ impl<N: Net> Engine<N> {
     fn read_remains(&mut self, conn: Key, key: Key, buf: &mut [u8]) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         let (error, in_order) = (closed(c.error()), c.error().is_none());
-        let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(error) };
-        let tls = matches!(ch.kind, Kind::Tls(_));
-        let mut read = Ok(None);
-        // A socket that is gone does not block. If it says so all the same, nobody can be told to come back.
-        for _ in 0..ROUNDS {
-            ch.readable = true;
-            read = match ch.kind {
-                Kind::Tls(_) => read_tls(&mut self.cx.net, ch, buf),
-                _ => match ch.read(&mut self.cx.net, buf) {
-                    Err(e) if e.is_would_block() => Ok(None),
-                    read => read.map(Some).map_err(ConnectionError::Net),
-                },
-            };
-            if read != Ok(None) {
-                break;
-            }
-        }
-        match read {
-            Ok(Some(n)) if n > 0 || buf.is_empty() => {
+        let Some(remains) = self.carriers.read_remains(&mut self.cx, key, buf) else { return Err(error) };
+        match remains {
+            Remains::Bytes(n) => {
                 c.bytes_received += n as u64;
                 return Ok(Some(n));
             }
-            // TLS knows that the peer had said everything. Of TCP the system says so by the error: it is this one for a
-            // connection whose other direction had ended before it was reset.
-            Ok(Some(_)) if tls || in_order || error == ConnectionError::Net(ErrorKind::BrokenPipe.into()) => {
+            // Security protocols know that the peer has sent everything. Otherwise the system says so by the error: it is this one
+            // for a connection whose other direction had ended before it was reset.
+            Remains::End { authenticated }
+                if authenticated || in_order || error == ConnectionError::Net(ErrorKind::BrokenPipe.into()) =>
+            {
                 (c.read_closed, c.peer_ended) = (true, true);
                 self.detach(conn);
                 return Ok(Some(0));
             }
-            Ok(None) => return Err(error),
-            Ok(Some(_)) => {}
-            Err(e) => {
+            Remains::Nothing => return Err(error),
+            Remains::End { .. } => {}
+            Remains::Failed(e) => {
                 self.detach(conn);
                 return Err(if in_order { e } else { error });
             }
@@ -269,8 +219,8 @@ impl<N: Net> Engine<N> {
             self.receive_datagram(key)
         } else if c.framed() {
             self.receive_framed(key)
-        } else if let FlowId::Sctp { sctp, stream } = c.flow {
-            self.receive_sctp(key, sctp, stream)
+        } else if c.flow.has_messages() {
+            self.receive_message(key)
         } else {
             self.receive_raw(key, max)
         };
@@ -285,6 +235,24 @@ impl<N: Net> Engine<N> {
             }
         }
         outcome
+    }
+
+    /// Takes the next message of a transport that has messages, or the next part of a long one.
+    fn receive_message(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
+        let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
+        if c.read_closed {
+            return Ok(ReceiveOutcome::End);
+        }
+        if let Some(received) = self.carriers.receive(&self.cx, c.flow) {
+            c.bytes_received += received.data.len() as u64;
+            c.messages_received = c.messages_received.saturating_add(u32::from(received.end_of_message));
+            return Ok(ReceiveOutcome::Received(received));
+        }
+        let read = self.carriers.nothing_to_read(c.flow);
+        match self.after_read(key, true, read)? {
+            None => Ok(ReceiveOutcome::Blocked),
+            Some(_) => Ok(ReceiveOutcome::End),
+        }
     }
 
     fn receive_raw(&mut self, key: Key, max: usize) -> Result<ReceiveOutcome, ConnectionError> {
@@ -430,7 +398,7 @@ impl<N: Net> Engine<N> {
     fn receive_datagram(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
         for _ in 0..ROUNDS {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-            let (io, framed) = (c.flow, c.framed());
+            let (flow, framed) = (c.flow, c.framed());
             if framed
                 && let Some(ext) = &mut *c.ext
                 && let Some(d) = ext.receiver.take()
@@ -466,28 +434,16 @@ impl<N: Net> Engine<N> {
             if c.read_closed && c.state != ConnectionState::Closed {
                 return Ok(ReceiveOutcome::End);
             }
-            match io {
-                FlowId::Channel(k) => {
+            match self.carriers.datagram_source(flow) {
+                DatagramSource::Socket(k) => {
                     if !self.fill_datagrams(key, k)? {
                         return Ok(ReceiveOutcome::Blocked);
                     }
                 }
-                FlowId::Datagrams { quic } => {
-                    return match self.carriers.quic.connections.get(quic).and_then(|q| q.lost.clone()) {
-                        Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
-                        Some(e) => Err(ConnectionError::Quic(e)),
-                        None => Ok(ReceiveOutcome::Blocked),
-                    };
-                }
-                FlowId::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
-                FlowId::Dtls { dtls } => {
-                    return match self.carriers.dtls.sessions.get(dtls).and_then(crate::carrier::dtls::Dtls::lost) {
-                        Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
-                        Some(e) => Err(e),
-                        None => Ok(ReceiveOutcome::Blocked),
-                    };
-                }
-                _ => return Err(closed(self.conns.get(key).and_then(|c| c.error()))),
+                DatagramSource::Pushed => return Ok(ReceiveOutcome::Blocked),
+                DatagramSource::Lost(_) if self.has_ended_well(key) => return Ok(ReceiveOutcome::End),
+                DatagramSource::Lost(e) => return Err(e),
+                DatagramSource::Gone => return Err(closed(self.conns.get(key).and_then(|c| c.error()))),
             }
         }
         self.notify(key, crate::Event::Readable);
@@ -513,43 +469,30 @@ impl<N: Net> Engine<N> {
 
     /// The same, with the error that shows that the peer is not there, if there was one.
     fn read_datagrams(&mut self, conn: Key, channel: Key) -> Result<(bool, Option<NetError>), ConnectionError> {
-        let Some(ch) = self.carriers.channels.get_mut(channel) else { return Err(ConnectionError::Closed) };
+        let Some(ch) = self.carriers.channels.get(channel) else { return Err(ConnectionError::Closed) };
         if !ch.readable {
             return Ok((false, None));
         }
-        let sock = ch.sock;
-        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut batch = self.cx.batch.take().unwrap_or_default();
         let mut got = false;
         // ICMP errors come between datagrams; each is worth one more try.
         let mut drained = false;
         let mut missing = None;
         for _ in 0..ROUNDS {
-            match self.cx.net.recv(sock, &mut batch) {
-                Ok(_) => {
-                    for (meta, data) in batch.filled() {
-                        let mut rest = &*data;
-                        loop {
-                            let n = meta.stride.clamp(1, rest.len().max(1)).min(rest.len());
-                            let (one, tail) = rest.split_at(n);
-                            let data = Bytes::copy_from_slice(one);
-                            got |= self.queue_datagram(conn, ReceivedDatagram { data, ecn: meta.ecn });
-                            rest = tail;
-                            if rest.is_empty() {
-                                break;
-                            }
-                        }
-                    }
-                    drained = batch.drained;
+            match self.carriers.receive_batch(&mut self.cx, channel, &mut batch) {
+                Batch::Filled { drained: all } => {
+                    each_datagram(&mut batch, |d| got |= self.queue_datagram(conn, d));
+                    drained = all;
                     break;
                 }
-                Err(e) if e.is_would_block() => {
+                Batch::Empty => {
                     drained = true;
                     break;
                 }
                 // ICMP gives a soft error on a connectionless transport (RFC 9623 section 10.3).
-                Err(e) => {
+                Batch::Error(e) => {
                     if self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
-                        && let Some(icmp) = self.cx.net.take_icmp_error(sock)
+                        && let Some(icmp) = self.carriers.take_icmp_error(&mut self.cx, channel)
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
                     }
@@ -562,9 +505,6 @@ impl<N: Net> Engine<N> {
             }
         }
         self.cx.batch = Some(batch);
-        if let Some(ch) = self.carriers.channels.get_mut(channel).filter(|_| drained) {
-            ch.readable = false;
-        }
         let missing = missing.filter(|_| self.is_unanswered(conn));
         if missing.is_none() && !got && !drained {
             // Nothing but errors, and more of them.
@@ -573,16 +513,15 @@ impl<N: Net> Engine<N> {
         Ok((got, missing))
     }
 
-    /// Whether an ICMP error that sending has met is the end of a connection over plain UDP. What
+    /// Whether an ICMP error that sending has met is the end of a connection without a handshake. What
     /// the peer has sent before is looked at first.
     pub(crate) fn is_peer_missing_for_sender(&mut self, conn: Key, error: NetError) -> bool {
         if !self.is_peer_missing(conn, error) {
             return false;
         }
-        let Some(FlowId::Channel(channel)) = self.conns.get(conn).map(|c| c.flow) else { return true };
-        if let Some(ch) = self.carriers.channels.get_mut(channel) {
-            ch.readable = true;
-        }
+        let Some(flow) = self.conns.get(conn).map(|c| c.flow) else { return true };
+        let Some(channel) = flow.own_socket() else { return true };
+        self.carriers.expect_data(flow);
         if self.read_datagrams(conn, channel).is_ok_and(|(got, _)| got) {
             // The reader has not been notified of it.
             self.come_back_to(conn);
@@ -590,17 +529,17 @@ impl<N: Net> Engine<N> {
         self.is_unanswered(conn)
     }
 
-    /// Whether this is a connection over plain UDP whose peer has sent nothing yet, and may. One that
+    /// Whether this is a connection without a handshake whose peer has sent nothing yet, and may. One that
     /// only sends is never answered, and its receiver may be away for a while.
     pub(crate) fn is_unanswered(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| {
             // Also of data that the program did not want.
             let heard = c.ext.as_ref().is_some_and(|e| e.last_activity > neater_base::Instant::ZERO);
-            c.stack == Some(Stack::Udp) && !c.passive && c.request.may_receive && !heard
+            c.stack.is_some_and(|s| !s.has_handshake()) && !c.passive && c.request.may_receive && !heard
         })
     }
 
-    /// Whether an ICMP error is the end of a connection over plain UDP. Its handshake is the first
+    /// Whether an ICMP error is the end of a connection without a handshake. What stands for one is the first
     /// datagram that comes back: until then an unreachable peer is one that is not there. After
     /// that, errors pass (RFC 1122 section 4.2.3.9 has TCP bear them, too).
     pub(crate) fn is_peer_missing(&self, conn: Key, error: NetError) -> bool {
@@ -618,31 +557,4 @@ impl<N: Net> Engine<N> {
 
 fn closed(error: Option<&ConnectionError>) -> ConnectionError {
     error.cloned().unwrap_or(ConnectionError::Closed)
-}
-
-/// `None` with a channel that is still readable: there is more, and it is others' turn.
-fn read_tls<N: Net>(net: &mut N, ch: &mut crate::carrier::channel::Channel, buf: &mut [u8]) -> Read {
-    for _ in 0..RECORD_ROUNDS {
-        let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
-        match tls.read_plain(buf) {
-            Ok(n) => return Ok(Some(n)),
-            Err(ReadState::WouldBlock) => {}
-            Err(ReadState::Closed) => return Ok(Some(0)),
-            Err(ReadState::UnexpectedEof) => return Err(ConnectionError::Truncated),
-            Err(ReadState::Failed(e)) => return Err(ConnectionError::Tls(e)),
-        }
-        match tls_in(net, ch) {
-            Ok(()) | Err(TlsIn::End) => {}
-            Err(TlsIn::Blocked) => return Ok(None),
-            Err(TlsIn::Net(e)) => return Err(ConnectionError::Net(e)),
-            // What came before the failure is read first; the session remembers its failure.
-            Err(TlsIn::Tls(_)) if has_plain(ch) => {}
-            Err(TlsIn::Tls(e)) => return Err(ConnectionError::Tls(e)),
-        }
-    }
-    Ok(None)
-}
-
-fn has_plain(ch: &crate::carrier::channel::Channel) -> bool {
-    matches!(&ch.kind, Kind::Tls(tls) if tls.pending_plain() > 0)
 }

@@ -1,18 +1,17 @@
 //! Sending (RFC 9622 section 9.2).
 
-use crate::carrier::FlowId;
 use crate::conn::{Conn, ConnectionState};
 use crate::event::{ConnectionError, SendError};
 use crate::properties::NO_RELIABILITY_PER_MESSAGE;
 use crate::queue::{PIECE, Segment, SendFlags};
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
+use core::cmp::Reverse;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
 use neater_framing::Outbound;
 use neater_property::{MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties};
-use neater_quic::ConnectionApi;
 
 /// Two messages are never made one.
 const UNFINISHED: &str = "a message was begun in parts, and its end has not been sent";
@@ -116,9 +115,6 @@ pub(crate) fn refused(c: &Conn) -> SendError {
     }
 }
 
-/// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
-const UDP_PAYLOAD_MAX: usize = 65_507;
-
 impl<N: Net> Engine<N> {
     /// Sends a message, or part of one. Nothing is copied: the engine keeps a reference to `data` until it is written.
     /// Messages sent before the connection is established wait for it.
@@ -181,12 +177,15 @@ impl<N: Net> Engine<N> {
             return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
         }
         let datagram = c.stack.is_some_and(|s| !s.is_stream());
-        if c.stack.is_some_and(|s| s == Stack::Udp) && !options.safely_replayable {
+        if c.stack.is_some_and(Stack::may_duplicate) && !options.safely_replayable {
             return Err(SendError::InvalidMessageProperties(
                 "safelyReplayable is false, and UDP may deliver a datagram twice".into(),
             ));
         }
-        if options.begins && c.tx.in_message && (c.framed() || c.stack.is_some_and(Stack::is_sctp) || c.tx.refusing) {
+        if options.begins
+            && c.tx.in_message
+            && (c.framed() || c.stack.is_some_and(Stack::takes_whole_messages) || c.tx.refusing)
+        {
             return Err(SendError::InvalidMessageProperties(UNFINISHED.into()));
         }
         if c.tx.refusing {
@@ -217,8 +216,8 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
-        // SCTP takes a message when all of it is there: its parts are gathered here.
-        let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
+        // Where the transport takes a message when all of it is there, its parts are gathered here.
+        let gathered = c.tx.in_message && c.stack.is_some_and(Stack::takes_whole_messages) && !c.framed();
         if gathered {
             let max = limits.message;
             if c.tx.parts + PIECE + len > max {
@@ -228,7 +227,7 @@ impl<N: Net> Engine<N> {
         } else if !c.tx.is_empty() {
             let limit = if crowded { limits.send_floor } else { limits.send_buffer };
             let room = limit.saturating_sub(c.tx.waiting());
-            if len + PIECE > room && !self.sctp_give_way(conn.0, len + PIECE - room, &options) {
+            if len + PIECE > room && !self.make_room_by_priority(conn.0, len + PIECE - room, &options) {
                 if let Some(c) = self.conns.get_mut(conn.0) {
                     c.wants_room = true;
                 }
@@ -255,8 +254,8 @@ impl<N: Net> Engine<N> {
             self.arm_expiry(conn.0, at);
         }
         let Some(c) = self.conns.get(conn.0) else { return Ok(id) };
-        // Parts of a message that SCTP is to have as a whole go with the last.
-        let part = c.tx.in_message && !c.framed() && c.stack.is_some_and(Stack::is_sctp);
+        // Parts of a message that the transport is to have as a whole go with the last.
+        let part = c.tx.in_message && !c.framed() && c.stack.is_some_and(Stack::takes_whole_messages);
         if c.is_open() && !c.batching && !part {
             self.flush_and_report(conn.0);
         }
@@ -269,11 +268,56 @@ impl<N: Net> Engine<N> {
         if let Some(c) = self.conns.get_mut(conn) {
             c.tx.part_refused(end);
             // What else keeps the parts of a message together, or will, would join them to the next one.
-            if !c.framed() && c.stack.is_none_or(Stack::is_sctp) {
+            if !c.framed() && c.stack.is_none_or(Stack::takes_whole_messages) {
                 c.tx.drop_parts();
             }
         }
         self.recount(conn);
+    }
+
+    /// Gives up messages that wait, need not arrive and are less important than one that need not either, until `needed` bytes are
+    /// free; the least important first, and of those the oldest. False: there are not enough of them, and all stay.
+    fn make_room_by_priority(&mut self, conn: Key, needed: usize, options: &SendOptions) -> bool {
+        let Some(c) = self.conns.get_mut(conn) else { return false };
+        let flags = send_flags(&c.request.properties, options);
+        let whole = c.stack.is_some_and(Stack::takes_whole_messages);
+        if !whole || !flags.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
+            return false;
+        }
+        let mut less = Vec::new();
+        let mut begins = true;
+        for (i, s) in c.tx.queue.iter().enumerate() {
+            if let Some(id) = s.completes.filter(|_| begins && s.flags.unreliable && s.flags.priority > flags.priority)
+            {
+                less.push((Reverse(s.flags.priority), i, id, s.data.len() + PIECE));
+            }
+            begins = s.completes.is_some();
+        }
+        less.sort_unstable();
+        let (mut free, mut enough) = (0, 0);
+        for (.., cost) in &less {
+            if free >= needed {
+                break;
+            }
+            (free, enough) = (free + cost, enough + 1);
+        }
+        if free < needed {
+            return false;
+        }
+        less.truncate(enough);
+        // From the back, so that the places of the others stay what they are.
+        less.sort_unstable_by_key(|m| Reverse(m.1));
+        for (_, i, ..) in &less {
+            if let Some(s) = c.tx.queue.remove(*i) {
+                c.tx.bytes -= s.data.len();
+                c.tx.spent.push(s.data);
+            }
+        }
+        self.recount(conn);
+        for (_, _, id, _) in less.into_iter().rev() {
+            self.notify(conn, crate::Event::Expired(id));
+        }
+        true
     }
 
     /// How much more a connection may keep for its peer: less where the connections of this engine keep much together.
@@ -377,7 +421,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn fit_datagrams(&mut self, conn: Key) {
         let max = self.datagram_max(conn);
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let twice = c.stack == Some(Stack::Udp);
+        let twice = c.stack.is_some_and(Stack::may_duplicate);
         let mut failed = Vec::new();
         let mut fitted = std::collections::VecDeque::new();
         let mut gathered: Vec<Segment> = Vec::new();
@@ -490,15 +534,7 @@ impl<N: Net> Engine<N> {
 
     /// Largest datagram that this connection can send now, in bytes.
     pub(crate) fn datagram_max(&mut self, conn: Key) -> usize {
-        match self.conns.get(conn).map(|c| c.flow) {
-            Some(FlowId::Datagrams { quic }) => {
-                self.carriers.quic.connections.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0)
-            }
-            Some(FlowId::Dtls { dtls }) => {
-                self.carriers.dtls.sessions.get(dtls).map_or(0, crate::carrier::dtls::Dtls::max_message)
-            }
-            _ => UDP_PAYLOAD_MAX,
-        }
+        self.carriers.datagram_max(self.conns.get(conn).map(|c| c.flow))
     }
 
     /// The largest message that can be sent (RFC 9622 section 8.1.11.5), in bytes.
@@ -527,10 +563,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn apply_option(&mut self, conn: Key, option: SocketOption) -> Result<(), NetError> {
-        match self.channel_of(conn).and_then(|k| self.carriers.channels.get(k)) {
-            Some(ch) => self.cx.net.set(ch.sock, option),
-            None => Err(ErrorKind::Unsupported.into()),
-        }
+        let Some(c) = self.conns.get(conn) else { return Err(ErrorKind::Unsupported.into()) };
+        self.carriers.set_option(&mut self.cx, (c.flow, conn), option)
     }
 
     /// Sets the priority among the connections of a group: lower goes first (RFC 9622 section 8.1.2). Streams of one
@@ -547,19 +581,10 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn apply_priority(&mut self, conn: Key, priority: u32) {
-        match self.conns.get(conn) {
-            Some(Conn { flow: FlowId::Stream { quic, stream }, .. }) => {
-                if let Some(q) = self.carriers.quic.connections.get_mut(*quic) {
-                    // QUIC has it the other way round: higher goes first, 0 is the default, as 100 is here.
-                    q.conn.set_priority(*stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
-                }
-            }
-            Some(Conn { flow: FlowId::Sctp { sctp, stream }, .. }) => self.sctp_set_priority(*sctp, *stream, priority),
-            Some(_) => {
-                // A wish: the packets leave without it, too.
-                let _ = self.apply_option(conn, SocketOption::Priority(crate::request::socket_priority(priority)));
-            }
-            None => {}
+        let Some(flow) = self.conns.get(conn).map(|c| c.flow) else { return };
+        if !self.carriers.set_priority(flow, priority) {
+            // A wish: the packets leave without it, too.
+            let _ = self.apply_option(conn, SocketOption::Priority(crate::request::socket_priority(priority)));
         }
     }
 }

@@ -2,17 +2,14 @@
 //!
 //! *Invariants*: bytes overtake no message, and what is not taken stays with the program.
 
-use crate::carrier::FlowId;
-use crate::carrier::channel::Kind;
+use crate::carrier::data::WriteError;
 use crate::conn::{Conn, ConnectionState};
 use crate::connection::fast_path::FastWrite;
 use crate::engine::fast_path;
 use crate::event::{ConnectionError, SendError};
 use crate::send::{RECEIVE_ONLY, refused};
-use crate::transport::tls_out;
 use crate::{ConnectionId, Engine};
-use neater_base::net::{ErrorKind, Lane, Net, NetError};
-use neater_quic::ConnectionApi;
+use neater_base::net::{Lane, Net, NetError};
 use std::io::IoSlice;
 
 /// Whether bytes can be written already, if they ever can.
@@ -117,69 +114,7 @@ impl<N: Net> Engine<N> {
         } else {
             bufs
         };
-        let result = match c.flow {
-            FlowId::Channel(k) => {
-                let Some(ch) = self.carriers.channels.get_mut(k) else {
-                    return Err(SendError::Connection(ConnectionError::Closed));
-                };
-                match &mut ch.kind {
-                    Kind::Tcp => ch.write(&mut self.cx.net, bufs),
-                    Kind::Tls(tls) => {
-                        let n = tls.write_plain(bufs);
-                        match tls_out(&mut self.cx.net, ch) {
-                            Ok(_) if n > 0 => Ok(n),
-                            Ok(true) => {
-                                // The records that filled the buffer are out now.
-                                let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
-                                let n = tls.write_plain(bufs);
-                                if let (0, Some(e)) = (n, tls.error()) {
-                                    return Err(SendError::Connection(ConnectionError::Tls(e.clone())));
-                                }
-                                tls_out(&mut self.cx.net, ch)
-                                    .and_then(|_| if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) })
-                            }
-                            Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),
-                            Err(e) => Err(e),
-                        }
-                    }
-                    _ => {
-                        return Err(SendError::Connection(ConnectionError::Unsupported(
-                            "this connection carries datagrams: send messages on it",
-                        )));
-                    }
-                }
-            }
-            FlowId::Stream { quic, stream } => {
-                let Some(q) = self.carriers.quic.connections.get_mut(quic) else {
-                    return Err(SendError::Connection(ConnectionError::Closed));
-                };
-                let mut total = 0;
-                for buf in bufs.iter().filter(|b| !b.is_empty()) {
-                    match q.conn.write(stream, buf) {
-                        Ok(n) => {
-                            total += n;
-                            if n < buf.len() {
-                                break;
-                            }
-                        }
-                        Err(code) => {
-                            let error = code.map(ConnectionError::StreamReset);
-                            let error = error.or_else(|| q.lost.clone().map(ConnectionError::Quic));
-                            return Err(SendError::Connection(error.unwrap_or(ConnectionError::Closed)));
-                        }
-                    }
-                }
-                self.mark_dirty(quic);
-                if total > 0 { Ok(total) } else { Err(NetError::new(ErrorKind::WouldBlock)) }
-            }
-            FlowId::Sctp { sctp, stream } => self.sctp_write(sctp, stream, bufs).map_err(SendError::Connection)?,
-            _ => {
-                return Err(SendError::Connection(ConnectionError::Unsupported(
-                    "this connection carries datagrams: send messages on it",
-                )));
-            }
-        };
-        match result {
+        match self.carriers.write(&mut self.cx, c.flow, bufs) {
             Ok(n) => {
                 if let Some(c) = self.conns.get_mut(conn.0) {
                     c.bytes_sent += n as u64;
@@ -188,13 +123,14 @@ impl<N: Net> Engine<N> {
                 fast_path!(self).note(conn.0);
                 Ok(Some(n))
             }
-            Err(e) if e.is_would_block() => {
+            Err(WriteError::Blocked) => {
                 if let Some(c) = self.conns.get_mut(conn.0) {
                     c.wants_room = true;
                 }
                 Ok(None)
             }
-            Err(e) => self.write_failed(conn, e),
+            Err(WriteError::Net(e)) => self.write_failed(conn, e),
+            Err(WriteError::Refused(e)) => Err(SendError::Connection(e)),
         }
     }
 }

@@ -131,6 +131,16 @@ impl Channel {
         }
     }
 
+    /// Whether a stream of bytes runs on it.
+    pub(crate) const fn carries_bytes(&self) -> bool {
+        matches!(self.kind, Kind::Tcp | Kind::Tls(_))
+    }
+
+    /// Whether the datagrams of one connection run on it.
+    pub(crate) const fn carries_datagrams(&self) -> bool {
+        matches!(self.kind, Kind::Udp)
+    }
+
     /// Notes readiness; returns what is news: (readable, writable).
     #[inline]
     pub(crate) fn note(&mut self, ready: Ready) -> (bool, bool) {

@@ -7,13 +7,13 @@
 
 use crate::Engine;
 use crate::carrier::channel::{Behind, Channel, Kind, Peer};
+use crate::carrier::tcp::tls_out;
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::config::Refusal;
 use crate::context::Context;
 use crate::event::ConnectionError;
 use crate::listen::HANDSHAKE_TIMEOUT;
 use crate::terminate::{ABORTED, NO_CODE};
-use crate::transport::tls_out;
 use core::time::Duration;
 use neater_base::net::{Net, StreamInfo};
 use neater_base::{Instant, Key};

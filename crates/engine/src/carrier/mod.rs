@@ -4,6 +4,7 @@
 
 pub(crate) mod blame;
 pub(crate) mod channel;
+pub(crate) mod data;
 pub(crate) mod dispatch;
 pub(crate) mod dtls;
 pub(crate) mod end;
@@ -15,6 +16,7 @@ pub(crate) mod sctp;
 pub(crate) mod session;
 pub(crate) mod setup;
 pub(crate) mod tcp;
+pub(crate) mod udp;
 
 use crate::carrier::channel::Channel;
 use crate::carrier::dtls::Dtls;
@@ -62,6 +64,26 @@ pub(crate) enum FlowId {
     Dtls {
         dtls: Key,
     },
+}
+
+impl FlowId {
+    /// The socket that it has for itself, if it is no more than that. Its data can be read when its connection is over.
+    pub(crate) const fn own_socket(self) -> Option<Key> {
+        match self {
+            Self::Channel(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Whether messages keep their boundaries on it, although it is reliable.
+    pub(crate) const fn has_messages(self) -> bool {
+        matches!(self, Self::Sctp { .. })
+    }
+
+    /// Whether its end is known from the silence of its peer alone, so that the time is kept at which something was sent last.
+    pub(crate) const fn ends_by_silence(self) -> bool {
+        matches!(self, Self::Peer { .. } | Self::Dtls { .. })
+    }
 }
 
 /// What carries an attempt: a socket, or a session of a protocol.

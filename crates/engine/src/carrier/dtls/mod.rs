@@ -20,7 +20,7 @@ use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::carrier::dispatch::{CarrierSocket, Due};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::sctp::{Came, SessionEnd};
-use crate::carrier::{Carriers, FlowId, SessionId};
+use crate::carrier::{Carriers, DtlsCarrier, FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
@@ -28,7 +28,7 @@ use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
 use crate::request::Compiled;
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, Sock, SocketOptions, Transmit};
-use neater_base::{Instant, Key};
+use neater_base::{Instant, Key, Slab};
 use neater_dtls::{DtlsError, Event as Said, HelloRandom, Session};
 use neater_race::CandidateId;
 use neater_tls::{ServerName, TlsError};
@@ -640,21 +640,31 @@ impl<N: Net> Engine<N> {
         }
         result
     }
+}
 
+impl DtlsCarrier {
     /// Writes as much of a connection's queue as the socket takes.
-    pub(crate) fn flush_dtls(&mut self, key: Key, tx: &mut SendQueue, budget: &mut Budget, done: &mut Flushed) {
+    pub(crate) fn send<N: Net>(
+        &mut self,
+        channels: &mut Slab<Channel>,
+        cx: &mut Context<N>,
+        key: Key,
+        queue: &mut SendQueue,
+        budget: &mut Budget,
+        done: &mut Flushed,
+    ) {
         // Calls do not look at the clock, and there may have been no turn for a long time.
-        let now = self.cx.net.now();
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return };
+        let now = cx.net.now();
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        let Some(ch) = channels.get_mut(d.channel) else { return };
         let mut retried = false;
-        while let Some(front) = tx.queue.front() {
+        while let Some(front) = queue.queue.front() {
             if !ch.writable || d.blocked.is_some() || !budget.take_datagram(front.data.len()) {
                 return;
             }
             let n = front.data.len();
             let sent = d.session.send(now, &front.data);
-            let id = tx.pop();
+            let id = queue.pop();
             let failed = match sent {
                 Ok(()) => None,
                 Err(neater_dtls::SendError::TooLarge) => {
@@ -667,7 +677,7 @@ impl<N: Net> Engine<N> {
             };
             let mut failed = failed;
             while let Some(datagram) = d.session.poll_transmit() {
-                match self.cx.net.send(ch.sock, &d.transmit(&datagram)) {
+                match cx.net.send(ch.sock, &d.transmit(&datagram)) {
                     Ok(()) => {}
                     Err(e) if e.is_would_block() => {
                         ch.writable = false;
@@ -676,7 +686,7 @@ impl<N: Net> Engine<N> {
                     }
                     // An ICMP error of an earlier datagram: not this one's fault.
                     Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
-                        let _ = self.cx.net.send(ch.sock, &d.transmit(&datagram));
+                        let _ = cx.net.send(ch.sock, &d.transmit(&datagram));
                     }
                     Err(e) if e.kind == ErrorKind::MessageTooLarge => {
                         failed = Some(SendError::MessageTooLarge { max: 0 });
@@ -694,8 +704,8 @@ impl<N: Net> Engine<N> {
             }
         }
         if d.session.is_over() {
-            // What the session has said about its end is heard in the next turn.
-            self.cx.timers.push(now, Due::Dtls(key).into());
+            // What the session has said about its end is handled in the next turn.
+            cx.timers.push(now, Due::Dtls(key).into());
         }
     }
 }

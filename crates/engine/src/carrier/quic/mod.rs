@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+mod data;
 mod ending;
 mod kind;
 pub(crate) mod silence;
@@ -377,7 +378,7 @@ impl<N: Net> Engine<N> {
         key
     }
 
-    /// See [`QuicCarrier::mark`].
+    /// See [`crate::carrier::QuicCarrier::mark_dirty`].
     pub(crate) fn mark_dirty(&mut self, quic: Key) {
         self.carriers.quic.mark_dirty(quic);
     }
@@ -444,7 +445,7 @@ impl<N: Net> Engine<N> {
             // What is reported may have something sent: it is to be in the packets that leave now.
             self.drain_carriers();
             if self.carriers.quic.connections.get_mut(key).is_some_and(|q| q.conn.unread_has_shifted()) {
-                self.quic_tune_receiving(key);
+                self.carriers.quic.tune_receiving(&mut self.cx, key);
             }
             if sent >= SEND_BUDGET {
                 self.mark_dirty(key);

@@ -11,6 +11,8 @@
 //! was allowed cannot be taken back: it counts until so much was read, or the connection is over.
 
 use crate::Engine;
+use crate::carrier::QuicCarrier;
+use crate::context::Context;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -18,6 +20,26 @@ use neater_quic::{ConnectionApi, Tuning};
 
 /// How long after all connections were looked at for what they do not need, it is worth looking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl QuicCarrier {
+    /// Lets the receive window of a connection follow what the program reads, and what it does not.
+    pub(crate) fn tune_receiving<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(q) = self.connections.get_mut(key) else { return };
+        let all = cx.limits.engine_bytes as u64;
+        let room = all.saturating_sub(cx.windows.granted);
+        if let Some(want) = q.conn.suitable_receive_window(cx.now, q.streams.len(), room < all / 4) {
+            let (window, _) = q.conn.receive_window();
+            let set = want.min(window.saturating_add(room / 2));
+            // Not for every byte that becomes free.
+            if set < window || set == want || set > window + window / 4 {
+                q.conn.set_receive_window(set);
+            }
+        }
+        let granted = q.conn.receive_window().1.saturating_sub(Tuning::RECEIVE_WINDOW_MIN);
+        cx.windows.granted = cx.windows.granted + granted - q.granted;
+        q.granted = granted;
+    }
+}
 
 impl<N: Net> Engine<N> {
     /// Lets the window of a connection follow the path.
@@ -76,24 +98,6 @@ impl<N: Net> Engine<N> {
         if let Some(q) = self.carriers.quic.connections.get_mut(key) {
             self.cx.windows.granted -= core::mem::take(&mut q.granted);
         }
-    }
-
-    /// Lets the receive window of a connection follow what the program reads, and what it does not.
-    pub(crate) fn quic_tune_receiving(&mut self, key: Key) {
-        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
-        let all = self.cx.limits.engine_bytes as u64;
-        let room = all.saturating_sub(self.cx.windows.granted);
-        if let Some(want) = q.conn.suitable_receive_window(self.cx.now, q.streams.len(), room < all / 4) {
-            let (window, _) = q.conn.receive_window();
-            let set = want.min(window.saturating_add(room / 2));
-            // Not for every byte that becomes free.
-            if set < window || set == want || set > window + window / 4 {
-                q.conn.set_receive_window(set);
-            }
-        }
-        let granted = q.conn.receive_window().1.saturating_sub(Tuning::RECEIVE_WINDOW_MIN);
-        self.cx.windows.granted = self.cx.windows.granted + granted - q.granted;
-        q.granted = granted;
     }
 
     fn set_window(&mut self, key: Key, window: u64) {

@@ -7,7 +7,7 @@ use super::{Before, Sctp};
 use crate::carrier::SctpCarrier;
 use crate::conn::ConnectionState;
 use crate::event::ConnectionError;
-use crate::receive::{ReceiveOutcome, Received};
+use crate::receive::Received;
 use crate::{Engine, Limits};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
@@ -174,7 +174,7 @@ impl<N: Net> Engine<N> {
             self.sctp_arrived(key, stream, message);
             told.insert(stream);
         }
-        self.sctp_tell_held(key);
+        self.carriers.sctp.report_held(&self.cx.limits, key);
         for stream in told {
             self.sctp_tell(key, stream);
         }
@@ -227,11 +227,6 @@ impl<N: Net> Engine<N> {
         a.keep(stream, piece);
     }
 
-    /// See [`SctpCarrier::report_held`].
-    pub(super) fn sctp_tell_held(&mut self, key: Key) {
-        self.carriers.sctp.report_held(&self.cx.limits, key);
-    }
-
     /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.
     pub(super) fn sctp_part_lost(&mut self, key: Key, number: u16, message: u64) {
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
@@ -241,7 +236,7 @@ impl<N: Net> Engine<N> {
         // Nothing of it is where the program reads: so nothing of it was.
         if let Some(parts) = s.parked.remove(&message) {
             a.held -= parts.iter().map(Piece::cost).sum::<usize>();
-            return self.sctp_tell_held(key);
+            return self.carriers.sctp.report_held(&self.cx.limits, key);
         }
         if mux && s.partial != Some(message) {
             return;
@@ -256,12 +251,14 @@ impl<N: Net> Engine<N> {
         s.partial = None;
         s.unpark();
         a.held -= gone;
-        self.sctp_tell_held(key);
+        self.carriers.sctp.report_held(&self.cx.limits, key);
     }
+}
 
-    /// What there is when nothing waits to be read: the end, an error, or nothing yet.
-    fn sctp_nothing(&self, key: Key, stream: u32) -> Result<bool, ConnectionError> {
-        let Some(a) = self.carriers.sctp.associations.get(key) else { return Err(ConnectionError::Closed) };
+impl SctpCarrier {
+    /// Whether a stream from which nothing can be read has ended, or why it has failed.
+    pub(crate) fn has_ended(&self, (key, stream): (Key, u32)) -> Result<bool, ConnectionError> {
+        let Some(a) = self.associations.get(key) else { return Err(ConnectionError::Closed) };
         let Some(s) = a.streams.get(&stream) else { return Err(ConnectionError::Closed) };
         match (s.reset, &a.lost) {
             (Some(code), _) => Err(ConnectionError::StreamReset(code)),
@@ -273,14 +270,14 @@ impl<N: Net> Engine<N> {
     }
 
     /// Reads bytes: messages one after the other, without their boundaries.
-    pub(crate) fn sctp_read(
+    pub(crate) fn read(
         &mut self,
-        key: Key,
-        stream: u32,
+        limits: &Limits,
+        (key, stream): (Key, u32),
         buf: &mut [u8],
     ) -> Result<Option<usize>, ConnectionError> {
         let mut n = 0;
-        if let Some(a) = self.carriers.sctp.associations.get_mut(key)
+        if let Some(a) = self.associations.get_mut(key)
             && let Some(s) = a.streams.get_mut(&stream)
         {
             while let Some(at) = s.next_to_read(!a.mux) {
@@ -300,38 +297,22 @@ impl<N: Net> Engine<N> {
             }
         }
         if n > 0 || buf.is_empty() {
-            self.sctp_tell_held(key);
+            self.report_held(limits, key);
             return Ok(Some(n));
         }
-        Ok(self.sctp_nothing(key, stream)?.then_some(0))
+        Ok(self.has_ended((key, stream))?.then_some(0))
     }
 
-    /// Takes the next message of a connection, or the next part of a long one.
-    pub(crate) fn receive_sctp(&mut self, conn: Key, key: Key, stream: u32) -> Result<ReceiveOutcome, ConnectionError> {
-        if self.conns.get(conn).is_some_and(|c| c.read_closed) {
-            return Ok(ReceiveOutcome::End);
-        }
-        let next = self.carriers.sctp.associations.get_mut(key).and_then(|a| {
-            let s = a.streams.get_mut(&stream)?;
-            let piece = s.rx.pop_front()?;
-            a.held -= piece.cost();
-            let is_final = piece.end && s.rx.is_empty() && s.peer_ended && s.reset.is_none();
-            Some((piece, is_final, !a.mux))
-        });
-        let Some((piece, is_final, whole)) = next else {
-            let read = self.sctp_nothing(key, stream).map(|end| end.then_some(0));
-            return match self.after_read(conn, true, read) {
-                Ok(None) => Ok(ReceiveOutcome::Blocked),
-                Ok(Some(_)) => Ok(ReceiveOutcome::End),
-                Err(e) => Err(e),
-            };
-        };
-        self.sctp_tell_held(key);
-        if let Some(c) = self.conns.get_mut(conn) {
-            c.bytes_received += piece.data.len() as u64;
-            c.messages_received = c.messages_received.saturating_add(u32::from(piece.end));
-        }
-        Ok(ReceiveOutcome::Received(Received {
+    /// Takes the next message of a stream, or the next part of a long one.
+    pub(crate) fn receive(&mut self, limits: &Limits, (key, stream): (Key, u32)) -> Option<Received> {
+        let a = self.associations.get_mut(key)?;
+        let s = a.streams.get_mut(&stream)?;
+        let piece = s.rx.pop_front()?;
+        a.held -= piece.cost();
+        let is_final = piece.end && s.rx.is_empty() && s.peer_ended && s.reset.is_none();
+        let whole = !a.mux;
+        self.report_held(limits, key);
+        Some(Received {
             data: piece.data,
             end_of_message: piece.end,
             is_final,
@@ -340,6 +321,6 @@ impl<N: Net> Engine<N> {
             stream: whole.then_some(piece.stream),
             message: whole.then_some(piece.number),
             ppid: whole.then_some(piece.ppid),
-        }))
+        })
     }
 }

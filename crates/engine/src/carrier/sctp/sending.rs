@@ -2,13 +2,14 @@
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
 use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
+use crate::Engine;
+use crate::carrier::SctpCarrier;
+use crate::carrier::data::{Sender, WriteError};
 use crate::event::{ConnectionError, Event, SendError};
-use crate::queue::{Budget, Flushed, PIECE, Segment, SendFlags, SendQueue};
-use crate::send::send_flags;
-use crate::{Engine, Stack};
+use crate::queue::{Budget, Flushed, Segment, SendFlags, SendQueue};
 use bytes::Bytes;
 use core::cmp::Reverse;
-use neater_base::net::{ErrorKind, Net, NetError};
+use neater_base::net::Net;
 use neater_base::{Instant, Key};
 use neater_sctp::{AssociationId, CloseReason, Reliability, Scheduler, SendOptions, StreamId};
 use std::collections::{BinaryHeap, VecDeque};
@@ -211,86 +212,42 @@ impl<N: Net> Engine<N> {
             self.notify(conn, Event::Expired(id));
         }
     }
+}
 
-    /// Gives up messages that wait, need not arrive and are less important than one that need not either, until `needed` bytes are
-    /// free; the least important first, and of those the oldest. False: there are not enough of them, and all stay.
-    pub(crate) fn sctp_give_way(&mut self, conn: Key, needed: usize, options: &crate::SendOptions) -> bool {
-        let Some(c) = self.conns.get_mut(conn) else { return false };
-        let flags = send_flags(&c.request.properties, options);
-        let sctp = c.stack.is_some_and(Stack::is_sctp);
-        if !sctp || !flags.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
-            return false;
-        }
-        let mut less = Vec::new();
-        let mut begins = true;
-        for (i, s) in c.tx.queue.iter().enumerate() {
-            if let Some(id) = s.completes.filter(|_| begins && s.flags.unreliable && s.flags.priority > flags.priority)
-            {
-                less.push((Reverse(s.flags.priority), i, id, s.data.len() + PIECE));
-            }
-            begins = s.completes.is_some();
-        }
-        less.sort_unstable();
-        let (mut free, mut enough) = (0, 0);
-        for (.., cost) in &less {
-            if free >= needed {
-                break;
-            }
-            (free, enough) = (free + cost, enough + 1);
-        }
-        if free < needed {
-            return false;
-        }
-        less.truncate(enough);
-        // From behind, so that the places of the others stay what they are.
-        less.sort_unstable_by_key(|m| Reverse(m.1));
-        for (_, i, ..) in &less {
-            if let Some(s) = c.tx.queue.remove(*i) {
-                c.tx.bytes -= s.data.len();
-                c.tx.spent.push(s.data);
-            }
-        }
-        self.recount(conn);
-        for (_, _, id, _) in less.into_iter().rev() {
-            self.notify(conn, Event::Expired(id));
-        }
-        true
-    }
-
+impl SctpCarrier {
     /// Hands over as many messages of a connection's queue as there is room for.
-    pub(crate) fn flush_sctp(
+    pub(crate) fn send(
         &mut self,
-        conn: Key,
+        sender: &Sender,
         (key, stream): (Key, u32),
-        tx: &mut SendQueue,
+        queue: &mut SendQueue,
         budget: &mut Budget,
         done: &mut Flushed,
     ) {
-        let Some(c) = self.conns.get(conn) else { return };
-        let (framed, last, priority) = (c.framed() || c.is_greeting(), c.final_sent, c.priority());
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
+        let Sender { conn, framed, last, priority, .. } = *sender;
+        let Some(a) = self.associations.get_mut(key) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let mut share = a.share;
         let handed = done.bytes;
         // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
         let goes = |s: &Segment| s.expires.is_none() && ranks(s.flags);
-        while let Some(front) = tx.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
+        while let Some(front) = queue.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
             // Without a framer a message may have come in parts; the end of the direction is the end of the last.
-            let parts = match tx.queue.iter().position(|s| s.completes.is_some()) {
+            let parts = match queue.queue.iter().position(|s| s.completes.is_some()) {
                 _ if framed => 1,
                 Some(at) => at + 1,
-                None if last => tx.queue.len(),
+                None if last => queue.queue.len(),
                 None => break,
             };
             let (flags, expires) = (front.flags, front.expires);
-            let len: usize = tx.queue.iter().take(parts).map(|s| s.data.len()).sum();
+            let len: usize = queue.queue.iter().take(parts).map(|s| s.data.len()).sum();
             let before = *budget;
             if !budget.take_datagram(len) {
                 break;
             }
-            // Copied, because what the endpoint keeps it drops when it likes, and the program may own it.
+            // Copied, because the endpoint drops what it keeps at any time, and the application may own it.
             let mut data = Vec::with_capacity(len.max(1));
-            tx.queue.iter().take(parts).for_each(|s| data.extend_from_slice(&s.data));
+            queue.queue.iter().take(parts).for_each(|s| data.extend_from_slice(&s.data));
             let sent = match (len, framed, a.mux) {
                 (0, true, _) => Ok(None),
                 (0, false, false) => Err(SendError::InvalidMessageProperties(
@@ -299,8 +256,8 @@ impl<N: Net> Engine<N> {
                 _ => {
                     let options = SendOptions {
                         ppid: if a.mux { ppid(len == 0) } else { flags.ppid },
-                        // The end of the direction is told when this is acknowledged (the I bit: RFC 9260 section 6.1, RFC 7053).
-                        immediate: last && parts == tx.queue.len(),
+                        // The end of the direction is reported when this is acknowledged (the I bit: RFC 9260 section 6.1, RFC 7053).
+                        immediate: last && parts == queue.queue.len(),
                         ..options(flags, expires.map(|e| e.0), framed)
                     };
                     if len == 0 {
@@ -337,7 +294,7 @@ impl<N: Net> Engine<N> {
             }
             let mut id = None;
             for _ in 0..parts {
-                id = tx.pop().or(id);
+                id = queue.pop().or(id);
             }
             match (sent, id) {
                 (Ok(None), id) => {
@@ -357,19 +314,14 @@ impl<N: Net> Engine<N> {
             let scheduler = e.profile.scheduler;
             a.has_handed_over(stream, done.bytes - handed, weight_of(scheduler, priority));
         }
-        self.mark_sctp_of(key);
+        self.mark_dirty_of(key);
     }
 
     /// Writes bytes: each write is a message, and what they mean together is the receiver's business.
-    pub(crate) fn sctp_write(
-        &mut self,
-        key: Key,
-        stream: u32,
-        bufs: &[IoSlice<'_>],
-    ) -> Result<Result<usize, NetError>, ConnectionError> {
-        let blocked = NetError::new(ErrorKind::WouldBlock);
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return Err(ConnectionError::Closed) };
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return Err(ConnectionError::Closed) };
+    pub(crate) fn write(&mut self, (key, stream): (Key, u32), bufs: &[IoSlice<'_>]) -> Result<usize, WriteError> {
+        let gone = || WriteError::Refused(ConnectionError::Closed);
+        let Some(a) = self.associations.get_mut(key) else { return Err(gone()) };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return Err(gone()) };
         let mut total = 0;
         let mut cut = false;
         for whole in bufs.iter().flat_map(|b| b.chunks(BYTES_MAX)) {
@@ -389,11 +341,14 @@ impl<N: Net> Engine<N> {
                 }
                 Err(Refusal::Blocked) => a.blocked = true,
                 Err(_) if total > 0 => break,
-                Err(_) => return Err(a.lost.clone().map_or(ConnectionError::Closed, ConnectionError::Sctp)),
+                Err(_) => {
+                    let error = a.lost.clone().map_or(ConnectionError::Closed, ConnectionError::Sctp);
+                    return Err(WriteError::Refused(error));
+                }
             }
         }
-        self.mark_sctp_of(key);
-        Ok(if total > 0 || bufs.iter().all(|b| b.is_empty()) { Ok(total) } else { Err(blocked) })
+        self.mark_dirty_of(key);
+        if total > 0 || bufs.iter().all(|b| b.is_empty()) { Ok(total) } else { Err(WriteError::Blocked) }
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) const PACKET_MAX: u16 = 9216;
 /// What every path takes (RFC 8200 section 5).
 const LEAST_MTU: u16 = 1280;
 
-/// The receive buffer of an association at first.
+/// The receive buffer of an association at first, in bytes.
 pub(super) fn receive_buffer(limits: &Limits) -> u32 {
     receive_buffer_of(limits, RECEIVE_FACTOR)
 }

@@ -137,6 +137,15 @@ impl SctpCarrier {
         }
         self.report_held(limits, key);
     }
+
+    /// `connPriority` of a connection among those of its group.
+    pub(crate) fn set_priority(&mut self, key: Key, stream: u32, priority: u32) {
+        let Some(a) = self.associations.get(key).filter(|a| a.mux && !a.over) else { return };
+        if let Some(e) = self.endpoints.get_mut(a.end) {
+            let value = super::open::value_of(e.profile.scheduler, priority);
+            e.endpoint.set_stream_value(a.id, StreamId(stream as u16), value);
+        }
+    }
 }
 
 impl<N: Net> Engine<N> {
@@ -145,16 +154,7 @@ impl<N: Net> Engine<N> {
             s.conn = Some(conn);
         }
         if let Some(priority) = self.conns.get(conn).map(crate::conn::Conn::priority) {
-            self.sctp_set_priority(key, stream, priority);
-        }
-    }
-
-    /// `connPriority` of a connection among those of its group.
-    pub(crate) fn sctp_set_priority(&mut self, key: Key, stream: u32, priority: u32) {
-        let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.mux && !a.over) else { return };
-        if let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) {
-            let value = super::open::value_of(e.profile.scheduler, priority);
-            e.endpoint.set_stream_value(a.id, StreamId(stream as u16), value);
+            self.carriers.sctp.set_priority(key, stream, priority);
         }
     }
 
@@ -166,7 +166,7 @@ impl<N: Net> Engine<N> {
                 s.conn = None;
             }
         }
-        self.sctp_tell_held(key);
+        self.carriers.sctp.report_held(&self.cx.limits, key);
         self.sctp_tidy_stream(key, stream);
         self.close_spare(SessionId::Sctp(key));
         self.tidy_sctp(key);

@@ -7,13 +7,13 @@
 //! *Invariants*: a peer that never stops sending costs no more than [`LINGER_READS`] reads of a turn; once what was sent is
 //! delivered, the socket waits for [`LINGER`] at most.
 
+use super::tls_out;
 use crate::carrier::Carriers;
 use crate::carrier::channel::{Behind, Kind};
 use crate::carrier::dispatch::CarrierTimer;
 use crate::carrier::end::{Closed, Delivery, End, LINGER, Sides};
 use crate::context::Context;
 use crate::event::ConnectionError;
-use crate::transport::tls_out;
 use neater_base::net::Net;
 use neater_base::{Instant, Key};
 
