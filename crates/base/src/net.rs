@@ -713,6 +713,10 @@ impl<T: Net + ?Sized> Net for Box<T> {
     fn raw_obstacle(&mut self, protocol: u8) -> Option<&'static str> {
         (**self).raw_obstacle(protocol)
     }
+
+    fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
+        (**self).udp_lite_obstacle()
+    }
     fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()> {
         (**self).udp_connect(sock, remote)
     }
