@@ -13,7 +13,7 @@
 //! there is room for others, nor before [`HASTE`], unless its source (an address, or of IPv6 a network of 64 bits) has more of
 //! them than that of the newcomer would have: nobody keeps others out by coming more often.
 
-use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::Channel;
 use crate::config::Refusal;
 use crate::conn::{Conn, Conns};
 use crate::event::ConnectionError;
@@ -74,10 +74,9 @@ fn biggest(sources: impl Iterator<Item = IpAddr>) -> Option<(IpAddr, usize)> {
 
 /// Whether a channel is one of a listener's that shake hands: itself, or the framer of its connection.
 fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
-    match channel.behind {
-        Behind::Listener(of) => of == listener,
-        Behind::Conn(conn) => conns.get(conn).is_some_and(Conn::is_greeting),
-        _ => false,
+    match channel.behind.conn() {
+        Some(conn) => conns.get(conn).is_some_and(Conn::is_greeting),
+        None => channel.behind.listener() == Some(listener),
     }
 }
 
@@ -153,7 +152,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn make_room_to_wait(&mut self, listener: Key, crowd: IpAddr) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
         let channels = &self.carriers.channels;
-        let waiting = |k: &Key| channels.get(*k).filter(|c| matches!(c.kind, Kind::TlsPending));
+        let waiting = |k: &Key| channels.get(*k).filter(|c| c.awaits_handshake());
         // They end in the order in which they came.
         while l.backlog.waiting.front().is_some_and(|k| waiting(k).is_none()) {
             l.backlog.waiting.pop_front();
@@ -167,8 +166,7 @@ impl<N: Net> Engine<N> {
         if self.cx.now < since + PATIENCE {
             return Err(Some(since + PATIENCE));
         }
-        if let Some(gone) = l.backlog.waiting.remove(at).and_then(|k| self.carriers.channels.remove(k)) {
-            self.cx.net.abort(gone.sock);
+        if l.backlog.waiting.remove(at).is_some_and(|k| self.carriers.abort_channel(&mut self.cx, k)) {
             self.cx.stats.refuse(Refusal::NotBegun);
         }
         Ok(())
@@ -185,8 +183,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn has_waited(&mut self, listener: Key) -> Option<Key> {
         let waiting = &mut self.listeners.get_mut(listener)?.backlog.waiting;
         let channels = &self.carriers.channels;
-        core::iter::from_fn(|| waiting.pop_front())
-            .find(|k| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending)))
+        core::iter::from_fn(|| waiting.pop_front()).find(|k| channels.get(*k).is_some_and(Channel::awaits_handshake))
     }
 
     /// Makes room for another handshake, `from` there if that is known, by giving up one that has had its time, or is one too
@@ -208,14 +205,10 @@ impl<N: Net> Engine<N> {
         l.backlog.handshakes.retain(|k| *k != victim);
         self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        match self.carriers.channels.get(victim) {
-            Some(&Channel { behind: Behind::Conn(conn), .. }) => {
-                self.greeting_failed(conn, &ConnectionError::TimedOut);
-            }
-            _ => {
-                if let Some(c) = self.carriers.channels.remove(victim) {
-                    self.cx.net.abort(c.sock);
-                }
+        match self.carriers.channels.get(victim).and_then(|c| c.behind.conn()) {
+            Some(conn) => self.greeting_failed(conn, &ConnectionError::TimedOut),
+            None => {
+                self.carriers.abort_channel(&mut self.cx, victim);
                 if let Some(l) = self.listeners.get_mut(listener) {
                     l.handshaking = l.handshaking.saturating_sub(1);
                 }

@@ -7,7 +7,6 @@
 //! *Invariants*: nothing of the program's is on the wire before the framer is ready; a connection that was received is
 //! delivered when it is; a handshake that is not finished in time ends its connection.
 
-use crate::carrier::FlowId;
 use crate::conn::{Conn, ConnectionState, Ext};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::kept::take_queued;
@@ -71,8 +70,8 @@ impl<N: Net> Engine<N> {
             Some(framer) => framer.start(&mut out),
             None => return true,
         };
-        let (counted, until) = match (to, c.flow) {
-            (HandOver::Listener(l), FlowId::Channel(_)) => (Some(l), self.cx.now + HANDSHAKE_TIMEOUT),
+        let (counted, until) = match (to, c.flow.own_socket()) {
+            (HandOver::Listener(l), Some(_)) => (Some(l), self.cx.now + HANDSHAKE_TIMEOUT),
             (HandOver::Opener, _) => (None, c.request.timeout.map_or(self.cx.now + PATIENCE, |t| c.began + t)),
             _ => (None, self.cx.now + HANDSHAKE_TIMEOUT),
         };
@@ -81,7 +80,7 @@ impl<N: Net> Engine<N> {
             return true;
         }
         c.ext().greeting = Some(Box::new(Greeting { tx: SendQueue::default(), to, until, due: false, counted }));
-        if let (Some(listener), FlowId::Channel(channel)) = (counted, c.flow) {
+        if let (Some(listener), Some(channel)) = (counted, c.flow.own_socket()) {
             self.count_handshake(listener, channel);
         }
         self.greet(conn, out);
@@ -167,12 +166,12 @@ impl<N: Net> Engine<N> {
                 Some(n) => ended = n == 0,
             }
         } else {
-            let io = c.flow;
+            let socket = c.flow.own_socket();
             let data = loop {
                 let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
-                match (take_queued(c, &mut self.cx.kept), io) {
+                match (take_queued(c, &mut self.cx.kept), socket) {
                     (Some((data, _)), _) => break data,
-                    (None, FlowId::Channel(k)) if self.fill_datagrams(conn, k)? => {}
+                    (None, Some(k)) if self.fill_datagrams(conn, k)? => {}
                     _ => return Ok(None),
                 }
             };

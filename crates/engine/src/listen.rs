@@ -1,15 +1,11 @@
 //! Listeners (RFC 9622 section 7.2, RFC 9623 section 4.7).
 
 mod accept;
-mod shared;
 
-pub(crate) use accept::gave_up;
+pub(crate) use accept::{ACCEPT_BUDGET, gave_up};
 
-use crate::carrier::channel::{Behind, Channel, Kind};
-use crate::carrier::dispatch::CarrierSocket;
-use crate::carrier::sctp::Below;
-use crate::carrier::{FlowId, SessionId};
-use crate::config::Refusal;
+use crate::carrier::SessionId;
+use crate::carrier::listen::Listening;
 use crate::conn::ConnectionState;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
@@ -17,7 +13,7 @@ use crate::terminate::ABORTED;
 use crate::timer::Timer;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Net, SocketOptions};
+use neater_base::net::{ErrorKind, Net};
 use neater_base::{Instant, Key};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,11 +22,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) request: Request,
-    pub(crate) channels: Vec<Key>,
-    /// What those of them were opened with that connections share, with the ports that they got.
-    shared: Vec<(Key, SocketOptions)>,
-    pub(crate) quic_sockets: Vec<Key>,
-    pub(crate) sctp_ends: Vec<Key>,
+    /// Where it listens, in the order in which it began to.
+    pub(crate) listening: Vec<Listening>,
     pub(crate) addrs: Vec<(Stack, SocketAddr)>,
     /// How many connections may still be delivered (RFC 9622 section 7.2, SetNewConnectionLimit).
     pub(crate) limit: Option<u64>,
@@ -46,9 +39,9 @@ pub(crate) struct Listener {
 
 /// An incoming connection must have finished its handshake after this long.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer of a shared UDP socket is forgotten when for this long neither it nor the program has said anything, unless the program
-/// set another time, which is the peer's alone.
-const UDP_PEER_TIMEOUT: Duration = Duration::from_secs(120);
+/// A peer of a socket that several share, whose protocol has no end, is forgotten when for this long neither it nor the program
+/// has sent anything, unless the program set another time, which is the peer's alone.
+const PEER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Ports tried when every protocol must get the same free one.
 const PORT_TRIES: usize = 16;
 
@@ -86,10 +79,7 @@ impl<N: Net> Engine<N> {
         }
         let listener = self.listeners.insert(Listener {
             request: request.clone(),
-            channels: Vec::new(),
-            shared: Vec::new(),
-            quic_sockets: Vec::new(),
-            sctp_ends: Vec::new(),
+            listening: Vec::new(),
             addrs: Vec::new(),
             limit: None,
             handshaking: 0,
@@ -109,20 +99,8 @@ impl<N: Net> Engine<N> {
 
     /// Tries every socket of a new listener once: no event is promised before that.
     fn poll_listener(&mut self, listener: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
-        let (channels, sockets) = (l.channels.clone(), l.quic_sockets.clone());
-        for key in channels {
-            match self.carriers.channels.get(key).map(|c| &c.kind) {
-                Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
-                Some(Kind::Dtls(_)) => self.dtls_readable(key),
-                _ => self.accept(listener, key),
-            }
-        }
-        for key in sockets {
-            self.quic_socket_readable(key);
-        }
-        for end in self.listeners.get(listener).map(|l| l.sctp_ends.clone()).unwrap_or_default() {
-            self.sctp_poll_end(end);
+        for at in self.listeners.get(listener).map(|l| l.listening.clone()).unwrap_or_default() {
+            self.poll_listening(listener, at);
         }
     }
 
@@ -142,10 +120,7 @@ impl<N: Net> Engine<N> {
         };
         let wildcard = ips.len() > 1;
         for attempt in 1.. {
-            let before = self
-                .listeners
-                .get(listener)
-                .map_or((0, 0, 0, 0), |l| (l.channels.len(), l.quic_sockets.len(), l.addrs.len(), l.sctp_ends.len()));
+            let before = self.listeners.get(listener).map_or((0, 0), |l| (l.listening.len(), l.addrs.len()));
             match self.listen_all(listener, &ips, (local.port, local.udp_port), interface, wildcard) {
                 Ok(()) => return Ok(()),
                 // The port that the system chose for one protocol is taken for another: choose again.
@@ -175,16 +150,11 @@ impl<N: Net> Engine<N> {
     ) -> Result<(), (SocketAddr, AttemptError)> {
         let Some(request) = self.listeners.get(listener).map(|l| l.request.0.clone()) else { return Ok(()) };
         let mut port = port;
-        let (mut tcp_taken, mut udp_taken) = (false, false);
+        let mut taken = Vec::new();
         for stack in &request.stacks {
-            // SCTP has a UDP port of its own, or none.
-            let taken = match stack {
-                s if s.is_sctp() => &mut false,
-                s if s.over_udp() => &mut udp_taken,
-                _ => &mut tcp_taken,
-            };
-            if core::mem::replace(taken, true) {
-                continue;
+            match stack.ports() {
+                Some(ports) if taken.contains(&ports) => continue,
+                ports => taken.extend(ports),
             }
             let mut opened = 0;
             for ip in ips {
@@ -216,124 +186,23 @@ impl<N: Net> Engine<N> {
         &mut self,
         listener: Key,
         stack: Stack,
-        (addr, udp_port): (SocketAddr, Option<u16>),
+        addr: (SocketAddr, Option<u16>),
         interface: Option<u32>,
         request: &Arc<crate::request::Compiled>,
     ) -> Result<SocketAddr, AttemptError> {
-        let base = request.setups.socket_options(stack);
-        // Engines that share a secret may share ports.
-        let reuse_address = base.reuse_address || self.cx.config.shared_secret.is_some();
-        let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
-        options.set.extend(request.setups.option_for_family(stack, addr.is_ipv4())?);
-        if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
-            let key = match self.reopen_quic_socket(&options, listener, request)? {
-                Some(key) => key,
-                None => self.open_quic_socket(addr, &options, Some((listener, request)))?,
-            };
-            if let Some(l) = self.listeners.get_mut(listener) {
-                l.quic_sockets.push(key);
-            }
-            let sock = self.carriers.quic.sockets.get(key).map(|s| s.sock).ok_or(AttemptError::NoAddress)?;
-            return Ok(self.cx.net.local_addr(sock)?);
-        }
-        if let Some(below) = Below::of(stack) {
-            let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
-            let options = SocketOptions { local: Some(at), ..options };
-            let (end, at) = self.sctp_listen(listener, (below, addr.port()), &options, request)?;
-            if let Some(l) = self.listeners.get_mut(listener) {
-                l.sctp_ends.push(end);
-            }
-            return Ok(at);
-        }
-        if stack.over_udp()
-            && let Some(key) = self.reopen_shared(listener, stack, &options)
-        {
-            let sock = self.carriers.channels.get(key).map(|c| c.sock).ok_or(AttemptError::NoAddress)?;
-            return Ok(self.cx.net.local_addr(sock)?);
-        }
-        let key = self.carriers.channels.next_key();
-        let token = CarrierSocket::channel(key).token();
-        let (sock, kind) = match stack {
-            Stack::Udp => (self.cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
-            Stack::Dtls => (self.cx.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
-            _ => (self.cx.net.listen(token, addr, &options)?, Kind::Accept),
-        };
-        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, self.cx.now);
-        channel.connected = true;
-        channel.writable = stack.over_udp();
-        self.carriers.channels.insert(channel);
+        let at = self.open_listening(listener, stack, addr, interface, request)?;
         if let Some(l) = self.listeners.get_mut(listener) {
-            l.channels.push(key);
+            l.listening.push(at);
         }
-        let local = self.cx.net.local_addr(sock)?;
-        if let Some(l) = self.listeners.get_mut(listener).filter(|_| stack.over_udp()) {
-            l.shared.push((key, SocketOptions { local: Some(local), ..options }));
-        }
-        Ok(local)
+        self.carriers.listening_addr(&self.cx, at)
     }
 
-    /// Listens again at a UDP socket that is there for the connections of a listener that has stopped, if there is one: another
-    /// cannot have its port.
-    fn reopen_shared(&mut self, listener: Key, stack: Stack, options: &SocketOptions) -> Option<Key> {
-        let channels = &mut self.carriers.channels;
-        self.carriers.left_behind.retain(|(key, _)| channels.contains(*key));
-        let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
-            Some(Kind::UdpShared(_)) => stack == Stack::Udp,
-            Some(Kind::Dtls(_)) => stack == Stack::Dtls,
-            _ => false,
-        };
-        let at = self.carriers.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
-        let (key, options) = self.carriers.left_behind.swap_remove(at);
-        channels.get_mut(key)?.behind = Behind::Listener(listener);
-        let l = self.listeners.get_mut(listener)?;
-        l.channels.push(key);
-        l.shared.push((key, options));
-        Some(key)
-    }
-
-    fn unlisten(&mut self, listener: Key, keep: (usize, usize, usize, usize)) {
+    fn unlisten(&mut self, listener: Key, (sockets, addrs): (usize, usize)) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
-        l.addrs.truncate(keep.2);
-        let channels = l.channels.split_off(keep.0);
-        let shared: Vec<_> = l.shared.extract_if(.., |(key, _)| channels.contains(key)).collect();
-        let sockets = l.quic_sockets.split_off(keep.1);
-        let ends = l.sctp_ends.split_off(keep.3);
-        self.carriers.left_behind.retain(|(key, _)| self.carriers.channels.contains(*key));
-        for key in channels {
-            // Connections that were delivered go on: a shared socket is closed with the last of them.
-            let kept = match self.carriers.channels.get(key).map(|c| &c.kind) {
-                Some(Kind::UdpShared(peers)) => !peers.is_empty(),
-                _ => self.dtls_stop_listening(key),
-            };
-            if kept {
-                self.carriers.left_behind.extend(shared.iter().find(|(of, _)| *of == key).cloned());
-                continue;
-            }
-            if let Some(c) = self.carriers.channels.remove(key) {
-                self.cx.net.close(c.sock);
-            }
+        l.addrs.truncate(addrs);
+        for at in l.listening.split_off(sockets) {
+            self.stop_listening(at);
         }
-        for key in sockets {
-            self.release_quic_listener(key);
-        }
-        for end in ends {
-            self.release_sctp_listener(end);
-        }
-    }
-
-    /// A QUIC socket no longer accepts; it lives on for the connections that it has. Handshakes that are under way are over: they
-    /// were begun by this listener's rules, and another one may be at this socket before they end.
-    fn release_quic_listener(&mut self, key: Key) {
-        let shaking =
-            self.carriers.quic.connections.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
-        for quic in shaking.collect::<Vec<_>>() {
-            self.quic_refuse(quic, Refusal::Untaken);
-        }
-        if let Some(s) = self.carriers.quic.sockets.get_mut(key) {
-            neater_quic::EndpointApi::stop_accepting(&mut s.endpoint);
-            s.listener = None;
-        }
-        self.tidy_quic_socket(key);
     }
 
     /// Where a listener listens.
@@ -345,8 +214,8 @@ impl<N: Net> Engine<N> {
     /// The UDP ports at which a listener takes SCTP.
     #[must_use]
     pub fn listener_udp_ports(&self, listener: ListenerId) -> Vec<u16> {
-        let ends = self.listeners.get(listener.0).map(|l| &l.sctp_ends[..]).unwrap_or_default();
-        ends.iter().filter_map(|e| self.sctp_udp_port(*e)).collect()
+        let listening = self.listeners.get(listener.0).map(|l| &l.listening[..]).unwrap_or_default();
+        listening.iter().filter_map(|at| self.carriers.encapsulation_port(&self.cx, *at)).collect()
     }
 
     /// How many connections the listener may still deliver; `None`: any number. At zero, connections wait in the kernel.
@@ -405,24 +274,11 @@ impl<N: Net> Engine<N> {
     }
 
     fn close_listener(&mut self, listener: Key) {
-        self.unlisten(listener, (0, 0, 0, 0));
+        self.unlisten(listener, (0, 0));
         let sessions = self.sessions_of(listener);
         self.listeners.remove(listener);
         self.refuse_undelivered(&sessions);
-        let unfinished: Vec<_> = self
-            .carriers
-            .channels
-            .iter()
-            .filter(|(_, c)| {
-                c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_) | Kind::Dtls(_))
-            })
-            .map(|(k, _)| k)
-            .collect();
-        for key in unfinished {
-            if let Some(c) = self.carriers.channels.remove(key) {
-                self.cx.net.abort(c.sock);
-            }
-        }
+        self.carriers.abort_undelivered(&mut self.cx, listener);
     }
 
     /// Hands a received connection to its listener.
@@ -456,8 +312,8 @@ impl<N: Net> Engine<N> {
             self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if matches!(c.flow, FlowId::Peer { .. } | FlowId::Dtls { .. }) {
-            let timeout = c.request.idle_timeout.unwrap_or(UDP_PEER_TIMEOUT);
+        if c.flow.ends_by_silence() {
+            let timeout = c.request.idle_timeout.unwrap_or(PEER_TIMEOUT);
             let now = self.cx.now;
             let ext = c.ext();
             ext.idle_timeout = Some(timeout);

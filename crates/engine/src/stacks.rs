@@ -30,6 +30,13 @@ pub enum Stack {
     Dtls = 8,
 }
 
+/// Ports of which a listener has each once, whatever stacks it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ports {
+    Tcp,
+    Udp,
+}
+
 impl Stack {
     /// All of them.
     pub const ALL: [Self; 9] = [
@@ -141,6 +148,16 @@ impl Stack {
     #[must_use]
     pub const fn takes_whole_messages(self) -> bool {
         self.is_sctp()
+    }
+
+    /// The ports at which a listener listens with it. `None`: it has ports of its own.
+    pub(crate) const fn ports(self) -> Option<Ports> {
+        match self {
+            // It has a UDP port for itself, too, or none.
+            Self::Sctp | Self::SctpIp | Self::SctpDtls => None,
+            Self::Tcp | Self::Tls => Some(Ports::Tcp),
+            Self::Quic | Self::QuicDatagram | Self::Udp | Self::Dtls => Some(Ports::Udp),
+        }
     }
 
     /// Whether it is encrypted and authenticated.

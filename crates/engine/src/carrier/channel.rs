@@ -32,6 +32,22 @@ impl Behind {
             _ => None,
         }
     }
+
+    /// The connection that it carries.
+    pub(crate) fn conn(self) -> Option<Key> {
+        match self {
+            Self::Conn(conn) => Some(conn),
+            _ => None,
+        }
+    }
+
+    /// The listener that it accepts for, or whose handshake it is in.
+    pub(crate) fn listener(self) -> Option<Key> {
+        match self {
+            Self::Listener(listener) => Some(listener),
+            _ => None,
+        }
+    }
 }
 
 /// ICMP errors that are taken from a socket at once: more than a queue of the kernel's usual size (208 KiB) holds.
@@ -139,6 +155,16 @@ impl Channel {
     /// Whether the datagrams of one connection run on it.
     pub(crate) const fn carries_datagrams(&self) -> bool {
         matches!(self.kind, Kind::Udp)
+    }
+
+    /// Whether connections are accepted from it.
+    pub(crate) fn accepts(&self) -> bool {
+        matches!(self.kind, Kind::Accept)
+    }
+
+    /// Whether it was accepted and its handshake is to begin.
+    pub(crate) fn awaits_handshake(&self) -> bool {
+        matches!(self.kind, Kind::TlsPending)
     }
 
     /// Notes readiness; returns what is news: (readable, writable).

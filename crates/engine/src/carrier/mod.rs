@@ -11,6 +11,7 @@ pub(crate) mod end;
 pub(crate) mod establish;
 pub(crate) mod event;
 pub(crate) mod info;
+pub(crate) mod listen;
 pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;
@@ -106,7 +107,9 @@ pub(crate) struct Carriers {
     pub(crate) pending_lingers: Vec<Key>,
     /// Shared UDP sockets, likewise.
     pub(crate) pending_shared: Vec<(Key, Key)>,
-    /// UDP sockets of listeners that have stopped, with what they were opened with: see [`crate::Engine::listen`].
+    /// The UDP sockets of listeners that connections share, and what they were opened with, with the ports that they got.
+    pub(crate) shared: Vec<(Key, SocketOptions)>,
+    /// The same of listeners that have stopped: see [`listen`].
     pub(crate) left_behind: Vec<(Key, SocketOptions)>,
 }
 

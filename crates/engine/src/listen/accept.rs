@@ -1,27 +1,20 @@
-//! Connections that come over TCP.
+//! Connections that wait in the kernel until they are accepted.
 //!
-//! *Responsible for* accepting within the budget and the bounds of a listener, and for TLS handshakes of what was accepted.
+//! *Responsible for* accepting within the budget and the bounds of a listener.
 //! *Not responsible for* whom a full listener gives up for others ([`crate::backlog`]).
 
 use super::{HANDSHAKE_TIMEOUT, Listener};
-use crate::carrier::FlowId;
-use crate::carrier::channel::{Behind, Channel, Kind};
-use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
-use crate::conn::Conn;
-use crate::engine::fast_path;
+use crate::carrier::dispatch::CarrierTimer;
 use crate::event::Event;
 use crate::timer::Timer;
-use crate::{ConnectionId, Engine, ListenerId, Stack};
+use crate::{ConnectionId, Engine, ListenerId};
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
-use neater_tls::TlsStream;
-use neater_tls::rustls::ServerConfig;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::IpAddr;
 
 /// Connections accepted per socket and turn.
-pub(super) const ACCEPT_BUDGET: usize = 64;
+pub(crate) const ACCEPT_BUDGET: usize = 64;
 /// A listener without descriptors tries again after this long.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -34,21 +27,15 @@ impl Listener {
         }
     }
 
-    /// What TLS runs with at its TCP sockets, if it does.
-    fn tls(&self) -> Option<Arc<ServerConfig>> {
-        let config = self.request.0.setups.tls_server.as_ref()?;
-        self.addrs.iter().any(|(s, _)| *s == Stack::Tls).then(|| config.clone())
-    }
-
     /// Whether it has room, and what comes over TCP can be delivered as it is: no handshake, no framer, no rate.
     pub(crate) fn delivers_plainly(&self) -> bool {
         let has_room = self.limit.is_none_or(|n| n > 0) && !self.backlog.is_full() && !self.backlog.has_waiting();
-        has_room && self.takes_sockets() && self.handshaking == 0 && self.tls().is_none()
+        has_room && self.takes_sockets() && self.handshaking == 0 && !self.needs_handshake()
     }
 
     /// Whether a connection over TCP is ready as soon as TCP is: no framer, no rate.
     #[inline]
-    fn takes_sockets(&self) -> bool {
+    pub(crate) fn takes_sockets(&self) -> bool {
         let request = &self.request.0;
         !request.framer.frames() && request.rates == (None, None)
     }
@@ -63,8 +50,8 @@ impl<N: Net> Engine<N> {
     pub(crate) fn accept_again(&mut self, listener: Key) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
         l.accept_armed = None;
-        for key in l.channels.clone() {
-            self.accept(listener, key);
+        for at in l.listening.clone() {
+            self.accept_at(listener, at);
         }
     }
 
@@ -76,7 +63,7 @@ impl<N: Net> Engine<N> {
         let mut crowd = None;
         for round in 0.. {
             let Some(c) = self.carriers.channels.get(key) else { return };
-            if !matches!(c.kind, Kind::Accept) {
+            if !c.accepts() {
                 return;
             }
             let Some(l) = self.listeners.get(listener) else { return };
@@ -120,16 +107,9 @@ impl<N: Net> Engine<N> {
                 return self
                     .arm_accept(listener, again.map_or(at, |again| again.min(at)).saturating_since(self.cx.now));
             }
-            let accepted = match (crowded, self.listeners.get(listener).and_then(Listener::tls)) {
-                (Some((_, crowd)), _) => self.accept_of_many(listener, key, crowd),
-                (None, Some(config)) => self.accept_tls(listener, key, config),
-                (None, None)
-                    if self.cx.config.fast_path
-                        && self.listeners.get(listener).is_some_and(Listener::takes_sockets) =>
-                {
-                    fast_path!(self).accept(listener, key)
-                }
-                (None, None) => self.accept_plain(listener, key),
+            let accepted = match crowded {
+                Some((_, crowd)) => self.accept_of_many(listener, key, crowd),
+                None => self.accept_next(listener, key),
             };
             match accepted {
                 Ok(()) => {}
@@ -159,25 +139,10 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Accepts one connection that is no more than its socket, and delivers it.
-    #[inline]
-    pub(crate) fn accept_plain(&mut self, listener: Key, key: Key) -> Result<(), NetError> {
-        let (channel, _) = self.accept_one(listener, key, Kind::Tcp)?;
-        self.incoming_ready(listener, channel);
-        Ok(())
-    }
-
-    /// Accepts one connection, and begins its handshake.
-    fn accept_tls(&mut self, listener: Key, key: Key, config: Arc<ServerConfig>) -> Result<(), NetError> {
-        let (channel, _) = self.accept_one(listener, key, Kind::TlsPending)?;
-        self.serve_tls(listener, channel, config);
-        Ok(())
-    }
-
     /// Accepts one connection while one source, `crowd`, holds most of the room: it takes the place of one of that source's, or waits.
     #[cold]
     fn accept_of_many(&mut self, listener: Key, key: Key, crowd: IpAddr) -> Result<(), NetError> {
-        let (channel, remote) = self.accept_one(listener, key, Kind::TlsPending)?;
+        let (channel, remote) = self.accept_to_wait(listener, key)?;
         // The crowd's own never displace one of their own, and cost no look at all that there are.
         if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
             self.begin_handshake(listener, channel);
@@ -186,50 +151,6 @@ impl<N: Net> Engine<N> {
             self.wait_for_handshake(listener, channel);
         }
         Ok(())
-    }
-
-    /// Takes one connection from the network.
-    #[inline]
-    fn accept_one(&mut self, listener: Key, key: Key, kind: Kind) -> Result<(Key, SocketAddr), NetError> {
-        let Some(sock) = self.carriers.channels.get(key).map(|c| c.sock) else {
-            return Err(ErrorKind::WouldBlock.into());
-        };
-        let (sock, remote) =
-            self.cx.net.accept(sock, CarrierSocket::channel(self.carriers.channels.next_key()).token())?;
-        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.cx.now);
-        (channel.connected, channel.writable, channel.readable) = (true, true, true);
-        Ok((self.carriers.channels.insert(channel), remote))
-    }
-
-    /// The handshake begins of a connection that was accepted earlier.
-    #[cold]
-    fn begin_handshake(&mut self, listener: Key, key: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
-        let tls = l.tls();
-        let Some(channel) = self.carriers.channels.get_mut(key) else { return };
-        channel.started = self.cx.now;
-        if let Some(config) = tls {
-            return self.serve_tls(listener, key, config);
-        }
-        channel.kind = Kind::Tcp;
-        self.incoming_ready(listener, key);
-    }
-
-    fn serve_tls(&mut self, listener: Key, key: Key, config: Arc<ServerConfig>) {
-        let Some(channel) = self.carriers.channels.get_mut(key) else { return };
-        match TlsStream::server(config) {
-            Ok(tls) => {
-                channel.kind = Kind::Tls(Box::new(tls));
-                self.count_handshake(listener, key);
-                self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, CarrierTimer::channel(key));
-                self.drive_incoming(listener, key);
-            }
-            Err(_) => {
-                if let Some(gone) = self.carriers.channels.remove(key) {
-                    self.cx.net.abort(gone.sock);
-                }
-            }
-        }
     }
 
     /// Leaves what waits in the kernel, because a limit was reached.
@@ -255,33 +176,6 @@ impl<N: Net> Engine<N> {
         is_first
     }
 
-    /// Moves the handshake of an incoming connection on.
-    pub(crate) fn drive_incoming(&mut self, listener: Key, key: Key) {
-        match self.drive_tls(key) {
-            Ok(true) => {
-                self.handshake_over(listener);
-                self.incoming_ready(listener, key);
-            }
-            Ok(false) if self.carriers.has_early(key) => {
-                // The request says that early data is welcome, or it would not have been accepted.
-                let deadline = self.carriers.channels.get(key).map(|c| c.started + HANDSHAKE_TIMEOUT);
-                self.handshake_over(listener);
-                self.incoming_ready(listener, key);
-                if let Some(ch) = self.carriers.channels.get_mut(key) {
-                    ch.deadline = deadline;
-                }
-            }
-            Ok(false) => {}
-            Err(error) => {
-                tracing::debug!(target: "neater::listen", "handshake failed: {error}");
-                if let Some(c) = self.carriers.channels.remove(key) {
-                    self.cx.net.close(c.sock);
-                }
-                self.handshake_over(listener);
-            }
-        }
-    }
-
     pub(crate) fn handshake_over(&mut self, listener: Key) {
         let full = self.cx.limits.handshakes;
         let Some(l) = self.listeners.get_mut(listener) else { return };
@@ -291,21 +185,6 @@ impl<N: Net> Engine<N> {
             self.cx.again = true;
             self.arm_accept(listener, Duration::ZERO);
         }
-    }
-
-    /// An incoming connection over TCP has its whole stack.
-    #[inline]
-    fn incoming_ready(&mut self, listener: Key, key: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
-        let Some(ch) = self.carriers.channels.get_mut(key) else { return };
-        let (request, now) = (l.request.0.clone(), self.cx.now);
-        let stack = if matches!(ch.kind, Kind::Tcp) { Stack::Tcp } else { Stack::Tls };
-        let mut c = Conn::new(request, Arc::default(), now);
-        (c.stack, c.passive, c.flow) = (Some(stack), true, FlowId::Channel(key));
-        let conn = self.conns.insert(c);
-        ch.behind = Behind::Conn(conn);
-        ch.deadline = None;
-        self.deliver_incoming(listener, conn);
     }
 
     /// Tells of a connection that a listener delivers.

@@ -236,6 +236,21 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// A QUIC socket no longer accepts; it lives on for the connections that it has. Handshakes that are under way are over: they
+    /// were begun by this listener's rules, and another one may be at this socket before they end.
+    pub(crate) fn release_quic_listener(&mut self, key: Key) {
+        let shaking =
+            self.carriers.quic.connections.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
+        for quic in shaking.collect::<Vec<_>>() {
+            self.quic_refuse(quic, Refusal::Untaken);
+        }
+        if let Some(s) = self.carriers.quic.sockets.get_mut(key) {
+            neater_quic::EndpointApi::stop_accepting(&mut s.endpoint);
+            s.listener = None;
+        }
+        self.tidy_quic_socket(key);
+    }
+
     /// The handshake of an incoming connection is over, in whatever way.
     pub(super) fn quic_shook(&mut self, key: Key) {
         let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };

@@ -392,7 +392,7 @@ impl<N: Net> Engine<N> {
         (below, port): (Below, u16),
         options: &SocketOptions,
         request: &Arc<Compiled>,
-    ) -> Result<(Key, SocketAddr), AttemptError> {
+    ) -> Result<Key, AttemptError> {
         let Some(addr) = options.local else { return Err(AttemptError::NoAddress) };
         let same = |s: &super::SctpSocket| s.server && s.below == below && s.options == *options && addr.port() != 0;
         let shared = self.carriers.sctp.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
@@ -418,25 +418,18 @@ impl<N: Net> Engine<N> {
         e.listener = Some(listener);
         e.endpoint.set_accept(true);
         e.endpoint.set_reserved(false);
-        let port = e.endpoint.port();
-        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return Err(AttemptError::NoAddress) };
-        let bound = self.cx.net.local_addr(s.sock).map_err(AttemptError::Net)?;
-        Ok((end, SocketAddr::new(at.unwrap_or(bound.ip()), port)))
-    }
-
-    /// The UDP port of a listener's endpoint, if there is UDP under it.
-    pub(crate) fn sctp_udp_port(&self, end: Key) -> Option<u16> {
-        let s = self.carriers.sctp.sockets.get(self.carriers.sctp.endpoints.get(end)?.socket)?;
-        if s.below == Below::Ip {
-            return None;
-        }
-        Some(self.cx.net.local_addr(s.sock).ok()?.port())
+        Ok(end)
     }
 
     /// Tries the socket of a new listener: no event is promised before that.
     pub(crate) fn sctp_poll_end(&mut self, end: Key) {
-        if let Some(socket) = self.carriers.sctp.endpoints.get(end).map(|e| e.socket) {
-            self.sctp_socket_readable(socket);
+        match self.carriers.sctp.channel_below(end) {
+            Some(channel) => self.dtls_readable(channel),
+            None => {
+                if let Some(socket) = self.carriers.sctp.endpoints.get(end).map(|e| e.socket) {
+                    self.sctp_socket_readable(socket);
+                }
+            }
         }
     }
 
@@ -532,6 +525,28 @@ impl<N: Net> Engine<N> {
 }
 
 impl SctpCarrier {
+    /// Where a listener's endpoint is: our address, and the SCTP port.
+    pub(crate) fn listening_addr<N: Net>(&self, cx: &Context<N>, end: Key) -> Result<SocketAddr, AttemptError> {
+        let e = self.endpoints.get(end).ok_or(AttemptError::NoAddress)?;
+        let s = self.sockets.get(e.socket).ok_or(AttemptError::NoAddress)?;
+        let bound = cx.net.local_addr(s.sock).map_err(AttemptError::Net)?;
+        Ok(SocketAddr::new(e.at.unwrap_or(bound.ip()), e.endpoint.port()))
+    }
+
+    /// The UDP port of a listener's endpoint, if there is UDP under it.
+    pub(crate) fn udp_port<N: Net>(&self, cx: &Context<N>, end: Key) -> Option<u16> {
+        let s = self.sockets.get(self.endpoints.get(end)?.socket)?;
+        if s.below == Below::Ip {
+            return None;
+        }
+        Some(cx.net.local_addr(s.sock).ok()?.port())
+    }
+
+    /// The channel of the sessions below a listener's endpoint, if there are any.
+    pub(crate) fn channel_below(&self, end: Key) -> Option<Key> {
+        self.sockets.get(self.endpoints.get(end)?.socket)?.channel
+    }
+
     /// Opens a stream of an association for a new member of its group, which waits if there is no number for it.
     pub(crate) fn open_stream(&mut self, key: Key, direction: Direction) -> Result<OpenedStream, EstablishmentError> {
         let refuse = |why: &str| Err(EstablishmentError::new(Reason::InvalidConfiguration, why));

@@ -94,9 +94,6 @@ impl<N: Net> Engine<N> {
         let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Listener(listener), addr, self.cx.now);
         (ch.connected, ch.writable) = (true, true);
         self.carriers.channels.insert(ch);
-        if let Some(l) = self.listeners.get_mut(listener) {
-            l.channels.push(channel);
-        }
         Ok(socket)
     }
 

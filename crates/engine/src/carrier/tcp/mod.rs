@@ -1,9 +1,10 @@
 //! TCP (RFC 9293), with or without TLS (RFC 8446) over it: bytes and records over a socket of its own.
 //!
 //! *Responsible for* moving bytes between a connection's queue and its socket, through TLS where there is some, and for TLS
-//! handshakes; how connections begin early and end is in the files beside. *Not responsible for* connections, nor for TLS itself
+//! handshakes; how connections are accepted, begin early and end is in the files beside. *Not responsible for* connections, nor for TLS itself
 //! (`neater-tls`).
 
+pub(crate) mod accept;
 pub(crate) mod early;
 pub(crate) mod linger;
 

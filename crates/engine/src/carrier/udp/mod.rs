@@ -3,6 +3,8 @@
 //! *Responsible for* moving datagrams between a connection's queue and a socket; those that look alike leave together. *Not
 //! responsible for* which connection a datagram is for.
 
+pub(crate) mod shared;
+
 use super::Carriers;
 use super::channel::{Channel, Peer};
 use crate::context::Context;

@@ -3,7 +3,6 @@
 //! *Responsible for* whose a datagram or an ICMP error is, and for the connection of a peer that has not been heard of (RFC 9623 section
 //! 4.7.2). *Not responsible for* DTLS ([`crate::dtls`]), which has books of its own.
 
-use super::accept::ACCEPT_BUDGET;
 use crate::Engine;
 use crate::Stack;
 use crate::carrier::FlowId;
@@ -11,6 +10,7 @@ use crate::carrier::channel::{Channel, ICMP_BUDGET, Kind, Peer};
 use crate::config::Refusal;
 use crate::conn::Conn;
 use crate::event::Event;
+use crate::listen::ACCEPT_BUDGET;
 use crate::queue::ReceivedDatagram;
 use bytes::Bytes;
 use neater_base::Key;

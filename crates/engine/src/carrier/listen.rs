@@ -1,0 +1,212 @@
+//! What a listener needs: sockets that listen, and the end of their listening.
+//!
+//! *Responsible for* opening such a socket for a stack, for opening one again that is there for the connections of a listener that
+//! has stopped, and for closing it. *Not responsible for* limits and fairness ([`crate::listen`], [`crate::backlog`]).
+//!
+//! *Invariants*: connections that were delivered go on when their socket does not listen any more; it is closed with the last of
+//! them.
+
+use super::Carriers;
+use super::channel::{Behind, Channel, Kind};
+use super::dispatch::CarrierSocket;
+use super::sctp::Below;
+use crate::context::Context;
+use crate::event::AttemptError;
+use crate::request::Compiled;
+use crate::{Engine, Stack};
+use neater_base::Key;
+use neater_base::net::{Net, SocketOptions};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A socket that listens, or the part of one that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listening(Place);
+
+/// What is inside a [`Listening`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A TCP socket, or one of UDP that connections share.
+    Channel(Key),
+    /// A socket of QUIC's.
+    Quic(Key),
+    /// An SCTP port.
+    Sctp(Key),
+}
+
+impl Carriers {
+    /// Where something listens.
+    pub(crate) fn listening_addr<N: Net>(&self, cx: &Context<N>, at: Listening) -> Result<SocketAddr, AttemptError> {
+        let sock = match at.0 {
+            Place::Channel(key) => self.channels.get(key).map(|c| c.sock),
+            Place::Quic(key) => self.quic.sockets.get(key).map(|s| s.sock),
+            Place::Sctp(end) => return self.sctp.listening_addr(cx, end),
+        };
+        Ok(cx.net.local_addr(sock.ok_or(AttemptError::NoAddress)?)?)
+    }
+
+    /// The port of UDP below the ports of a protocol that has ports of its own.
+    pub(crate) fn encapsulation_port<N: Net>(&self, cx: &Context<N>, at: Listening) -> Option<u16> {
+        match at.0 {
+            Place::Sctp(end) => self.sctp.udp_port(cx, end),
+            Place::Channel(_) | Place::Quic(_) => None,
+        }
+    }
+
+    /// Opens a socket that listens for TCP, or for the peers of UDP or of DTLS; or takes one of these that a listener has left.
+    fn open_channel<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        listener: Key,
+        stack: Stack,
+        addr: SocketAddr,
+        options: SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        if stack.over_udp()
+            && let Some(key) = self.reopen_shared(listener, stack, &options)
+        {
+            return Ok(key);
+        }
+        let key = self.channels.next_key();
+        let token = CarrierSocket::channel(key).token();
+        let (sock, kind) = match stack {
+            Stack::Udp => (cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
+            Stack::Dtls => (cx.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
+            _ => (cx.net.listen(token, addr, &options)?, Kind::Accept),
+        };
+        let local = cx.net.local_addr(sock).inspect_err(|_| cx.net.close(sock))?;
+        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, cx.now);
+        channel.connected = true;
+        channel.writable = stack.over_udp();
+        self.channels.insert(channel);
+        if stack.over_udp() {
+            self.shared.push((key, SocketOptions { local: Some(local), ..options }));
+        }
+        Ok(key)
+    }
+
+    /// Listens again at a UDP socket that is there for the connections of a listener that has stopped, if there is one: another
+    /// cannot have its port.
+    fn reopen_shared(&mut self, listener: Key, stack: Stack, options: &SocketOptions) -> Option<Key> {
+        let channels = &mut self.channels;
+        self.left_behind.retain(|(key, _)| channels.contains(*key));
+        let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
+            Some(Kind::UdpShared(_)) => stack == Stack::Udp,
+            Some(Kind::Dtls(_)) => stack == Stack::Dtls,
+            _ => false,
+        };
+        let at = self.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
+        let (key, options) = self.left_behind.swap_remove(at);
+        channels.get_mut(key)?.behind = Behind::Listener(listener);
+        self.shared.push((key, options));
+        Some(key)
+    }
+
+    /// Aborts what was accepted for a listener and is not delivered.
+    pub(crate) fn abort_undelivered<N: Net>(&mut self, cx: &mut Context<N>, listener: Key) {
+        let unfinished: Vec<_> = self
+            .channels
+            .iter()
+            .filter(|(_, c)| {
+                c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_) | Kind::Dtls(_))
+            })
+            .map(|(k, _)| k)
+            .collect();
+        for key in unfinished {
+            self.abort_channel(cx, key);
+        }
+    }
+
+    /// Aborts the connection on a socket. False: it is gone.
+    pub(crate) fn abort_channel<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
+        let gone = self.channels.remove(key);
+        if let Some(c) = &gone {
+            cx.net.abort(c.sock);
+        }
+        gone.is_some()
+    }
+}
+
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
+    /// Listens with a stack at an address, whose port may be 0 for any; `udp_port`: at which port of UDP, where the stack has other
+    /// ports above it.
+    ///
+    /// # Errors
+    /// The system refuses. Nothing was opened then.
+    pub(crate) fn open_listening(
+        &mut self,
+        listener: Key,
+        stack: Stack,
+        (addr, udp_port): (SocketAddr, Option<u16>),
+        interface: Option<u32>,
+        request: &Arc<Compiled>,
+    ) -> Result<Listening, AttemptError> {
+        let base = request.setups.socket_options(stack);
+        // Engines that share a secret may share ports.
+        let reuse_address = base.reuse_address || self.cx.config.shared_secret.is_some();
+        let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
+        options.set.extend(request.setups.option_for_family(stack, addr.is_ipv4())?);
+        Ok(Listening(if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
+            Place::Quic(match self.reopen_quic_socket(&options, listener, request)? {
+                Some(key) => key,
+                None => self.open_quic_socket(addr, &options, Some((listener, request)))?,
+            })
+        } else if let Some(below) = Below::of(stack) {
+            let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
+            let options = SocketOptions { local: Some(at), ..options };
+            Place::Sctp(self.sctp_listen(listener, (below, addr.port()), &options, request)?)
+        } else {
+            Place::Channel(self.carriers.open_channel(&mut self.cx, listener, stack, addr, options)?)
+        }))
+    }
+
+    /// Tries a socket that has begun to listen: no event is promised before that.
+    pub(crate) fn poll_listening(&mut self, listener: Key, at: Listening) {
+        match at.0 {
+            Place::Channel(key) => match self.carriers.channels.get(key).map(|c| &c.kind) {
+                Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
+                Some(Kind::Dtls(_)) => self.dtls_readable(key),
+                _ => self.accept(listener, key),
+            },
+            Place::Quic(key) => self.quic_socket_readable(key),
+            Place::Sctp(end) => self.sctp_poll_end(end),
+        }
+    }
+
+    /// Accepts what waits in the kernel, where it may.
+    pub(crate) fn accept_at(&mut self, listener: Key, at: Listening) {
+        if let Place::Channel(key) = at.0 {
+            self.accept(listener, key);
+        }
+    }
+
+    /// A socket no longer listens; it lives on for the connections that it has.
+    pub(crate) fn stop_listening(&mut self, at: Listening) {
+        match at.0 {
+            Place::Channel(key) => self.stop_listening_at_channel(key),
+            Place::Quic(key) => self.release_quic_listener(key),
+            Place::Sctp(end) => {
+                if let Some(key) = self.carriers.sctp.channel_below(end) {
+                    self.stop_listening_at_channel(key);
+                }
+                self.release_sctp_listener(end);
+            }
+        }
+    }
+
+    fn stop_listening_at_channel(&mut self, key: Key) {
+        let shared = self.carriers.shared.iter().position(|(of, _)| *of == key);
+        let shared = shared.map(|at| self.carriers.shared.swap_remove(at));
+        self.carriers.left_behind.retain(|(key, _)| self.carriers.channels.contains(*key));
+        let kept = match self.carriers.channels.get(key).map(|c| &c.kind) {
+            Some(Kind::UdpShared(peers)) => !peers.is_empty(),
+            _ => self.dtls_stop_listening(key),
+        };
+        if kept {
+            self.carriers.left_behind.extend(shared);
+        } else if let Some(c) = self.carriers.channels.remove(key) {
+            self.cx.net.close(c.sock);
+        }
+    }
+}
