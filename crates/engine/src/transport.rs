@@ -15,9 +15,7 @@ impl<N: Net> Engine<N> {
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.stack.is_some_and(Stack::is_secure)
-            && self.carriers.channels.get(key).is_some_and(crate::carrier::tcp::early::unfinished)
-        {
+        if c.stack.is_some_and(Stack::is_secure) && self.carriers.is_early(FlowId::Channel(key)) {
             self.drive_early(key, conn);
         }
         let Some(c) = self.conns.get(conn) else { return };

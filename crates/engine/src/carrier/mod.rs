@@ -57,7 +57,7 @@ pub(crate) enum FlowId {
     SctpPending {
         sctp: Key,
     },
-    /// One peer of a shared UDP socket; its address is in [`crate::conn::Ext::peer`].
+    /// One peer of a shared UDP socket; its connection knows its address.
     Peer {
         channel: Key,
     },
