@@ -1,5 +1,6 @@
 //! Connection groups (RFC 9622 section 7.4).
 
+use crate::StreamDirection as Direction;
 use crate::carrier::SessionId;
 use crate::carrier::session::{Cloning, OpenedStream};
 use crate::conn::{Conn, ConnectionState};
@@ -7,7 +8,7 @@ use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::{ConnectionId, Engine, GroupId, ListenerId};
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::Direction;
+
 use std::collections::VecDeque;
 
 /// Connections that belong together: streams of one session, or transport connections to the same place.

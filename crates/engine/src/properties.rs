@@ -2,9 +2,10 @@
 //!
 //! What is set on one connection holds for its whole group, except `connPriority` (section 7.4).
 
-use crate::carrier::FlowId;
+use crate::carrier::property::{CarrierProperty, message_max};
 use crate::conn::{Conn, ConnectionState};
 use crate::request::{dscp, socket_priority};
+use crate::stacks::DatagramLimit;
 use crate::{ConnectionId, Engine, SendOptions, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
@@ -28,11 +29,6 @@ impl core::error::Error for SetPropertyError {}
 /// Why a message cannot say whether it must arrive.
 pub(crate) const NO_RELIABILITY_PER_MESSAGE: &str =
     "msgReliable can only be changed where perMsgReliability was required or preferred";
-
-/// Bytes of headers in a UDP packet, by family.
-const UDP_HEADERS: (usize, usize) = (28, 48);
-/// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
-const UDP_PAYLOAD_MAX: usize = 65_507;
 
 impl<N: Net> Engine<N> {
     /// Reads a property by the name that RFC 9622 gives it; `None` if there is no such property or connection. Selection
@@ -59,10 +55,10 @@ impl<N: Net> Engine<N> {
             let has = features.provides.contains(p) || framed || (features.configurable.contains(p) && wanted);
             return Some(Value::from(has));
         }
-        if let (true, Some(idle), FlowId::Stream { .. } | FlowId::Datagrams { .. }) =
-            (info.name == "connTimeout", c.idle_timeout(), c.flow)
+        if info.name == "connTimeout"
+            && c.flow.has_idle_timeout()
+            && let Some(idle) = c.idle_timeout()
         {
-            // QUIC gives up on a peer of which it hears nothing whether that was asked for or not.
             return Some(Value::from(c.properties().timeout.map_or(idle, |t| t.min(idle))));
         }
         match (&*c.ext, info.class) {
@@ -103,10 +99,9 @@ impl<N: Net> Engine<N> {
             return 0;
         }
         let Some(c) = self.conns.get(conn.0) else { return 0 };
-        match (&c.request.framer, c.stack) {
-            (_, Some(Stack::Dtls)) => neater_dtls::MAX_MESSAGE as u64,
-            (_, Some(s)) if !s.is_stream() => UDP_PAYLOAD_MAX as u64,
-            (neater_framing::FramerSpec::LengthPrefixed { max, .. }, _) => (*max).min(self.cx.limits.message as u64),
+        match (&c.request.framer, c.stack.and_then(message_max)) {
+            (_, Some(max)) => max as u64,
+            (neater_framing::FramerSpec::LengthPrefixed { max, .. }, None) => (*max).min(self.cx.limits.message as u64),
             _ => self.cx.limits.message as u64,
         }
     }
@@ -115,24 +110,17 @@ impl<N: Net> Engine<N> {
     /// stack carries a stream of bytes, or none is chosen yet.
     #[must_use]
     pub fn singular_transmission_msg_max_len(&mut self, conn: ConnectionId) -> Option<usize> {
-        let c = self.conns.get(conn.0)?;
-        match c.stack? {
-            Stack::QuicDatagram => Some(self.datagram_max(conn.0)),
-            Stack::Udp | Stack::Dtls => {
+        match self.conns.get(conn.0)?.stack?.datagram_limit()? {
+            DatagramLimit::Session => Some(self.datagram_max(conn.0)),
+            DatagramLimit::Link => {
                 let sending = self.send_msg_max_len(conn);
-                let c = self.conns.get(conn.0)?;
-                let sealing = match c.flow {
-                    crate::carrier::FlowId::Dtls { dtls } => self.carriers.dtls.sessions.get(dtls)?.overhead(),
-                    _ => 0,
-                };
+                let flow = self.conns.get(conn.0)?.flow;
                 let ip = self.local_addr(conn)?.ip();
                 // A socket that is bound to no address says so: any interface may be the way.
                 let of = |i: &&neater_base::net::Interface| ip.is_unspecified() || i.addrs.iter().any(|a| a.addr == ip);
                 let mtu = self.cx.net.interfaces().iter().filter(of).map(|i| i.mtu).min()?;
-                let headers = if ip.is_ipv4() { UDP_HEADERS.0 } else { UDP_HEADERS.1 };
-                Some((mtu as usize).saturating_sub(headers + sealing).min(sending))
+                Some(self.carriers.datagram_room(flow, mtu as usize, ip)?.min(sending))
             }
-            _ => None,
         }
     }
 
@@ -223,20 +211,13 @@ impl<N: Net> Engine<N> {
                 self.set_priority(id, now.priority);
                 Ok(())
             }
-            "keepAliveTimeout" => match self.conns.get(conn).map(|c| c.flow) {
-                Some(FlowId::Stream { quic, .. } | FlowId::Datagrams { quic }) => {
-                    self.keep_alive_every(quic, now.keep_alive_timeout)
-                }
-                _ => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
-            },
-            "connTimeout" => match self.conns.get(conn).map(|c| c.flow) {
-                Some(FlowId::Stream { quic, .. } | FlowId::Datagrams { quic }) => self.limit_silence(quic, now.timeout),
-                Some(FlowId::Sctp { sctp, .. }) => {
-                    self.sctp_set_patience(sctp, now.timeout);
-                    Ok(())
-                }
-                _ => self.set_option(id, SocketOption::UserTimeout(now.timeout)),
-            },
+            "keepAliveTimeout" => {
+                let every = now.keep_alive_timeout;
+                self.set_in_carrier(id, CarrierProperty::KeepAlive(every), SocketOption::KeepAlive(every))
+            }
+            "connTimeout" => {
+                self.set_in_carrier(id, CarrierProperty::Timeout(now.timeout), SocketOption::UserTimeout(now.timeout))
+            }
             "connCapacityProfile" => self.apply_profile(id, now),
             // Datagrams cannot be slowed down by not reading them.
             "maxRecvRate"
@@ -254,9 +235,21 @@ impl<N: Net> Engine<N> {
         })
     }
 
+    /// Sets a property of what carries a connection, or the option of its socket that has the same effect.
+    fn set_in_carrier(
+        &mut self,
+        conn: ConnectionId,
+        property: CarrierProperty,
+        option: SocketOption,
+    ) -> Result<(), NetError> {
+        let flow = self.conns.get(conn.0).map(|c| c.flow);
+        let set = flow.and_then(|flow| self.carriers.set(&mut self.cx, flow, property));
+        set.unwrap_or_else(|| self.set_option(conn, option))
+    }
+
     fn apply_profile(&mut self, conn: ConnectionId, now: &ConnectionProperties) -> Result<(), NetError> {
         self.set_option(conn, SocketOption::Dscp(dscp(now.capacity_profile)))?;
-        if self.stack(conn) == Some(Stack::Tcp) {
+        if self.stack(conn).is_some_and(Stack::is_plain_stream) {
             self.set_option(conn, SocketOption::NoDelay(now.capacity_profile.is_low_latency()))?;
         }
         // The codepoint has set the system's own idea of a priority.
@@ -351,7 +344,7 @@ impl Conn {
         self.ext.as_ref().and_then(|e| e.messages.as_deref()).unwrap_or(&self.request.properties.message)
     }
 
-    /// For how long a QUIC session waits for its peer.
+    /// For how long its session waits for its peer, where it has such a time.
     fn idle_timeout(&self) -> Option<core::time::Duration> {
         self.request.setups.idle_timeout(!self.passive)
     }

@@ -37,6 +37,15 @@ pub(crate) enum Ports {
     Udp,
 }
 
+/// What limits the size of a datagram that is not to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DatagramLimit {
+    /// The packets of a session that has streams, too.
+    Session,
+    /// The link.
+    Link,
+}
+
 impl Stack {
     /// All of them.
     pub const ALL: [Self; 9] = [
@@ -148,6 +157,15 @@ impl Stack {
     #[must_use]
     pub const fn takes_whole_messages(self) -> bool {
         self.is_sctp()
+    }
+
+    /// What limits the size of a message that leaves in one packet. `None`: it has no datagrams.
+    pub(crate) const fn datagram_limit(self) -> Option<DatagramLimit> {
+        match self {
+            Self::QuicDatagram => Some(DatagramLimit::Session),
+            Self::Udp | Self::Dtls => Some(DatagramLimit::Link),
+            Self::Tcp | Self::Tls | Self::Quic | Self::Sctp | Self::SctpIp | Self::SctpDtls => None,
+        }
     }
 
     /// The ports at which a listener listens with it. `None`: it has ports of its own.

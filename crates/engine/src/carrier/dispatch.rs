@@ -6,6 +6,7 @@
 use super::Carriers;
 use super::channel::{Behind, Kind};
 use crate::Engine;
+use crate::config::{EngineStats, Refusals};
 use crate::engine::fast_path;
 use crate::timer::Timer;
 use neater_base::net::{Net, Ready, Token};
@@ -111,15 +112,6 @@ impl CarrierTimer {
     }
 }
 
-/// What carriers count, for [`crate::EngineStats`].
-pub(crate) struct Figures {
-    pub(crate) channels: u64,
-    pub(crate) quic_connections: u64,
-    pub(crate) sctp_associations: u64,
-    /// Associations that endpoints which are still there have refused.
-    pub(crate) refused: u64,
-}
-
 impl Carriers {
     /// Whether the object of a deadline is there and may still wait for it. Of a deadline that was set again, only the one that
     /// counts.
@@ -140,13 +132,17 @@ impl Carriers {
         self.channels.len() + self.quic.connections.len() + self.sctp.associations.len() + self.dtls.sessions.len()
     }
 
-    /// See [`Figures`].
-    pub(crate) fn figures(&self) -> Figures {
-        Figures {
+    /// Adds what carriers count to the figures of an engine.
+    pub(crate) fn stats(&self, stats: EngineStats) -> EngineStats {
+        // Of the endpoints that are still there.
+        let live: u64 = self.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum();
+        let associations = stats.refusals.associations + live;
+        EngineStats {
             channels: self.channels.len() as u64,
             quic_connections: self.quic.connections.len() as u64,
             sctp_associations: self.sctp.associations.len() as u64,
-            refused: self.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum(),
+            refusals: Refusals { associations, ..stats.refusals },
+            ..stats
         }
     }
 
@@ -211,6 +207,11 @@ impl<N: Net> Engine<N> {
             self.shared_ready(listener, key, false);
         }
         self.drain_carriers();
+    }
+
+    /// The addresses of this host have changed; `elsewhere`: because it is attached to another network.
+    pub(crate) fn on_carrier_paths_changed(&mut self, elsewhere: bool) {
+        self.quic_paths_changed(elsewhere);
     }
 
     /// Sends what sessions have to send, and reports what has happened to them.

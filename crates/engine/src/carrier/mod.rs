@@ -12,6 +12,8 @@ pub(crate) mod establish;
 pub(crate) mod event;
 pub(crate) mod info;
 pub(crate) mod listen;
+pub(crate) mod misrouted;
+pub(crate) mod property;
 pub(crate) mod quic;
 pub(crate) mod sctp;
 pub(crate) mod session;

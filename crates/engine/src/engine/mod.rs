@@ -23,7 +23,7 @@ pub(crate) use fast_path;
 use crate::carrier::Carriers;
 use crate::carrier::FlowId;
 use crate::closing::Closing;
-use crate::config::{EngineConfig, EngineStats, Refusals};
+use crate::config::{EngineConfig, EngineStats};
 use crate::conn::{ConnectionState, Conns};
 use crate::connection::fast_path::NextDeadline;
 use crate::context::Context;
@@ -554,7 +554,7 @@ impl<N: Net> Engine<N> {
         if moved {
             self.names.network_changed(self.cx.now);
         }
-        self.quic_paths_changed(moved);
+        self.on_carrier_paths_changed(moved);
         self.race_anew(true);
         for key in self.conns.keys() {
             if self
@@ -570,21 +570,15 @@ impl<N: Net> Engine<N> {
     /// Figures of the whole engine.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
-        let live = self.carriers.figures();
-        let associations = self.cx.stats.refusals.associations + live.refused;
-        EngineStats {
+        self.carriers.stats(EngineStats {
             connections: self.conns.len() as u64,
-            channels: live.channels,
-            quic_connections: live.quic_connections,
-            sctp_associations: live.sctp_associations,
             bytes_queued: self.cx.queued as u64,
             receive_windows: self.cx.windows.granted(),
             send_windows: self.cx.windows.grown(),
             timers: self.cx.timers.len() as u64,
             groups: self.groups.len() as u64,
             listeners: self.listeners.len() as u64,
-            refusals: Refusals { associations, ..self.cx.stats.refusals },
             ..self.cx.stats
-        }
+        })
     }
 }

@@ -7,7 +7,9 @@
 
 use super::Quic;
 use crate::Engine;
+use crate::carrier::QuicCarrier;
 use crate::carrier::dispatch::Due;
+use crate::context::Context;
 use crate::terminate::ABORTED;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError};
@@ -50,43 +52,60 @@ impl Quic {
     }
 }
 
-impl<N: Net> Engine<N> {
-    /// A stream is in use: from now on silence is listened to.
-    pub(super) fn quic_listen(&mut self, key: Key) {
-        let now = self.cx.now;
-        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
+impl QuicCarrier {
+    /// From now on silence of a session's peer is noticed.
+    fn watch_silence<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let now = cx.now;
+        let Some(q) = self.connections.get_mut(key) else { return };
         if let (None, Some(patience)) = (q.listens_at, q.patience()) {
             q.listens_at = Some(now + patience);
-            self.cx.timers.push(now + patience, Due::QuicSilence(key).into());
+            cx.timers.push(now + patience, Due::QuicSilence(key).into());
         }
     }
 
     /// `connTimeout` of an established session (RFC 9622 section 8.1.3): it has failed when nothing was heard of the peer for this
     /// long, although it was asked. The idle timeout that was agreed on holds all the same.
-    pub(crate) fn limit_silence(&mut self, key: Key, limit: Option<Duration>) -> Result<(), NetError> {
-        self.cx.now = self.cx.net.now();
-        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
+    pub(crate) fn limit_silence<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        key: Key,
+        limit: Option<Duration>,
+    ) -> Result<(), NetError> {
+        cx.now = cx.net.now();
+        let Some(q) = self.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
         if q.request.setups.silence.is_none() {
             // The program wants no packets that carry nothing, and silence means nothing then.
             return Err(ErrorKind::Unsupported.into());
         }
         (q.give_up, q.listens_at) = (limit.map(|l| l.max(LEAST)), None);
-        self.quic_listen(key);
+        self.watch_silence(cx, key);
         Ok(())
     }
 
     /// `keepAliveTimeout` of an established session (RFC 9622 section 8.1.4): something is sent when nothing was heard for this long.
     /// `None`: nothing but what the session needs itself.
-    pub(crate) fn keep_alive_every(&mut self, key: Key, every: Option<Duration>) -> Result<(), NetError> {
-        self.cx.now = self.cx.net.now();
-        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
+    pub(crate) fn keep_alive_every<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        key: Key,
+        every: Option<Duration>,
+    ) -> Result<(), NetError> {
+        cx.now = cx.net.now();
+        let Some(q) = self.connections.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
         let goes_on = q.fixed_keep_alive().is_some_and(|fixed| every.is_none_or(|every| every > fixed));
         if q.request.setups.silence.is_none() || goes_on {
             return Err(ErrorKind::Unsupported.into());
         }
         (q.keep_alive, q.listens_at) = (every.map(|e| e.max(LEAST)), None);
-        self.quic_listen(key);
+        self.watch_silence(cx, key);
         Ok(())
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// A stream is in use: from now on silence is noticed.
+    pub(super) fn quic_listen(&mut self, key: Key) {
+        self.carriers.quic.watch_silence(&mut self.cx, key);
     }
 
     /// It may have been silent for too long.

@@ -313,6 +313,16 @@ impl SctpCarrier {
         }
     }
 
+    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
+    /// wait to be acknowledged.
+    pub(crate) fn set_user_timeout(&mut self, key: Key, limit: Option<Duration>) {
+        let Some(a) = self.associations.get(key) else { return };
+        if let Some(e) = self.endpoints.get_mut(a.end).filter(|_| !a.over) {
+            e.endpoint.set_patience(a.id, limit);
+        }
+        self.mark_dirty_of(key);
+    }
+
     /// Ends an association: in order, or at once with the code of its last connection. Returns why it is over for its
     /// connections from now on; `None`: it was over before.
     pub(super) fn close(&mut self, now: Instant, key: Key, abort: Option<u64>) -> Option<SessionOver> {
@@ -666,16 +676,6 @@ impl<N: Net> Engine<N> {
         if let Some(over) = self.carriers.sctp.close(self.cx.now, key, abort) {
             self.session_over(over);
         }
-    }
-
-    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
-    /// wait to be acknowledged.
-    pub(crate) fn sctp_set_patience(&mut self, key: Key, patience: Option<Duration>) {
-        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
-        if let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end).filter(|_| !a.over) {
-            e.endpoint.set_patience(a.id, patience);
-        }
-        self.mark_sctp_of(key);
     }
 
     /// A member of the group for a stream that the peer has opened.

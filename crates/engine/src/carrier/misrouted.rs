@@ -1,0 +1,88 @@
+//! Datagrams that have come to the wrong one of several engines that share a port.
+//!
+//! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking in one that another engine has
+//! found. *Not responsible for* keeping them ([`crate::siblings`]).
+
+use super::quic::transmit;
+use super::sctp::Came;
+use crate::Engine;
+use crate::siblings::ForeignDatagram;
+use bytes::BytesMut;
+use neater_base::Key;
+use neater_base::net::{Net, Sock};
+use neater_quic::{Datagram, Foreign, Transmit};
+
+/// What the sender of a datagram is sent if its connection is unknown everywhere.
+type Answer = (Transmit, Box<[u8]>);
+
+/// Which carrier's datagram it is, and what came with it.
+#[derive(Debug)]
+pub(crate) struct Misrouted(Packet);
+
+#[derive(Debug)]
+enum Packet {
+    Quic(Datagram, Option<Answer>),
+    Sctp(Came),
+}
+
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
+    /// Keeps a datagram for another engine, if this one shares its port with others. Otherwise it is answered as one of an unknown
+    /// connection.
+    pub(crate) fn keep_foreign(&mut self, socket: Key, meta: Datagram, foreign: Foreign) {
+        let Some(sock) = self.carriers.quic.sockets.get(socket).map(|s| s.sock) else { return };
+        if self.cx.config.shared_secret.is_none() {
+            self.cx.stats.foreign_datagrams += 1;
+            return self.answer(sock, foreign.answer.as_ref());
+        }
+        let packet = Misrouted(Packet::Quic(meta, foreign.answer));
+        self.keep_misrouted(sock, foreign.engine, packet, || foreign.data);
+    }
+
+    fn answer(&mut self, sock: Sock, answer: Option<&Answer>) {
+        // Stateless answers may be lost.
+        if let Some((t, contents)) = answer {
+            let _ = self.cx.net.send(sock, &transmit(t, None, contents));
+        }
+    }
+
+    /// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine
+    /// begins with its own. What opens an association has none.
+    pub(crate) fn sctp_sibling(&self, packet: &[u8]) -> Option<u8> {
+        self.cx.config.shared_secret?;
+        let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
+        // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
+        let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
+        (*tag != [0; 4] && !is_sent_back && tag[0] != self.cx.config.engine).then_some(tag[0])
+    }
+
+    /// The same for a packet of SCTP.
+    pub(crate) fn keep_foreign_sctp(&mut self, sock: Sock, engine: u8, came: Came, data: &[u8]) {
+        self.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
+    }
+
+    /// Takes in a datagram that has come to the wrong engine. `unclaimed`: the right one does not exist, and the peer is sent that
+    /// its connection is unknown. The datagram is returned if there is no socket for it here.
+    pub(crate) fn on_misrouted(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
+        let net = &self.cx.net;
+        let is_here = |sock| net.local_addr(sock).is_ok_and(|local| local == datagram.local);
+        match datagram.packet.0 {
+            Packet::Quic(meta, answer) => {
+                let here = self.carriers.quic.sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
+                match here.map(|(socket, s)| (socket, s.sock)) {
+                    Some((_, sock)) if unclaimed => self.answer(sock, answer.as_ref()),
+                    Some((socket, _)) => self.quic_datagram(socket, meta, datagram.data),
+                    None => return Some(ForeignDatagram { packet: Misrouted(Packet::Quic(meta, answer)), ..datagram }),
+                }
+            }
+            Packet::Sctp(came) => {
+                let here = self.carriers.sctp.sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
+                match here {
+                    Some((socket, _)) => self.sctp_unclaimed(socket, came, &datagram.data),
+                    None => return Some(ForeignDatagram { packet: Misrouted(Packet::Sctp(came)), ..datagram }),
+                }
+            }
+        }
+        None
+    }
+}
