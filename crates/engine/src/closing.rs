@@ -121,7 +121,7 @@ impl<N: Net> Engine<N> {
         if c.tx.bytes == 0 {
             return;
         }
-        let unwanted = c.state == ConnectionState::Closing && !c.read_closed;
+        let unwanted = c.state == ConnectionState::Closing && c.recv.may_read();
         let stands_still = self.cx.now.saturating_since(closing.moved) >= LINGER / 2;
         self.carriers.ask_peer(&self.cx, c.flow, LINGER / 2, stands_still, unwanted);
     }
@@ -142,9 +142,9 @@ impl<N: Net> Engine<N> {
     fn give_up_closing(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let (group, flow) = (c.group, c.flow);
-        let unwritten = !c.tx.is_empty() || !c.fin_done;
+        let unwritten = !c.tx.is_empty() || !c.send.is_finished();
         if flow.acknowledges_end() {
-            c.fin_done = true;
+            c.send = c.send.on_fin_sent();
             // If it is the last of its session, the session does not end in order either.
             if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
                 g.abort_code = Some(ABORTED);
@@ -163,11 +163,11 @@ impl<N: Net> Engine<N> {
     pub(crate) fn given_up_by_peer(&mut self, conn: Key, delivered: bool, code: u64) {
         let error = ConnectionError::StreamReset(code);
         let Some(c) = self.conns.get_mut(conn) else { return };
-        (c.final_sent, c.fin_done, c.fin_acked) = (true, true, delivered);
+        c.send = c.send.on_stopped(code, delivered);
         if c.state == ConnectionState::Closing && delivered {
             return self.finish_close(conn);
         }
-        if c.state == ConnectionState::Closing || c.reset {
+        if c.state == ConnectionState::Closing || c.recv.reset_code().is_some() {
             return self.fail_connection(conn, error);
         }
         c.ext().error = Some(error.clone());
@@ -179,22 +179,24 @@ impl<N: Net> Engine<N> {
     /// A stream on which nothing can be sent any more is over when the peer has abandoned the other direction, too: that is
     /// found out here, because the program may not be reading.
     pub(crate) fn find_reset(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && (c.stopped || c.fin_acked)) else { return };
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && c.send.is_over_for_peer()) else { return };
         // The transport forgets a reset that was read.
-        let read = c.ext.as_ref().filter(|_| c.reset).map(|e| e.reset_code);
+        let read = c.recv.reset_code();
         let code = self.carriers.peer_reset(c.flow, read);
         if let Some(code) = code {
-            c.reset = true;
+            c.recv = c.recv.on_reset(code);
             self.fail_connection(conn, ConnectionError::StreamReset(code));
         }
     }
 
     /// A connection that both sides have ended is over when the peer has what was sent. What it has sent can still be read.
     pub(crate) fn both_ended(&mut self, conn: Key) {
-        let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.fin_done && c.tx.is_empty()) else { return };
+        let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.send.is_finished() && c.tx.is_empty()) else {
+            return;
+        };
         // Also where the peer has no direction, or this side, or the program wants no more and the peer was notified of it.
-        let nothing_comes = c.peer_ended || c.read_closed && self.carriers.reports_stop(c.flow);
-        let nothing_goes = c.fin_acked || c.one_way;
+        let nothing_comes = c.recv.has_peer_finished() || !c.recv.may_read() && self.carriers.reports_stop(c.flow);
+        let nothing_goes = c.send.is_settled() || c.send.is_absent();
         if c.flow.acknowledges_end() {
             if nothing_comes && c.given_up() {
                 if let Some(error) = c.refusal() {
@@ -205,7 +207,7 @@ impl<N: Net> Engine<N> {
             }
             return;
         }
-        match self.carriers.both_delivered(&mut self.cx, c.flow, c.peer_ended) {
+        match self.carriers.both_delivered(&mut self.cx, c.flow, c.recv.has_peer_finished()) {
             Some(Delivery::Done) => self.ended(conn),
             Some(Delivery::Failed(error)) => self.break_connection(conn, error),
             Some(Delivery::Open) if !self.closings.contains_key(&conn) => self.watch(conn),
@@ -215,7 +217,7 @@ impl<N: Net> Engine<N> {
 
     fn ended(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn) else { return };
-        let unread = !c.read_closed;
+        let unread = c.recv.may_read();
         let shared = c.flow.keeps_session();
         if unread {
             self.notify(conn, Event::Readable);
@@ -235,8 +237,12 @@ impl<N: Net> Engine<N> {
     pub(crate) fn closing_went_on(&mut self, conn: Key, Closed { end, fin_done, peer_ended, session }: Closed) {
         if fin_done || peer_ended {
             let Some(c) = self.conns.get_mut(conn) else { return };
-            c.fin_done |= fin_done;
-            c.peer_ended |= peer_ended;
+            if fin_done {
+                c.send = c.send.on_fin_sent();
+            }
+            if peer_ended {
+                c.recv = c.recv.on_peer_finished();
+            }
         }
         if let Some(over) = session {
             self.session_over(over);

@@ -4,6 +4,7 @@ use crate::carrier::FlowId;
 use crate::carrier::channel::Peer;
 use crate::carrier::end::Sides;
 use crate::connection::fast_path::DirectBytes;
+use crate::connection::state::{RecvSide, SendSide};
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::lazy_box::LazyBox;
@@ -109,8 +110,6 @@ pub(crate) struct Ext {
     pub(crate) abandoned: Option<u64>,
     /// What the peer says was refused before that, with this code: see [`crate::Engine::stop_receiving`].
     pub(crate) refusal: Option<u64>,
-    /// With which code the peer has abandoned its direction.
-    pub(crate) reset_code: u64,
     /// When the next message expires, as far as its deadline is set: one is enough, however many messages have a lifetime.
     pub(crate) expiry_armed: Option<Instant>,
     /// When the next of those ends who wait for room for a while only.
@@ -148,18 +147,12 @@ pub(crate) struct Conn {
     pub(crate) state: ConnectionState,
     pub(crate) flow: FlowId,
     pub(crate) stack: Option<Stack>,
-    /// The peer has ended its direction.
-    pub(crate) read_closed: bool,
-    /// The peer's end was really read: there is nothing more to come.
-    pub(crate) peer_ended: bool,
+    /// The direction in which this side sends.
+    pub(crate) send: SendSide,
+    /// The direction in which this side receives.
+    pub(crate) recv: RecvSide,
     /// The program has closed the connection before it was established: it is closed when what was sent is delivered.
     pub(crate) close_wanted: bool,
-    /// This side's direction is ended, or will be when the queue is empty.
-    pub(crate) final_sent: bool,
-    /// The FIN, or its like, has been handed to the transport.
-    pub(crate) fin_done: bool,
-    /// The peer's stream of one direction: there is nothing to end on this side.
-    pub(crate) one_way: bool,
     /// No handle refers to it: no events, removed as soon as it is closed.
     pub(crate) released: bool,
     /// A Writable event is owed when there is room.
@@ -174,12 +167,6 @@ pub(crate) struct Conn {
     pub(crate) est: Option<Box<Establishing>>,
     pub(crate) ext: LazyBox<Ext>,
     pub(crate) tx: SendQueue,
-    /// The peer has acknowledged everything, the end included.
-    pub(crate) fin_acked: bool,
-    /// The peer does not want what this side sends: the stream's sending direction was reset.
-    pub(crate) stopped: bool,
-    /// The peer has abandoned its direction.
-    pub(crate) reset: bool,
     pub(crate) group: Option<Key>,
     /// When initiate was called.
     pub(crate) began: Instant,
@@ -250,12 +237,9 @@ impl Conn {
             state: ConnectionState::Establishing,
             flow: FlowId::None,
             stack: None,
-            read_closed: false,
-            peer_ended: false,
+            send: SendSide::Open,
+            recv: RecvSide::Open,
             close_wanted: false,
-            final_sent: false,
-            fin_done: false,
-            one_way: false,
             released: false,
             wants_room: false,
             passive: false,
@@ -265,9 +249,6 @@ impl Conn {
             est: None,
             ext: LazyBox::NOTHING,
             tx: SendQueue::default(),
-            fin_acked: false,
-            stopped: false,
-            reset: false,
             group: None,
             began: now,
             since: now,
@@ -306,7 +287,7 @@ impl Conn {
     /// Whether nothing waits for its being established but the program: no race, no queue, no framer, no call.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        let waited_for = self.final_sent || self.wants_room || self.close_wanted;
+        let waited_for = !self.send.is_open() || self.wants_room || self.close_wanted;
         self.est.is_none() && self.ext.is_none() && self.tx.is_empty() && self.request.direct && !waited_for
     }
 
@@ -317,23 +298,23 @@ impl Conn {
 
     /// See [`ConnectionStats::ended`].
     pub(crate) fn end_is_out(&self) -> bool {
-        self.fin_done && (self.fin_acked || self.one_way || !self.flow.acknowledges_end())
+        self.send.is_finished() && (self.send.is_settled() || self.send.is_absent() || !self.flow.acknowledges_end())
     }
 
     /// Its two directions.
     pub(crate) fn sides(&self) -> Sides {
         Sides {
             untouched: self.bytes_sent == 0 && self.bytes_received == 0,
-            read_closed: self.read_closed,
-            peer_ended: self.peer_ended,
-            fin_done: self.fin_done,
-            fin_acked: self.fin_acked,
+            read_closed: !self.recv.may_read(),
+            peer_ended: self.recv.has_peer_finished(),
+            fin_done: self.send.is_finished(),
+            fin_acked: self.send.is_settled(),
         }
     }
 
     /// Whether its stream's sending direction was given up before the peer had everything.
     pub(crate) fn given_up(&self) -> bool {
-        self.stopped && !self.fin_acked && self.error().is_some()
+        self.send.is_unwanted() && !self.send.is_settled() && self.error().is_some()
     }
 
     /// With what the connection ends, if that is so.
@@ -344,13 +325,13 @@ impl Conn {
     /// Whether bytes may be written, and nothing waits to be written before them.
     #[inline]
     pub(crate) fn may_write_bytes(&self) -> bool {
-        self.is_open() && !self.final_sent && self.tx.is_empty() && !self.is_special() && self.request.may_send
+        self.is_open() && self.send.is_open() && self.tx.is_empty() && !self.is_special() && self.request.may_send
     }
 
     /// Whether bytes may be read.
     #[inline]
     pub(crate) fn may_read_bytes(&self) -> bool {
-        self.is_open() && !self.read_closed && !self.is_special() && self.request.may_receive
+        self.is_open() && self.recv.may_read() && !self.is_special() && self.request.may_receive
     }
 
     /// Whether something stands between the program and the bytes of the transport: a framer, or a rate.
@@ -365,7 +346,7 @@ impl Conn {
         self.stack.is_some_and(Stack::is_plain_stream)
             && self.tx.is_empty()
             && !self.wants_room
-            && (self.fin_done || !self.final_sent)
+            && (self.send.is_finished() || self.send.is_open())
             && self.state == ConnectionState::Established
     }
 

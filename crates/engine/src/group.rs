@@ -4,6 +4,7 @@ use crate::StreamDirection as Direction;
 use crate::carrier::SessionId;
 use crate::carrier::session::{Cloning, OpenedStream};
 use crate::conn::{Conn, ConnectionState};
+use crate::connection::state::RecvSide;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::{ConnectionId, Engine, GroupId, ListenerId};
 use neater_base::Key;
@@ -229,7 +230,7 @@ impl<N: Net> Engine<N> {
         let mut c = Conn::new(request, remotes, self.cx.now);
         c.stack = Some(stack);
         if direction == Direction::One {
-            c.read_closed = true;
+            c.recv = RecvSide::Absent;
         }
         c.flow = flow;
         let conn = self.conns.insert(c);

@@ -22,7 +22,7 @@ impl<N: Net> Engine<N> {
         let limit = if crowded { limits.datagram_buffer.min(limits.send_floor) } else { limits.datagram_buffer };
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return false };
-        let unwanted = c.read_closed;
+        let unwanted = !c.recv.may_read();
         let ext = c.ext();
         // The peer is there, whether somebody wants what it says or not.
         ext.last_activity = now;

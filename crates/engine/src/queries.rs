@@ -23,7 +23,7 @@ impl<N: Net> Engine<N> {
         match self.conns.get(conn.0) {
             Some(c) if c.state != ConnectionState::Closed => None,
             // The peer wanted no more of a stream that has ended in order all the same.
-            Some(c) if c.fin_acked && c.peer_ended => Some(Ok(())),
+            Some(c) if c.send.is_settled() && c.recv.has_peer_finished() => Some(Ok(())),
             Some(c) => Some(c.error().map_or(Ok(()), |e| Err(Box::new(e.clone())))),
             None => Some(Ok(())),
         }
@@ -61,7 +61,7 @@ impl<N: Net> Engine<N> {
     pub fn can_send(&self, conn: ConnectionId) -> bool {
         self.conns
             .get(conn.0)
-            .is_some_and(|c| c.state <= ConnectionState::Established && !c.final_sent && c.request.may_send)
+            .is_some_and(|c| c.state <= ConnectionState::Established && c.send.is_open() && c.request.may_send)
     }
 
     /// Whether the program may receive (RFC 9622 section 8.1.11.3).
@@ -69,7 +69,7 @@ impl<N: Net> Engine<N> {
     pub fn can_receive(&self, conn: ConnectionId) -> bool {
         self.conns
             .get(conn.0)
-            .is_some_and(|c| c.state <= ConnectionState::Established && !c.read_closed && c.request.may_receive)
+            .is_some_and(|c| c.state <= ConnectionState::Established && c.recv.may_read() && c.request.may_receive)
     }
 
     /// The peer's address.
@@ -125,7 +125,7 @@ impl<N: Net> Engine<N> {
         let received = c.bytes_received + read;
         let queued = c.tx.bytes as u64;
         // Of a stream it is not known what has been acknowledged but its end.
-        let end = u64::from(c.fin_done && !c.fin_acked);
+        let end = u64::from(c.send.is_finished() && !c.send.is_settled());
         let below = self.carriers.flow_delivery(&self.cx, c.flow)?;
         let pending = queued + below.unacknowledged.unwrap_or(end);
         Some(Delivery { acknowledged: below.acknowledged, pending, received })

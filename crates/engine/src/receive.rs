@@ -107,7 +107,7 @@ impl<N: Net> Engine<N> {
     /// Reads from whatever carries the connection.
     pub(crate) fn read_transport(&mut self, conn: Key, buf: &mut [u8]) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
-        if c.read_closed {
+        if !c.recv.may_read() {
             return Ok(Some(0));
         }
         let room = c.may_receive_now(self.cx.now);
@@ -150,7 +150,7 @@ impl<N: Net> Engine<N> {
             Remains::End { authenticated }
                 if authenticated || in_order || error == ConnectionError::Net(ErrorKind::BrokenPipe.into()) =>
             {
-                (c.read_closed, c.peer_ended) = (true, true);
+                c.recv = c.recv.on_end_read();
                 self.detach(conn);
                 return Ok(Some(0));
             }
@@ -171,9 +171,8 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         match &result {
             Ok(Some(0)) if had_room => {
-                c.read_closed = true;
-                c.peer_ended = true;
-                if c.fin_done {
+                c.recv = c.recv.on_end_read();
+                if c.send.is_finished() {
                     self.both_ended(conn);
                 }
             }
@@ -182,10 +181,9 @@ impl<N: Net> Engine<N> {
                 c.note_received(*n);
             }
             Err(ConnectionError::StreamReset(code)) => {
-                c.reset = true;
-                c.ext().reset_code = *code;
+                c.recv = c.recv.on_reset(*code);
                 // Abandoned in both directions, the connection is over.
-                if (c.stopped || c.fin_acked) && c.is_open() {
+                if c.send.is_over_for_peer() && c.is_open() {
                     self.fail_connection(conn, ConnectionError::StreamReset(*code));
                 }
             }
@@ -240,7 +238,7 @@ impl<N: Net> Engine<N> {
     /// Takes the next message of a transport that has messages, or the next part of a long one.
     fn receive_message(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
         let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-        if c.read_closed {
+        if !c.recv.may_read() {
             return Ok(ReceiveOutcome::End);
         }
         if let Some(received) = self.carriers.receive(&self.cx, c.flow) {
@@ -256,7 +254,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn receive_raw(&mut self, key: Key, max: usize) -> Result<ReceiveOutcome, ConnectionError> {
-        if self.conns.get(key).is_some_and(|c| c.read_closed) {
+        if self.conns.get(key).is_some_and(|c| !c.recv.may_read()) {
             return Ok(ReceiveOutcome::End);
         }
         let mut scratch = core::mem::take(&mut self.cx.scratch);
@@ -296,7 +294,7 @@ impl<N: Net> Engine<N> {
         let closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
         for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-            let ended = c.read_closed;
+            let ended = !c.recv.may_read();
             if let Some(d) = c.ext().receiver.take() {
                 let is_final = ended && c.ext().receiver.finished();
                 return Ok(ReceiveOutcome::Received(Received {
@@ -314,7 +312,7 @@ impl<N: Net> Engine<N> {
             if let Some(failure) = c.ext().receiver.failure() {
                 return Err(ConnectionError::Framer(failure.0.clone()));
             }
-            if c.read_closed && c.ext().receiver.finished() {
+            if !c.recv.may_read() && c.ext().receiver.finished() {
                 return Ok(ReceiveOutcome::End);
             }
             let mut scratch = core::mem::take(&mut self.cx.scratch);
@@ -364,7 +362,7 @@ impl<N: Net> Engine<N> {
         if out.pieces.is_empty() {
             return;
         }
-        if self.conns.get(key).is_some_and(|c| c.is_open() && !c.fin_done) {
+        if self.conns.get(key).is_some_and(|c| c.is_open() && !c.send.is_finished()) {
             self.queue_front(key, out);
             self.flush_and_report(key);
         } else {
@@ -431,7 +429,7 @@ impl<N: Net> Engine<N> {
                 };
                 return Ok(ReceiveOutcome::Received(received));
             }
-            if c.read_closed && c.state != ConnectionState::Closed {
+            if !c.recv.may_read() && c.state != ConnectionState::Closed {
                 return Ok(ReceiveOutcome::End);
             }
             match self.carriers.datagram_source(flow) {

@@ -110,7 +110,7 @@ pub(crate) const RECEIVE_ONLY: &str =
 /// Why nothing can be sent any more: the program has said so, or the peer.
 pub(crate) fn refused(c: &Conn) -> SendError {
     match c.error() {
-        Some(e) if c.stopped => SendError::Connection(e.clone()),
+        Some(e) if c.send.is_unwanted() => SendError::Connection(e.clone()),
         _ => SendError::AfterFinal,
     }
 }
@@ -170,7 +170,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Closing => return Err(SendError::AfterFinal),
             ConnectionState::Establishing | ConnectionState::Established => {}
         }
-        if c.final_sent {
+        if !c.send.is_open() {
             return Err(refused(c));
         }
         if !c.request.may_send {
@@ -410,7 +410,7 @@ impl<N: Net> Engine<N> {
             });
         }
         if options.is_final && options.end_of_message {
-            c.final_sent = true;
+            c.send = c.send.on_end();
         }
         self.recount(conn);
         Ok(id)
@@ -501,11 +501,14 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
             _ if c.given_up() => return Err(refused(c)),
-            // Who waits for room learns that none will come.
-            _ if !core::mem::replace(&mut c.final_sent, true) && core::mem::take(&mut c.wants_room) => {
-                self.notify(conn.0, crate::Event::Writable);
+            _ => {
+                let was_open = c.send.is_open();
+                c.send = c.send.on_end();
+                // A sender that waits for room is to learn that none will come.
+                if was_open && core::mem::take(&mut c.wants_room) {
+                    self.notify(conn.0, crate::Event::Writable);
+                }
             }
-            _ => {}
         }
         self.end_message(conn.0);
         self.flush_and_report(conn.0);
@@ -539,7 +542,7 @@ impl<N: Net> Engine<N> {
 
     /// The largest message that can be sent (RFC 9622 section 8.1.11.5), in bytes.
     pub fn send_msg_max_len(&mut self, conn: ConnectionId) -> usize {
-        match self.conns.get(conn.0).map(|c| (c.stack, c.final_sent)) {
+        match self.conns.get(conn.0).map(|c| (c.stack, !c.send.is_open())) {
             None | Some((_, true)) => 0,
             Some((Some(s), _)) if !s.is_stream() => self.datagram_max(conn.0),
             Some(_) => self.cx.limits.message,

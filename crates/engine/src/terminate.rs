@@ -51,7 +51,7 @@ impl<N: Net> Engine<N> {
                 self.wake_sender(conn.0);
                 let Some(c) = self.conns.get_mut(conn.0) else { return };
                 c.state = ConnectionState::Closing;
-                c.final_sent = true;
+                c.send = c.send.on_end();
                 c.batching = false;
                 if let Some(framer) = c.ext.as_mut().and_then(|e| e.framer.as_mut()) {
                     let mut out = Outbound::default();
@@ -228,7 +228,7 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &error);
         }
         let stream = c.stack.is_some_and(Stack::is_stream);
-        let keep = stream && !c.read_closed && c.request.may_receive;
+        let keep = stream && c.recv.may_read() && c.request.may_receive;
         if keep {
             self.notify(conn, Event::Readable);
         }
@@ -260,13 +260,13 @@ impl<N: Net> Engine<N> {
         }
         // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
         // the peer of a session that the program has ended.
-        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !unsent);
+        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.send.is_settled() || !unsent);
         match c.state {
             ConnectionState::Establishing => {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
                 self.fail(conn, error);
             }
-            ConnectionState::Closing if orderly && c.tx.is_empty() && (c.fin_acked || all_left) => {
+            ConnectionState::Closing if orderly && c.tx.is_empty() && (c.send.is_settled() || all_left) => {
                 self.finish_close(conn);
             }
             // What has arrived can still be read, and reading tells whether it is complete.
@@ -334,7 +334,7 @@ impl<N: Net> Engine<N> {
             self.take_arrived(conn.0, flow);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        c.read_closed = true;
+        c.recv = c.recv.on_stop(code);
         // Of datagrams, those that are here can still be looked at.
         let stream = c.stack.is_some_and(Stack::is_stream);
         if let Some(ext) = c.ext.as_mut().filter(|_| stream) {
@@ -358,22 +358,20 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
             // What will carry it is told as soon as it is known.
-            c.final_sent = true;
+            c.send = c.send.on_end();
             c.ext().abandoned = Some(code);
             self.give_up_first(conn.0, &ConnectionError::LocalAbort);
             self.report_unsent(conn.0, &ConnectionError::LocalAbort);
             return self.wake_sender(conn.0);
         }
         if !self.carriers.can_reset(c.flow) {
-            let said = c.fin_done && c.tx.is_empty();
+            let said = c.send.is_finished() && c.tx.is_empty();
             if !said {
                 self.abort_with(conn, code);
             }
             return;
         }
-        c.final_sent = true;
-        c.fin_done = true;
-        c.fin_acked = true;
+        c.send = c.send.on_reset(code);
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         self.carriers.reset(c.flow, code);

@@ -50,7 +50,8 @@ impl<N: Net> Engine<N> {
         if readable {
             let Some(c) = self.conns.get_fast(conn) else { return };
             c.fast.readable_again();
-            let (soft, fin_done) = (c.request.soft_errors && c.stack.is_some_and(|s| !s.has_handshake()), c.fin_done);
+            let (soft, fin_done) =
+                (c.request.soft_errors && c.stack.is_some_and(|s| !s.has_handshake()), c.send.is_finished());
             if soft {
                 self.take_soft_errors(key, conn);
             }
@@ -125,14 +126,14 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closing && c.tx.is_empty() {
             return self.advance_close(conn);
         }
-        if c.final_sent && !c.fin_done && c.tx.is_empty() && c.is_open() {
+        if !c.send.is_open() && !c.send.is_finished() && c.tx.is_empty() && c.is_open() {
             self.send_fin(conn);
         }
         let writable = self.may_write(conn);
         let Some(c) = self.conns.get_mut(conn) else { return };
         // After the last message it is not room that is waited for, but that the end is out.
         let room = c.tx.is_empty() || c.tx.waiting() < limit / 2;
-        let worth = if c.final_sent { c.end_is_out() } else { room && writable };
+        let worth = if !c.send.is_open() { c.end_is_out() } else { room && writable };
         if c.wants_room && c.is_open() && worth {
             c.wants_room = false;
             self.notify(conn, Event::Writable);
@@ -148,7 +149,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn send_fin(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let Some(out) = self.carriers.finish(&mut self.cx, c.flow) else { return };
-        c.fin_done |= out;
+        if out {
+            c.send = c.send.on_fin_sent();
+        }
         self.both_ended(conn);
     }
 
@@ -180,7 +183,7 @@ impl<N: Net> Engine<N> {
             conn,
             peer: c.ext.as_ref().and_then(|e| e.peer),
             framed: c.framed() || c.is_greeting(),
-            last: c.final_sent,
+            last: !c.send.is_open(),
             priority: c.priority(),
         };
         let mut done = self.carriers.send(&mut self.cx, c.flow, &sender, &mut tx, &mut budget);

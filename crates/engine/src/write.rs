@@ -15,7 +15,7 @@ use std::io::IoSlice;
 /// Whether bytes can be written already, if they ever can.
 fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
     match c.state {
-        ConnectionState::Established if !c.final_sent => {}
+        ConnectionState::Established if c.send.is_open() => {}
         ConnectionState::Establishing => return Ok(false),
         ConnectionState::Closed => {
             return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));

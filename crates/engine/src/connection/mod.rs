@@ -1,3 +1,4 @@
 //! Connections.
 
 pub(crate) mod fast_path;
+pub(crate) mod state;

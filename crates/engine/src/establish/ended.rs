@@ -108,7 +108,7 @@ impl<N: Net> Engine<N> {
             self.begin_rates(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let waited_for = c.final_sent || c.wants_room || c.close_wanted;
+        let waited_for = !c.send.is_open() || c.wants_room || c.close_wanted;
         let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.is_empty();
         if plain && !waited_for {
             return self.notify(conn, Event::Ready);

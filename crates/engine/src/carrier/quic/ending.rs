@@ -55,8 +55,8 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
         }
         let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
-        c.stopped = true;
-        if c.fin_done && code == NO_CODE && !c.reset {
+        if c.send.is_finished() && code == NO_CODE && c.recv.reset_code().is_none() {
+            c.send = c.send.on_unwanted();
             // Everything is on its way, the end included: the acknowledgement will show what has become of it (RFC 9000
             // section 3.5 lets us wait for it).
             return;

@@ -499,7 +499,7 @@ impl<N: Net> Engine<N> {
                 if let Some(conn) = self.quic_member(key, stream)
                     && let Some(c) = self.conns.get_mut(conn)
                 {
-                    c.fin_acked = true;
+                    c.send = c.send.on_all_acked();
                     if core::mem::take(&mut c.wants_room) {
                         self.notify(conn, Event::Writable);
                     }
@@ -649,7 +649,7 @@ impl<N: Net> Engine<N> {
             c.passive = true;
             c.flow = FlowId::Stream { quic: key, stream };
             if direction == Direction::One {
-                (c.final_sent, c.fin_done, c.one_way) = (true, true, true);
+                c.send = crate::connection::state::SendSide::Absent;
             }
             let conn = self.conns.insert(c);
             self.quic_bind(key, stream, conn);

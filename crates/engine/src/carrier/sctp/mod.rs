@@ -611,7 +611,9 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &error);
         }
         // Neither side ends in order before the other has everything (RFC 9260 section 9.2).
-        c.fin_acked |= orderly && c.tx.is_empty();
+        if orderly && c.tx.is_empty() {
+            c.send = c.send.on_all_acked();
+        }
         match c.state {
             ConnectionState::Establishing => {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());

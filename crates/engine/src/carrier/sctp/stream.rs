@@ -199,9 +199,9 @@ impl<N: Net> Engine<N> {
         // A stream on which nothing can be sent any more is over when the peer has abandoned the other direction, too.
         if let (Some(code), Some(c)) = (reset, self.conns.get_mut(conn))
             && c.is_open()
-            && (c.stopped || c.fin_acked)
+            && c.send.is_over_for_peer()
         {
-            c.reset = true;
+            c.recv = c.recv.on_reset(code);
             self.fail_connection(conn, ConnectionError::StreamReset(code));
         }
     }
@@ -247,8 +247,8 @@ impl<N: Net> Engine<N> {
         if c.is_greeting() {
             return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
         }
-        c.stopped = true;
-        if c.fin_done && code == NO_CODE && !c.reset {
+        if c.send.is_finished() && code == NO_CODE && c.recv.reset_code().is_none() {
+            c.send = c.send.on_unwanted();
             // Everything is on its way, the end included.
             return;
         }
@@ -310,7 +310,9 @@ impl<N: Net> Engine<N> {
             && let Some(c) = self.conns.get_mut(conn)
         {
             // What it did not want it has not got.
-            c.fin_acked |= !c.given_up();
+            if !c.given_up() {
+                c.send = c.send.on_all_acked();
+            }
             if core::mem::take(&mut c.wants_room) {
                 self.notify(conn, Event::Writable);
             }

@@ -134,7 +134,7 @@ impl<N: Net> FastPath<'_, N> {
     #[inline]
     pub(crate) fn on_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
         let Some(c) = self.conns.get_fast(conn) else { return false };
-        let plain = c.fast.may_be_read() && !c.fin_done && !c.released;
+        let plain = c.fast.may_be_read() && !c.send.is_finished() && !c.released;
         if !plain || writable && !c.fast.may_be_written() && !c.is_drained() {
             return false;
         }
