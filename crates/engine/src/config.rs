@@ -1,6 +1,6 @@
 //! What an engine is made with, and its figures.
 
-use neater_tls::Crypto;
+use crate::stacks::settings::{Crypto, Qlog};
 
 /// Bounds of one engine. Each is enforced, and what happens at it is part of the interface. Where nothing would ever move at 0, it
 /// counts as 1: `send_buffer`, `engine_bytes`, `handshakes`, `unverified`, `untaken`.
@@ -120,7 +120,7 @@ pub struct EngineConfig {
     /// both.
     pub fast_path: bool,
     /// Where qlog traces of QUIC connections go; nowhere if `None`.
-    pub qlog: Option<neater_quic::Qlog>,
+    pub qlog: Option<Qlog>,
 }
 
 impl core::fmt::Debug for EngineConfig {

@@ -10,7 +10,7 @@
 //! may be a replay, and says so ([`crate::Received::early`]). The rest of the handshake is driven here, whether or not the
 //! program reads; it must be finished in the time that every incoming handshake has.
 
-use crate::carrier::tcp::early::Early;
+use crate::carrier::Early;
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, Event};
 use crate::{ConnectionId, Engine, MessageId, SendError};

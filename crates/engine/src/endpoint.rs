@@ -16,7 +16,7 @@ pub struct RemoteEndpoint {
     pub(crate) interface: Option<Arc<str>>,
     pub(crate) protocol: Option<crate::Stack>,
     /// The UDP port that SCTP is encapsulated to.
-    pub(crate) udp_port: Option<u16>,
+    pub(crate) encapsulation_port: Option<u16>,
     /// Of the other fields: the key of the outcome cache, computed once here instead of at every connect.
     pub(crate) hash: u64,
 }
@@ -29,7 +29,7 @@ impl RemoteEndpoint {
     }
 
     fn rehash(mut self) -> Self {
-        let identifiers = (&self.host, self.addr, self.port, &self.interface, self.protocol, self.udp_port);
+        let identifiers = (&self.host, self.addr, self.port, &self.interface, self.protocol, self.encapsulation_port);
         self.hash = foldhash::fast::FixedState::with_seed(1).hash_one(identifiers);
         self
     }
@@ -84,7 +84,7 @@ impl RemoteEndpoint {
     /// of SCTP.
     #[must_use]
     pub fn with_udp_port(mut self, port: u16) -> Self {
-        self.udp_port = Some(port);
+        self.encapsulation_port = Some(port);
         self.rehash()
     }
 
@@ -186,7 +186,7 @@ pub struct LocalEndpoint {
     pub(crate) port: u16,
     pub(crate) interface: Option<Arc<str>>,
     /// The UDP port that SCTP is encapsulated to.
-    pub(crate) udp_port: Option<u16>,
+    pub(crate) encapsulation_port: Option<u16>,
 }
 
 impl LocalEndpoint {
@@ -222,7 +222,7 @@ impl LocalEndpoint {
     /// endpoint is that of SCTP. Several listeners of one engine may have the same UDP port.
     #[must_use]
     pub fn with_udp_port(mut self, port: u16) -> Self {
-        self.udp_port = Some(port);
+        self.encapsulation_port = Some(port);
         self
     }
 

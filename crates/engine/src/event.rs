@@ -1,14 +1,12 @@
 //! What the engine reports (RFC 9622 sections 7 to 11), and why things fail.
 
+use crate::stacks::errors::*;
 use crate::{ConnectionId, GroupId, ListenerId, MessageId, Stack};
 use core::fmt;
 use core::time::Duration;
 use neater_base::net::{IcmpError, NetError};
 use neater_dns::ResolveError;
-use neater_quic::QuicError;
 use neater_race::BadCause;
-use neater_sctp::CloseReason;
-use neater_tls::TlsError;
 use std::net::SocketAddr;
 
 /// An event and whose it is.
@@ -326,6 +324,13 @@ pub enum ConnectionError {
     NotReady,
     /// The operation does not fit this connection, and why.
     Unsupported(&'static str),
+}
+
+impl ConnectionError {
+    /// Whether the transport is gone with it, and not only one stream of it.
+    pub(crate) const fn ends_connection(&self) -> bool {
+        matches!(self, Self::Net(_) | Self::Tls(_) | Self::Truncated)
+    }
 }
 
 impl fmt::Display for ConnectionError {

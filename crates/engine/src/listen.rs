@@ -121,7 +121,7 @@ impl<N: Net> Engine<N> {
         let wildcard = ips.len() > 1;
         for attempt in 1.. {
             let before = self.listeners.get(listener).map_or((0, 0), |l| (l.listening.len(), l.addrs.len()));
-            match self.listen_all(listener, &ips, (local.port, local.udp_port), interface, wildcard) {
+            match self.listen_all(listener, &ips, (local.port, local.encapsulation_port), interface, wildcard) {
                 Ok(()) => return Ok(()),
                 // The port that the system chose for one protocol is taken for another: choose again.
                 Err((_, AttemptError::Net(e)))
@@ -144,7 +144,7 @@ impl<N: Net> Engine<N> {
         &mut self,
         listener: Key,
         ips: &[IpAddr],
-        (port, udp_port): (u16, Option<u16>),
+        (port, encapsulation_port): (u16, Option<u16>),
         interface: Option<u32>,
         wildcard: bool,
     ) -> Result<(), (SocketAddr, AttemptError)> {
@@ -159,7 +159,7 @@ impl<N: Net> Engine<N> {
             let mut opened = 0;
             for ip in ips {
                 let addr = SocketAddr::new(*ip, port);
-                match self.listen_one(listener, *stack, (addr, udp_port), interface, &request) {
+                match self.listen_one(listener, *stack, (addr, encapsulation_port), interface, &request) {
                     Ok(actual) => {
                         opened += 1;
                         port = actual.port();

@@ -187,9 +187,7 @@ impl<N: Net> Engine<N> {
                     self.fail_connection(conn, ConnectionError::StreamReset(*code));
                 }
             }
-            Err(e @ (ConnectionError::Net(_) | ConnectionError::Tls(_) | ConnectionError::Truncated))
-                if c.is_open() =>
-            {
+            Err(e) if e.ends_connection() && c.is_open() => {
                 let error = e.clone();
                 self.fail_connection(conn, error);
             }

@@ -4,6 +4,19 @@ use core::fmt;
 use neater_policy::StackFeatures;
 use neater_property::{PropertySet, SecurityLevel, SelectionProperty as P};
 
+/// What the protocols of the stacks report when they end a connection.
+pub(crate) mod errors {
+    pub(crate) use neater_quic::QuicError;
+    pub(crate) use neater_sctp::CloseReason;
+    pub(crate) use neater_tls::TlsError;
+}
+
+/// What programs configure of the protocols.
+pub(crate) mod settings {
+    pub(crate) use neater_quic::Qlog;
+    pub(crate) use neater_tls::Crypto;
+}
+
 /// A protocol stack that can carry a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -47,6 +60,9 @@ pub(crate) enum DatagramLimit {
 }
 
 impl Stack {
+    /// The plainest stream, for which there is a fast path.
+    pub(crate) const PLAIN: Self = Self::Tcp;
+
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Tcp,

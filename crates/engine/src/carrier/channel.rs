@@ -130,6 +130,18 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    /// A socket of a stream without anything above it.
+    #[inline(always)]
+    pub(crate) fn plain(sock: Sock, behind: Behind, remote: SocketAddr, now: Instant) -> Self {
+        Self::new(sock, Kind::Tcp, behind, remote, now)
+    }
+
+    /// Whether it is the socket of a stream without anything above it.
+    #[inline(always)]
+    pub(crate) const fn is_plain(&self) -> bool {
+        matches!(self.kind, Kind::Tcp)
+    }
+
     #[inline(always)]
     pub(crate) fn new(sock: Sock, kind: Kind, behind: Behind, remote: SocketAddr, now: Instant) -> Self {
         Self {

@@ -304,7 +304,7 @@ impl<N: Net> Engine<N> {
                 self.quic_connect(conn, candidate, stack, addr, &name, request, options).map(SessionId::Quic)
             }
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
-                let udp_port = to.remote.and_then(|r| r.udp_port).unwrap_or(neater_sctp::UDP_PORT);
+                let udp_port = to.remote.and_then(|r| r.encapsulation_port).unwrap_or(neater_sctp::UDP_PORT);
                 let (name, (conn, candidate)) = (to.server_name(), attempt);
                 let below = Below::of(stack).unwrap_or(Below::Udp);
                 let there = There { below, addr, udp_port, name: &name };

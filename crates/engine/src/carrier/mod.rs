@@ -15,11 +15,14 @@ pub(crate) mod listen;
 pub(crate) mod misrouted;
 pub(crate) mod property;
 pub(crate) mod quic;
+pub(crate) mod resolver;
 pub(crate) mod sctp;
 pub(crate) mod session;
 pub(crate) mod setup;
 pub(crate) mod tcp;
 pub(crate) mod udp;
+
+pub(crate) use self::tcp::early::Early;
 
 use crate::carrier::channel::Channel;
 use crate::carrier::dtls::Dtls;

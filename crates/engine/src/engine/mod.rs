@@ -34,6 +34,7 @@ use crate::listen::Listener;
 use crate::names::Names;
 use crate::notices::Notices;
 use crate::policy::Policies;
+use crate::stacks::settings::Crypto;
 use crate::timer::Timer;
 use crate::{ConnectionId, GroupId, ListenerId};
 use core::num::NonZeroU64;
@@ -326,12 +327,12 @@ impl<N: Net> Engine<N> {
 
     /// The cryptography in use.
     #[must_use]
-    pub fn crypto(&self) -> neater_tls::Crypto {
+    pub fn crypto(&self) -> Crypto {
         self.cx.config.crypto.clone()
     }
 
     /// Replaces cryptography and roots of trust, for requests compiled from now on.
-    pub fn set_crypto(&mut self, crypto: neater_tls::Crypto) {
+    pub fn set_crypto(&mut self, crypto: Crypto) {
         self.cx.config.crypto = crypto;
         self.wall_due = Instant::ZERO;
     }

@@ -7,34 +7,19 @@ pub(crate) mod external;
 pub(crate) use self::external::External;
 
 use crate::Stack;
+use crate::carrier::resolver::ResolverSockets;
 use crate::context::Context;
-use crate::ids::SocketId;
 use crate::timer::Timer;
 use core::fmt::Write as _;
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOptions, Transmit};
+use neater_base::net::{Net, NetError, Ready};
 use neater_base::{Instant, Key};
 use neater_dns::{
-    Answer, Config, Hosts, Input, LookupId, Output, Question, RecordKind, ResolveError, Resolver, ServiceBinding,
-    TransportId,
+    Answer, Config, Hosts, LookupId, Output, Question, RecordKind, ResolveError, Resolver, ServiceBinding,
 };
 use neater_race::{Address, Record, Service, StackId, sort_destinations};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr};
-
-/// A socket of the resolver.
-#[derive(Debug)]
-struct Transport {
-    sock: Sock,
-    server: SocketAddr,
-    stream: bool,
-    connected: bool,
-    /// What a stream could not yet take.
-    unsent: Vec<u8>,
-    /// Datagrams that the socket could not yet take, at most [`MAX_WAITING`].
-    waiting: VecDeque<Vec<u8>>,
-}
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The resolver with what it needs to meet the network.
 #[derive(Debug)]
@@ -44,9 +29,7 @@ pub(crate) struct Names {
     /// The resolver was made without its configuration, which could not be read.
     unconfigured: bool,
     lookups: BTreeMap<u32, (Key, u16)>,
-    transports: BTreeMap<u32, Transport>,
-    /// Transports that were not read empty within the budget.
-    unread: Vec<TransportId>,
+    sockets: ResolverSockets,
     armed: Option<Instant>,
     /// Names that the program resolves.
     pub(crate) external: Option<Box<External>>,
@@ -81,11 +64,6 @@ pub(crate) enum NameEvent {
     },
 }
 
-/// Datagrams that wait for room in the socket of one transport; more are lost, which the retry timer covers.
-const MAX_WAITING: usize = 8;
-/// Datagram batches, or pieces of a stream, that one transport may deliver in a turn.
-const READS_PER_TURN: usize = 16;
-
 impl Names {
     pub(crate) fn new(seed: [u8; 32]) -> Self {
         Self {
@@ -93,8 +71,7 @@ impl Names {
             resolver: None,
             unconfigured: false,
             lookups: BTreeMap::new(),
-            transports: BTreeMap::new(),
-            unread: Vec::new(),
+            sockets: ResolverSockets::default(),
             armed: None,
             external: None,
         }
@@ -102,7 +79,7 @@ impl Names {
 
     /// Whether a transport was not read empty.
     pub(crate) fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
+        self.sockets.has_unread()
     }
 }
 
@@ -245,39 +222,45 @@ impl Names {
         }
     }
 
+    /// A socket of the resolver is ready.
+    pub(crate) fn on_ready<N: Net>(&mut self, cx: &mut Context<N>, number: u32, ready: Ready) {
+        if let Some(resolver) = &mut self.resolver {
+            self.sockets.on_ready(cx, resolver, number, ready);
+        }
+    }
+
+    /// Goes on with what the budget of the last turn left.
+    pub(crate) fn read_unread<N: Net>(&mut self, cx: &mut Context<N>) {
+        if let Some(resolver) = &mut self.resolver {
+            self.sockets.read_unread(cx, resolver);
+        }
+    }
+
     /// Does what the resolver wants of the network, and returns the next answer that concerns a race. `None`: there is
     /// no more, and the next deadline is set.
     pub(crate) fn poll_event<N: Net>(&mut self, cx: &mut Context<N>) -> Option<NameEvent> {
         let now = cx.now;
-        while let Some(output) = self.resolver.as_mut().and_then(|r| r.poll_output(now)) {
-            match output {
-                Output::OpenUdp { transport, server, interface } => {
-                    self.open_transport(cx, transport, server, interface, false);
-                }
-                Output::OpenTcp { transport, server, interface } => {
-                    self.open_transport(cx, transport, server, interface, true);
-                }
-                Output::Send { transport, data } => self.transport_send(cx, transport, &data),
-                Output::Close { transport } => {
-                    if let Some(t) = self.transports.remove(&transport.0) {
-                        cx.net.close(t.sock);
-                    }
-                }
-                Output::Answer { lookup, kind, answer } => {
+        while let Some(resolver) = &mut self.resolver
+            && let Some(output) = resolver.poll_output(now)
+        {
+            match self.sockets.handle(cx, resolver, output) {
+                Some(Output::Answer { lookup, kind, answer }) => {
                     if let Some((conn, path)) = self.lookups.get(&lookup.0).copied() {
                         return Some(NameEvent::Answer { conn, path, kind, answer });
                     }
                 }
-                Output::ServicesSoFar { lookup, services } => {
+                Some(Output::ServicesSoFar { lookup, services }) => {
                     if let Some((conn, path)) = self.lookups.get(&lookup.0).copied() {
                         return Some(NameEvent::ServicesSoFar { conn, path, services });
                     }
                 }
-                Output::Done { lookup } => {
+                Some(Output::Done { lookup }) => {
                     if let Some((conn, _)) = self.lookups.remove(&lookup.0) {
                         return Some(NameEvent::Done { conn });
                     }
                 }
+                // That was for the network.
+                _ => {}
             }
         }
         let at = self.resolver.as_ref()?.next_timeout()?;
@@ -286,186 +269,6 @@ impl Names {
             cx.timers.push(at, Timer::Resolver);
         }
         None
-    }
-
-    fn open_transport<N: Net>(
-        &mut self,
-        cx: &mut Context<N>,
-        id: TransportId,
-        server: SocketAddr,
-        interface: Option<u32>,
-        stream: bool,
-    ) {
-        let options = SocketOptions { interface, ..SocketOptions::default() };
-        let token = SocketId::Resolver(id.0).token();
-        let opened = if stream {
-            cx.net.connect(token, server, &options)
-        } else {
-            cx.net.udp(token, server, &options).and_then(|sock| {
-                cx.net.udp_connect(sock, server).inspect_err(|_| cx.net.close(sock))?;
-                Ok(sock)
-            })
-        };
-        match opened {
-            Ok(sock) => {
-                let transport = Transport {
-                    sock,
-                    server,
-                    stream,
-                    connected: !stream,
-                    unsent: Vec::new(),
-                    waiting: VecDeque::new(),
-                };
-                self.transports.insert(id.0, transport);
-                if !stream {
-                    // Nothing can have come yet, but no event is promised before it was tried.
-                    self.transport_read(cx, id);
-                }
-            }
-            Err(error) => self.transport_failed(cx, id, stream, error),
-        }
-    }
-
-    fn transport_failed<N: Net>(&mut self, cx: &mut Context<N>, id: TransportId, stream: bool, error: NetError) {
-        let now = cx.now;
-        let input = if stream {
-            Input::TcpClosed { transport: id, error: Some(error) }
-        } else {
-            Input::UdpFailed { transport: id, error }
-        };
-        if let Some(r) = &mut self.resolver {
-            r.handle_input(now, input);
-        }
-    }
-
-    fn transport_send<N: Net>(&mut self, cx: &mut Context<N>, id: TransportId, data: &[u8]) {
-        let Some(t) = self.transports.get_mut(&id.0) else { return };
-        if t.stream {
-            t.unsent.extend_from_slice(data);
-            return self.transport_flush(cx, id);
-        }
-        let transmit = Transmit {
-            destination: t.server,
-            source: None,
-            interface: None,
-            ecn: Ecn::NotEct,
-            segment_size: None,
-            contents: data,
-        };
-        match cx.net.send(t.sock, &transmit) {
-            Err(e) if e.is_would_block() => {
-                if t.waiting.len() < MAX_WAITING {
-                    t.waiting.push_back(data.to_vec());
-                }
-            }
-            // Lost like any other: the retry timer covers it.
-            Err(e) if e.kind == ErrorKind::NoBuffers => {}
-            Err(e) => self.transport_failed(cx, id, false, e),
-            Ok(()) => {}
-        }
-    }
-
-    fn transport_flush<N: Net>(&mut self, cx: &mut Context<N>, id: TransportId) {
-        let Some(t) = self.transports.get_mut(&id.0) else { return };
-        for data in core::mem::take(&mut t.waiting) {
-            self.transport_send(cx, id, &data);
-        }
-        let Some(t) = self.transports.get_mut(&id.0) else { return };
-        while t.connected && !t.unsent.is_empty() {
-            match cx.net.write(t.sock, &[IoSlice::new(&t.unsent)]) {
-                Ok(n) => drop(t.unsent.drain(..n)),
-                Err(e) if e.is_would_block() => return,
-                Err(e) => return self.transport_failed(cx, id, true, e),
-            }
-        }
-    }
-
-    pub(crate) fn on_ready<N: Net>(&mut self, cx: &mut Context<N>, number: u32, ready: Ready) {
-        let id = TransportId(number);
-        let Some(t) = self.transports.get_mut(&number) else { return };
-        let now = cx.now;
-        let mut connected = false;
-        if t.stream && !t.connected && ready.writable {
-            match cx.net.connect_result(t.sock) {
-                Ok(()) => {
-                    t.connected = true;
-                    connected = true;
-                    if let Some(r) = &mut self.resolver {
-                        r.handle_input(now, Input::TcpConnected { transport: id });
-                    }
-                }
-                Err(e) if e.is_would_block() => {}
-                Err(e) => self.transport_failed(cx, id, true, e),
-            }
-        }
-        self.transport_flush(cx, id);
-        if connected || ready.readable || ready.error || ready.hangup {
-            self.transport_read(cx, id);
-        }
-    }
-
-    fn transport_read<N: Net>(&mut self, cx: &mut Context<N>, id: TransportId) {
-        let now = cx.now;
-        let Some(t) = self.transports.get(&id.0) else { return };
-        let (sock, stream) = (t.sock, t.stream);
-        if stream {
-            let mut buf = [0; 4096];
-            for _ in 0..READS_PER_TURN {
-                let Some(r) = &mut self.resolver else { return };
-                match cx.net.read(sock, &mut buf) {
-                    Ok(0) => return r.handle_input(now, Input::TcpClosed { transport: id, error: None }),
-                    Ok(n) => r.handle_input(now, Input::TcpReceived { transport: id, data: &buf[..n] }),
-                    Err(e) if e.is_would_block() => return,
-                    Err(e) => return r.handle_input(now, Input::TcpClosed { transport: id, error: Some(e) }),
-                }
-            }
-            return self.read_later(cx, id);
-        }
-        let mut batch = cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
-        let mut more = true;
-        for _ in 0..READS_PER_TURN {
-            match cx.net.recv(sock, &mut batch) {
-                Ok(_) => {
-                    for (meta, data) in batch.filled() {
-                        for datagram in data.chunks(meta.stride.max(1)) {
-                            if let Some(r) = &mut self.resolver {
-                                r.handle_input(now, Input::UdpReceived { transport: id, data: datagram });
-                            }
-                        }
-                    }
-                    if batch.drained {
-                        more = false;
-                        break;
-                    }
-                }
-                Err(e) => {
-                    more = false;
-                    if !e.is_would_block() {
-                        self.transport_failed(cx, id, false, e);
-                    }
-                    break;
-                }
-            }
-        }
-        cx.batch = Some(batch);
-        if more {
-            self.read_later(cx, id);
-        }
-    }
-
-    /// A transport has more to read than one turn allows: no event reports it.
-    fn read_later<N: Net>(&mut self, cx: &mut Context<N>, id: TransportId) {
-        if !self.unread.contains(&id) {
-            self.unread.push(id);
-        }
-        cx.again = true;
-    }
-
-    /// Goes on with what the budget of the last turn left.
-    pub(crate) fn read_unread<N: Net>(&mut self, cx: &mut Context<N>) {
-        for id in core::mem::take(&mut self.unread) {
-            self.transport_read(cx, id);
-        }
     }
 }
 

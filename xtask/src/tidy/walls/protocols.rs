@@ -6,7 +6,10 @@
 use super::sources::Sources;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Field, FieldPat, FieldValue, Ident, ItemEnum, ItemImpl, Macro, Type, Visibility};
+use syn::{
+    Field, FieldPat, FieldValue, Ident, ImplItemFn, ItemEnum, ItemFn, ItemImpl, ItemUse, Macro, Member, Signature,
+    Type, Visibility,
+};
 
 /// `turn` is not among them: the engine has turns.
 const PROTOCOLS: &[&str] = &["tcp", "tls", "dtls", "quic", "sctp", "udp", "mptcp", "utp", "stun"];
@@ -15,7 +18,8 @@ const PROTOCOLS: &[&str] = &["tcp", "tls", "dtls", "quic", "sctp", "udp", "mptcp
 const PUBLIC_ERRORS: &[&str] = &["ConnectionError", "AttemptError"];
 
 /// How many identifiers name a protocol in each file outside `carrier/`, largest first. The table of stacks, the public
-/// errors with what they print, and the public fields of `config.rs` do not count.
+/// errors with their own methods and what they print, the public fields of `config.rs`, names of public functions and what
+/// is given out again (`pub use`) do not count: there the program names protocols, and not the engine.
 pub(super) fn outside_carrier(sources: &Sources) -> Vec<(String, usize)> {
     let mut table = Vec::new();
     for source in &sources.files {
@@ -42,6 +46,16 @@ struct Counter {
 }
 
 impl Counter {
+    /// A public function has its name from what programs call the thing.
+    fn function(&mut self, vis: &Visibility, sig: &Signature) {
+        if matches!(vis, Visibility::Public(_)) {
+            sig.inputs.iter().for_each(|input| self.visit_fn_arg(input));
+            self.visit_return_type(&sig.output);
+        } else {
+            self.visit_signature(sig);
+        }
+    }
+
     fn count(&mut self, ident: &Ident) {
         self.found += usize::from(names_protocol(&ident.to_string()));
     }
@@ -88,6 +102,30 @@ impl<'ast> Visit<'ast> for Counter {
         }
     }
 
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        self.function(&item.vis, &item.sig);
+        self.visit_block(&item.block);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        self.function(&item.vis, &item.sig);
+        self.visit_block(&item.block);
+    }
+
+    fn visit_member(&mut self, member: &'ast Member) {
+        // A public field of `config.rs` is one where it is set, too.
+        if !self.is_config {
+            visit::visit_member(self, member);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        // What the crate gives out again has the name that its own crate has given it.
+        if !matches!(item.vis, Visibility::Public(_)) {
+            visit::visit_item_use(self, item);
+        }
+    }
+
     fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
         if !PUBLIC_ERRORS.iter().any(|name| item.ident == name) {
             visit::visit_item_enum(self, item);
@@ -98,7 +136,7 @@ impl<'ast> Visit<'ast> for Counter {
         let last = |path: &syn::Path, names: &[&str]| {
             path.segments.last().is_some_and(|segment| names.iter().any(|name| segment.ident == name))
         };
-        let prints = block.trait_.as_ref().is_some_and(|(path, _)| last(path, &["Display"]));
+        let prints = block.trait_.as_ref().is_none_or(|(path, _)| last(path, &["Display"]));
         let of_error = matches!(&*block.self_ty, Type::Path(path) if last(&path.path, PUBLIC_ERRORS));
         if !(prints && of_error) {
             visit::visit_item_impl(self, block);

@@ -3,7 +3,6 @@
 use super::FastPath;
 use crate::ConnectionId;
 use crate::carrier::FlowId;
-use crate::carrier::channel::Kind;
 use crate::event::{Event, Source};
 use neater_base::Key;
 use neater_base::net::{Lane, Net, NetError};
@@ -107,7 +106,7 @@ impl<N: Net> FastPath<'_, N> {
         if let Some(c) = self.conns.get_mut(conn)
             && let FlowId::Channel(k) = c.flow
             && let Some(ch) = self.sockets.get(k)
-            && matches!(ch.kind, Kind::Tcp)
+            && ch.is_plain()
         {
             let (may_write, may_read) = (c.may_write_bytes(), c.may_read_bytes());
             let (write, read) = (ch.writable && may_write, ch.readable && may_read);
@@ -123,7 +122,7 @@ impl<N: Net> FastPath<'_, N> {
     pub(crate) fn lane(&mut self, conn: Key) -> Option<Box<dyn Lane>> {
         let c = self.conns.get_mut(conn).filter(|c| c.is_open() && self.cx.config.fast_path)?;
         let FlowId::Channel(k) = c.flow else { return None };
-        let ch = self.sockets.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
+        let ch = self.sockets.get(k).filter(|ch| ch.is_plain())?;
         let lane = self.cx.net.lane(ch.sock)?;
         c.fast.lane = Some(Box::new(self.cx.net.lane(ch.sock)?));
         self.note(conn);

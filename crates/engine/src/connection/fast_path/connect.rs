@@ -2,7 +2,7 @@
 
 use super::FastPath;
 use crate::carrier::FlowId;
-use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Behind, Channel};
 use crate::carrier::dispatch::CarrierSocket;
 use crate::conn::{Conn, ConnectionState};
 use crate::timer::Timer;
@@ -38,7 +38,7 @@ impl<N: Net> FastPath<'_, N> {
         network: NonZeroU64,
         outcome: &Outcome,
     ) -> Option<Key> {
-        if outcome.stack.0 != Stack::Tcp as u16 {
+        if outcome.stack.0 != Stack::PLAIN as u16 {
             return None;
         }
         let (addr, patience) = (&outcome.addr, crate::establish::patience(outcome, &request.0));
@@ -46,9 +46,14 @@ impl<N: Net> FastPath<'_, N> {
         let (now, net, sockets) = (self.cx.now, &mut self.cx.net, &mut *self.sockets);
         let conn = self.conns.try_insert_with(|conn| {
             let channel = sockets.try_insert_with(|channel| {
-                let sock =
-                    net.connect(CarrierSocket::channel(channel).token(), *addr, &request.0.setups.tcp_options).ok()?;
-                Some(Channel::new(sock, Kind::Tcp, Behind::Attempt(conn, None), *addr, now))
+                let sock = net
+                    .connect(
+                        CarrierSocket::channel(channel).token(),
+                        *addr,
+                        request.0.setups.socket_options(Stack::PLAIN),
+                    )
+                    .ok()?;
+                Some(Channel::plain(sock, Behind::Attempt(conn, None), *addr, now))
             })?;
             let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
             new.network = Some(network);
@@ -65,7 +70,7 @@ impl<N: Net> FastPath<'_, N> {
     #[inline]
     pub(crate) fn connect_ended(&mut self, socket: Key, conn: Key) -> Option<Result<Connected, NetError>> {
         let ch = self.sockets.get_mut(socket)?;
-        if !matches!(ch.kind, Kind::Tcp) || !ch.writable || ch.connected {
+        if !ch.is_plain() || !ch.writable || ch.connected {
             return None;
         }
         let c = self.conns.get_mut(conn).filter(|c| c.is_plain())?;
@@ -77,7 +82,7 @@ impl<N: Net> FastPath<'_, N> {
                 ch.readable = true;
                 ch.behind = Behind::Conn(conn);
                 c.state = ConnectionState::Established;
-                c.stack = Some(Stack::Tcp);
+                c.stack = Some(Stack::PLAIN);
                 c.since = self.cx.now;
                 Ok(if c.released { Connected::AndReleased } else { Connected::AndWanted })
             }
@@ -111,11 +116,11 @@ impl<N: Net> FastPath<'_, N> {
         let now = self.cx.now;
         let sockets = &mut *self.sockets;
         let inserted = self.conns.try_insert_with(|conn| {
-            let mut channel = Channel::new(sock, Kind::Tcp, Behind::Conn(conn), remote, now);
+            let mut channel = Channel::plain(sock, Behind::Conn(conn), remote, now);
             (channel.connected, channel.writable, channel.readable) = (true, true, true);
             sockets.insert(channel);
             let mut c = Conn::new(request, Arc::default(), now);
-            (c.stack, c.passive, c.flow) = (Some(Stack::Tcp), true, FlowId::Channel(key));
+            (c.stack, c.passive, c.flow) = (Some(Stack::PLAIN), true, FlowId::Channel(key));
             c.state = ConnectionState::Established;
             Some(c)
         });
@@ -143,9 +148,7 @@ impl<N: Net> FastPath<'_, N> {
                 && c.group.is_none()
                 && c.tx.is_empty();
             match c.flow {
-                FlowId::Channel(k) if silent && on => {
-                    sockets.discard_if(k, |ch| matches!(ch.kind, Kind::Tcp).then_some(ch.sock))
-                }
+                FlowId::Channel(k) if silent && on => sockets.discard_if(k, |ch| ch.is_plain().then_some(ch.sock)),
                 _ => None,
             }
         });

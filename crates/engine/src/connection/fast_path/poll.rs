@@ -1,7 +1,7 @@
 //! Readiness, where all that follows from it is a report to the program.
 
 use super::FastPath;
-use crate::carrier::channel::{Behind, Kind};
+use crate::carrier::channel::Behind;
 use crate::carrier::dispatch::channel_of;
 use crate::conn::ConnectionState;
 use crate::listen::gave_up;
@@ -22,17 +22,17 @@ impl<N: Net> FastPath<'_, N> {
             && let Some(key) = channel_of(token)
             && let Some(ch) = self.sockets.get_mut(key)
         {
-            match (&ch.kind, ch.behind) {
-                (Kind::Tcp, Behind::Conn(conn)) => {
+            match ch.behind {
+                Behind::Conn(conn) if ch.is_plain() => {
                     ch.note(ready);
                     return self.on_ready(conn, ready.readable || ready.hangup, ready.writable);
                 }
-                (Kind::Tcp, Behind::Attempt(conn, None)) => {
+                Behind::Attempt(conn, None) if ch.is_plain() => {
                     ch.note(ready);
                     self.read_clock(now);
                     return self.on_connect_ended(key, conn);
                 }
-                (Kind::Accept, Behind::Listener(listener)) => {
+                Behind::Listener(listener) if ch.accepts() => {
                     ch.note(ready);
                     self.read_clock(now);
                     return self.accept_all(listener, key);
