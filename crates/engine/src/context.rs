@@ -5,8 +5,10 @@
 
 use crate::config::{EngineConfig, EngineStats, Limits};
 use crate::timer::Timer;
+use core::time::Duration;
 use neater_base::net::{Net, RecvBatch};
 use neater_base::{Instant, Rng, Timers};
+use std::net::{IpAddr, SocketAddr};
 
 /// See the module's documentation.
 pub(crate) struct Context<N> {
@@ -27,10 +29,14 @@ pub(crate) struct Context<N> {
     pub(crate) again: bool,
     /// Bytes in the send queues of all connections.
     pub(crate) queued: usize,
+    /// How many connections there are: as of when a carrier was called that refuses sessions beyond their limit.
+    pub(crate) connections: usize,
     /// Bytes of received datagrams that the program has not taken.
     pub(crate) kept: usize,
     /// What flow-control windows promise beside that.
     pub(crate) windows: Windows,
+    /// Datagrams for other engines on the same port, found in this turn.
+    pub(crate) foreign: Vec<crate::ForeignDatagram>,
     /// When the system last had no descriptor for a connection that was to be accepted, or opened.
     pub(crate) starved: Option<Instant>,
     pub(crate) stats: EngineStats,
@@ -50,13 +56,52 @@ impl<N: Net> Context<N> {
             packet: Vec::new(),
             again: false,
             queued: 0,
+            connections: 0,
             kept: 0,
             windows: Windows::default(),
+            foreign: Vec::new(),
             starved: None,
             stats: EngineStats::default(),
         }
     }
+
+    /// The address that a packet to `addr` would come from, if that can be said; `None`: the system knows no way there. Link-local
+    /// addresses are reached by their interface, whatever the routes.
+    pub(crate) fn route_to(&mut self, addr: SocketAddr) -> Option<Option<IpAddr>> {
+        match addr {
+            SocketAddr::V6(a) if a.ip().is_unicast_link_local() => Some(None),
+            _ => self.net.source_for(addr.ip()).map(Some),
+        }
+    }
+
+    /// Whether this host has an address of an interface that leads out of its own networks.
+    pub(crate) fn has_way_out(&self) -> bool {
+        let leads_out = |i: &neater_base::net::Interface| i.up && (i.default_v4 || i.default_v6) && !i.addrs.is_empty();
+        self.net.interfaces().iter().any(leads_out)
+    }
+
+    /// By how many bytes send windows may grow now.
+    pub(crate) fn room_for_windows(&self) -> u64 {
+        let all = self.limits.engine_bytes as u64;
+        // Queues that are always full keep no other connection slow.
+        let share = all.saturating_sub(self.queued as u64).max(all / 2);
+        share.saturating_sub(self.windows.grown)
+    }
+
+    /// Whether it is time to look at the windows of all sessions, for what they do not need. The carrier that asks looks at its own; the
+    /// others do before the next flush, which they see by [`Windows::looks`].
+    pub(crate) fn may_look_at_windows(&mut self) -> bool {
+        if self.now < self.windows.look_at {
+            return false;
+        }
+        self.windows.look_at = self.now + LOOK_AGAIN;
+        self.windows.looks += 1;
+        true
+    }
 }
+
+/// How long after all sessions were looked at for what their windows do not need, it is worth looking again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What the windows of an engine's QUIC connections and SCTP associations have grown.
 #[derive(Debug, Default)]
@@ -66,7 +111,9 @@ pub(crate) struct Windows {
     /// What peers may send beyond [`neater_quic::Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
     pub(crate) granted: u64,
     /// When all may be looked at again.
-    pub(crate) look_at: neater_base::Instant,
+    look_at: neater_base::Instant,
+    /// How often all were looked at so far.
+    pub(crate) looks: u64,
 }
 
 impl Windows {

@@ -14,7 +14,7 @@ mod unanswered;
 
 pub(crate) use self::cached::patience;
 use self::check::{check_locals, check_names, check_remotes, refused_first};
-pub(crate) use self::lessons::Trial;
+pub(crate) use self::lessons::Trials;
 pub(crate) use self::paths::with_scope;
 pub use self::served::{Carrier, ServiceOutcome};
 use crate::carrier::establish::Target;
@@ -414,6 +414,8 @@ impl<N: Net> Engine<N> {
         self.cx.stats.attempts += 1;
         let c = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?;
         let (request, remotes) = (c.request.clone(), c.remotes.clone());
+        let first = c.ext.as_ref().and_then(|e| e.early.clone());
+        let may_become = may_become(c, stack);
         let base = request.setups.socket_options(stack);
         let custom;
         let pick = path.way.as_ref().and_then(|w| w.path()?.picks.iter().find(|p| p.stack == stack as u16));
@@ -433,7 +435,17 @@ impl<N: Net> Engine<N> {
             base
         };
         let (remote, number) = (remotes.get(path.remote), path.remote as u8);
-        let to = Target { stack, addr, remote, number, request: &request, options };
+        let to = Target {
+            stack,
+            addr,
+            remote,
+            number,
+            remotes: &remotes,
+            request: &request,
+            options,
+            first: first.as_ref(),
+            may_become,
+        };
         let session = self.connect((conn, candidate), &to)?;
         if let Some(est) = self.est(conn) {
             est.attempts.push(Attempt { candidate, session, stack, addr });
@@ -538,6 +550,17 @@ impl<N: Net> Engine<N> {
         self.release_attempt(attempt.session, true);
         self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
     }
+}
+
+/// What an attempt may go on as, where its peer does not offer what it was started for: it may serve, too, and nothing that would
+/// serve better is still to have its turn.
+fn may_become(c: &Conn, stack: Stack) -> Option<Stack> {
+    let instead = stack.offered_instead()?;
+    let rank = |stack: Stack| c.request.stacks.iter().position(|s| *s == stack);
+    let next = rank(instead).zip(rank(stack)).is_some_and(|(instead, before)| instead <= before + 1);
+    let named = c.remotes.iter().all(|r| r.protocol.is_none_or(|only| only == instead));
+    // Policies choose ways and socket options for each stack.
+    (next && named && c.advice().is_none()).then_some(instead)
 }
 
 /// The error of an operation on the network as that of an attempt.

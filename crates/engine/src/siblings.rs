@@ -11,6 +11,7 @@
 
 use crate::Engine;
 use crate::carrier::misrouted::Misrouted;
+use crate::context::Context;
 use bytes::BytesMut;
 use neater_base::net::{Net, Sock};
 use std::net::SocketAddr;
@@ -36,7 +37,7 @@ impl ForeignDatagram {
     }
 }
 
-impl<N: Net> Engine<N> {
+impl<N: Net> Context<N> {
     /// Keeps a datagram that has arrived at a socket for the engine with this number.
     pub(crate) fn keep_misrouted(
         &mut self,
@@ -45,18 +46,20 @@ impl<N: Net> Engine<N> {
         packet: Misrouted,
         data: impl FnOnce() -> BytesMut,
     ) {
-        self.cx.stats.foreign_datagrams += 1;
+        self.stats.foreign_datagrams += 1;
         if self.foreign.len() >= KEPT_MAX {
             return;
         }
-        if let Ok(local) = self.cx.net.local_addr(sock) {
+        if let Ok(local) = self.net.local_addr(sock) {
             self.foreign.push(ForeignDatagram { engine, local, packet, data: data() });
         }
     }
+}
 
+impl<N: Net> Engine<N> {
     /// Takes the datagrams for other engines that the last turn has found. What is not taken is gone after the next turn.
     pub fn take_foreign(&mut self) -> Vec<ForeignDatagram> {
-        core::mem::take(&mut self.foreign)
+        core::mem::take(&mut self.cx.foreign)
     }
 
     /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect. One that this
@@ -77,6 +80,8 @@ impl<N: Net> Engine<N> {
             return None;
         }
         self.cx.now = self.cx.net.now();
-        self.on_misrouted(datagram, unclaimed)
+        let left = self.on_misrouted(datagram, unclaimed);
+        self.drain_carriers();
+        left
     }
 }

@@ -205,6 +205,15 @@ impl Stack {
         !matches!(self, Self::Udp)
     }
 
+    /// What a peer that does not offer it may offer instead with the same handshake.
+    pub(crate) const fn offered_instead(self) -> Option<Self> {
+        match self {
+            Self::Quic => Some(Self::QuicDatagram),
+            Self::QuicDatagram => Some(Self::Quic),
+            _ => None,
+        }
+    }
+
     /// Whether the first answer of its peer establishes it.
     pub(crate) const fn is_established_by_answer(self) -> bool {
         matches!(self, Self::Tcp)

@@ -3,10 +3,11 @@
 //! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of the engine only passes on, and
 //! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
 
-use super::Carriers;
 use super::channel::{Behind, Kind};
+use super::{Carriers, FlowId};
 use crate::Engine;
 use crate::config::{EngineStats, Refusals};
+use crate::context::Context;
 use crate::engine::fast_path;
 use crate::timer::Timer;
 use neater_base::net::{Net, Ready, Token};
@@ -119,7 +120,7 @@ impl Carriers {
         match timer.0 {
             Due::Channel(k) | Due::DtlsUnverified(k) => self.channels.contains(k),
             Due::Quic(k) => self.quic.connections.get(k).is_some_and(|q| q.armed == Some(at)),
-            Due::QuicTrial(k) => self.quic.connections.get(k).is_some_and(|q| q.trial.is_some()),
+            Due::QuicTrial(k) => self.quic.connections.get(k).is_some_and(|q| q.on_trial),
             Due::QuicSilence(k) => self.quic.connections.contains(k),
             Due::Sctp(k) | Due::SctpEnd(k) => self.sctp.endpoints.contains(k),
             Due::SctpTrial(k) => self.sctp.associations.contains(k),
@@ -153,6 +154,100 @@ impl Carriers {
     }
 }
 
+/// A carrier whose sessions are flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    Quic,
+}
+
+impl Flushed {
+    /// All of them, in the order in which they are flushed.
+    pub(crate) const ALL: [Self; 1] = [Self::Quic];
+}
+
+/// What is being flushed: a session, or what several have in common, and how far that is.
+#[derive(Debug)]
+pub(crate) enum Flush {
+    Quic(Key, super::quic::Flushing),
+}
+
+impl Flush {
+    pub(crate) fn new(of: Flushed, key: Key) -> Self {
+        match of {
+            Flushed::Quic => Self::Quic(key, super::quic::Flushing::default()),
+        }
+    }
+
+    /// Of the session that sends the packets of a flow; `None`: it has none, or sends at once.
+    pub(crate) fn of(flow: FlowId) -> Option<Self> {
+        match flow {
+            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => Some(Self::new(Flushed::Quic, quic)),
+            _ => None,
+        }
+    }
+}
+
+impl Carriers {
+    /// The sessions that have something to report, or to send: a list that goes back by [`Carriers::keep_list`].
+    pub(crate) fn take_dirty(&mut self, of: Flushed) -> Vec<Key> {
+        match of {
+            Flushed::Quic => core::mem::take(&mut self.quic.dirty),
+        }
+    }
+
+    /// Keeps the memory of such a list.
+    pub(crate) fn keep_list(&mut self, of: Flushed, list: Vec<Key>) {
+        let dirty = match of {
+            Flushed::Quic => &mut self.quic.dirty,
+        };
+        if dirty.is_empty() {
+            *dirty = list;
+        }
+    }
+
+    /// Whether sessions have something to report, or to send.
+    pub(crate) fn is_dirty(&self, of: Flushed) -> bool {
+        match of {
+            Flushed::Quic => !self.quic.dirty.is_empty(),
+        }
+    }
+
+    /// One of these is flushed now, and not because of the list any more.
+    pub(crate) fn unmark(&mut self, of: Flushed, key: Key) {
+        match of {
+            Flushed::Quic => self.quic.unmark(key),
+        }
+    }
+
+    /// Takes what a session has to report, up to the first event. False: there is no more.
+    pub(crate) fn collect<N: Net>(&mut self, cx: &mut Context<N>, flush: &mut Flush) -> bool {
+        match flush {
+            Flush::Quic(key, progress) => self.quic.collect(cx, *key, progress),
+        }
+    }
+
+    /// Sends one train of packets. False: there is nothing more to send now.
+    pub(crate) fn transmit<N: Net>(&mut self, cx: &mut Context<N>, flush: &mut Flush) -> bool {
+        match flush {
+            Flush::Quic(key, progress) => self.quic.transmit(cx, *key, progress),
+        }
+    }
+
+    /// A session has sent what it may.
+    pub(crate) fn rest<N: Net>(&mut self, cx: &mut Context<N>, flush: &Flush) {
+        match flush {
+            Flush::Quic(key, _) => self.quic.rest(cx, *key),
+        }
+    }
+
+    /// Drops a session that is over and unused. Every event that names it was handled.
+    pub(crate) fn tidy<N: Net>(&mut self, cx: &mut Context<N>, flush: &Flush) {
+        match flush {
+            Flush::Quic(key, _) => self.quic.tidy(cx, *key),
+        }
+    }
+}
+
 const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
 
 // Until the protocols report events.
@@ -162,7 +257,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
         match socket.0 {
             Socket::Channel(key) => self.channel_ready(key, ready),
-            Socket::Quic(key) => self.quic_socket_ready(key, ready),
+            Socket::Quic(key) => {
+                self.cx.connections = self.conns.len();
+                self.carriers.quic.socket_ready(&mut self.cx, key, ready);
+            }
             Socket::Sctp(key) => self.sctp_socket_ready(key, ready),
         }
         if self.carriers.has_events() {
@@ -174,9 +272,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn on_carrier_timer(&mut self, timer: CarrierTimer) {
         match timer.0 {
             Due::Channel(channel) => self.channel_timeout(channel),
-            Due::Quic(quic) => self.quic_timeout(quic),
-            Due::QuicTrial(quic) => self.trial_over(quic),
-            Due::QuicSilence(quic) => self.quic_silence(quic),
+            Due::Quic(quic) => self.carriers.quic.timeout(&self.cx, quic),
+            Due::QuicTrial(quic) => self.carriers.quic.trial_over(quic),
+            Due::QuicSilence(quic) => self.carriers.quic.silence(&mut self.cx, quic),
             Due::Sctp(end) => self.sctp_timeout(end),
             Due::SctpTrial(key) => self.sctp_trial_over(key),
             Due::SctpEnd(end) => self.sctp_end_over(end),
@@ -190,7 +288,8 @@ impl<N: Net> Engine<N> {
     /// Reads on from the sockets that the budget of the last turn has left unread, and ends what lingers.
     pub(crate) fn resume_sockets(&mut self) {
         for key in core::mem::take(&mut self.carriers.quic.unread) {
-            self.quic_socket_ready(key, READABLE);
+            self.cx.connections = self.conns.len();
+            self.carriers.quic.socket_ready(&mut self.cx, key, READABLE);
         }
         for key in core::mem::take(&mut self.carriers.sctp.unread) {
             self.sctp_socket_ready(key, READABLE);
@@ -209,23 +308,19 @@ impl<N: Net> Engine<N> {
         self.drain_carriers();
     }
 
-    /// The addresses of this host have changed; `elsewhere`: because it is attached to another network.
-    pub(crate) fn on_carrier_paths_changed(&mut self, elsewhere: bool) {
-        self.quic_paths_changed(elsewhere);
+    /// Lets those that have not done it since windows were looked at give back what they do not need of theirs.
+    pub(crate) fn take_back_windows(&mut self) {
+        if self.carriers.quic.is_to_take_back(&self.cx) {
+            self.carriers.quic.take_back_windows(&mut self.cx, None);
+        }
+        if self.carriers.sctp.looked != self.cx.windows.looks {
+            self.sctp_take_back();
+        }
     }
 
-    /// Sends what sessions have to send, and reports what has happened to them.
-    #[inline(never)]
-    pub(crate) fn flush_carriers(&mut self) {
-        self.drain_carriers();
-        self.drive_dirty();
+    /// Sends what associations have to send, and reports what has happened to them.
+    pub(crate) fn flush_others(&mut self) {
         self.drive_dirty_sctp();
-        // What was reported may have something sent in turn.
-        while self.carriers.has_events() {
-            self.drain_carriers();
-            self.drive_dirty();
-            self.drive_dirty_sctp();
-        }
     }
 
     #[inline]

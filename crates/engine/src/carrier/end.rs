@@ -79,7 +79,7 @@ pub(crate) struct SessionOver {
 }
 
 /// What the end of a session means to a connection that it carried.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SessionLost {
     pub(crate) error: ConnectionError,
     /// Ended by one side with the code of an orderly end.
@@ -217,6 +217,14 @@ impl Carriers {
         }
     }
 
+    /// Whether the peer has all that was sent on a stream.
+    pub(crate) fn is_delivered(&mut self, flow: FlowId) -> bool {
+        match flow {
+            FlowId::Stream { quic, stream } => self.quic.is_delivered(quic, stream),
+            _ => false,
+        }
+    }
+
     /// With which code the peer has abandoned its direction of a stream; `read`: what reading has found before, which the
     /// session forgets then.
     pub(crate) fn peer_reset(&mut self, flow: FlowId, read: Option<u64>) -> Option<u64> {
@@ -268,8 +276,7 @@ impl Carriers {
                 }
             }
             FlowId::Datagrams { quic } => {
-                let q = self.quic.connections.get_mut(quic);
-                let waits = q.is_some_and(|q| q.lost.is_none() && q.conn.queued_datagrams() > 0);
+                let waits = self.quic.close_datagrams(quic);
                 return if waits { End::Waits.into() } else { End::Done.into() };
             }
             _ => return End::Done.into(),
@@ -540,23 +547,11 @@ impl Carriers {
 
 // Until the protocols report events.
 impl<N: Net> Engine<N> {
-    /// Sends what a flow has queued itself and may send now.
-    pub(crate) fn send_queued(&mut self, flow: FlowId) {
-        if let FlowId::Datagrams { quic } = flow {
-            self.drive_quic(quic);
-        }
-    }
-
     /// Takes the datagrams that have arrived at a connection's own socket.
     pub(crate) fn take_arrived(&mut self, conn: Key, flow: FlowId) {
         if let FlowId::Channel(k) = flow {
             while self.fill_datagrams(conn, k).is_ok_and(|more| more) {}
         }
-    }
-
-    /// A session was ended from this side.
-    pub(crate) fn session_over(&mut self, SessionOver { session, error }: SessionOver) {
-        self.no_more_streams(self.group_of(session), error);
     }
 
     /// A released flow leaves its session, which ends if it was the last that used it.
@@ -568,16 +563,6 @@ impl<N: Net> Engine<N> {
             FlowId::Sctp { sctp, stream } => self.sctp_unbind(sctp, stream),
             FlowId::SctpPending { sctp } => self.close_spare(SessionId::Sctp(sctp)),
             FlowId::None | FlowId::Channel(_) | FlowId::Peer { .. } | FlowId::Dtls { .. } => {}
-        }
-    }
-
-    /// Aborts all sessions.
-    pub(crate) fn abort_sessions(&mut self) {
-        for key in self.carriers.quic.connections.keys() {
-            self.quic_close(key, ABORTED);
-        }
-        for key in self.carriers.sctp.associations.keys() {
-            self.sctp_close(key, Some(ABORTED));
         }
     }
 }

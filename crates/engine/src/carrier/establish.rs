@@ -8,14 +8,14 @@ use crate::carrier::dispatch::{CarrierSocket, Due};
 use crate::carrier::sctp::{Below, There};
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::context::Context;
-use crate::establish::Trial;
 use crate::event::AttemptError;
 use crate::request::{Compiled, socket_priority};
 use crate::{Engine, RemoteEndpoint, Stack};
+use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
-use neater_quic::{ConnectionApi, Direction};
+use neater_quic::ConnectionApi;
 use neater_race::CandidateId;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,8 +34,14 @@ pub(crate) struct Target<'a> {
     /// Whose address it is, and the number of that among the connection's remote endpoints.
     pub(crate) remote: Option<&'a RemoteEndpoint>,
     pub(crate) number: u8,
+    /// All of the connection's remote endpoints.
+    pub(crate) remotes: &'a Arc<[RemoteEndpoint]>,
     pub(crate) request: &'a Arc<Compiled>,
     pub(crate) options: &'a SocketOptions,
+    /// The first message, which may leave with the handshake.
+    pub(crate) first: Option<&'a Bytes>,
+    /// What the attempt may go on as, where its peer does not offer the stack.
+    pub(crate) may_become: Option<Stack>,
 }
 
 impl Target<'_> {
@@ -165,7 +171,7 @@ impl Carriers {
     fn attempt_of(&self, session: SessionId) -> Option<Key> {
         match session {
             SessionId::Channel(k) => self.channels.get(k)?.behind.attempt(),
-            SessionId::Quic(k) => self.quic.connections.get(k)?.attempt.map(|(conn, _)| conn),
+            SessionId::Quic(k) => self.quic.connections.get(k)?.attempt,
             SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt.map(|(conn, _)| conn),
             SessionId::Dtls(k) => self.dtls.sessions.get(k)?.attempt(),
         }
@@ -199,7 +205,7 @@ impl Carriers {
     ) -> Option<Duration> {
         match session {
             SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn, candidate),
-            SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some((conn, candidate)),
+            SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
             SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some((conn, candidate)),
             SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn, candidate),
         }
@@ -252,17 +258,16 @@ impl Carriers {
         })
     }
 
-    /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported to the race's lessons.
-    pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, trial: Trial, due: Instant) {
+    /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported ([`CarrierEvent::LateAnswer`],
+    /// [`CarrierEvent::NoAnswer`]), unless it is dropped before. False: it is gone.
+    ///
+    /// [`CarrierEvent::LateAnswer`]: super::event::CarrierEvent::LateAnswer
+    /// [`CarrierEvent::NoAnswer`]: super::event::CarrierEvent::NoAnswer
+    pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, due: Instant) -> bool {
         match session {
-            SessionId::Quic(quic) => {
-                if let Some(q) = self.quic.connections.get_mut(quic) {
-                    q.trial = Some(Box::new(trial));
-                    cx.timers.push(due.max(cx.now), Due::QuicTrial(quic).into());
-                }
-            }
-            SessionId::Sctp(sctp) => self.sctp.put_on_trial(cx, sctp, trial, due),
-            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+            SessionId::Quic(quic) => self.quic.put_on_trial(cx, quic, due),
+            SessionId::Sctp(sctp) => self.sctp.put_on_trial(cx, sctp, due),
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
         }
     }
 
@@ -300,8 +305,7 @@ impl<N: Net> Engine<N> {
             Stack::Tcp | Stack::Tls => self.carriers.tcp_connect(&mut self.cx, attempt, to),
             Stack::Udp => self.carriers.udp_connect(&mut self.cx, attempt, to),
             Stack::Quic | Stack::QuicDatagram => {
-                let (name, (conn, candidate)) = (to.server_name(), attempt);
-                self.quic_connect(conn, candidate, stack, addr, &name, request, options).map(SessionId::Quic)
+                self.carriers.quic.connect(&mut self.cx, attempt.0, to, &to.server_name()).map(SessionId::Quic)
             }
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
                 let udp_port = to.remote.and_then(|r| r.encapsulation_port).unwrap_or(neater_sctp::UDP_PORT);
@@ -402,7 +406,7 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            SessionId::Quic(k) => self.quic_abandon(k),
+            SessionId::Quic(k) => self.carriers.quic.withdraw(&self.cx, k),
             SessionId::Sctp(k) => self.sctp_abandon(k),
             SessionId::Dtls(k) => self.dtls_drop(k),
         }
@@ -423,7 +427,7 @@ impl<N: Net> Engine<N> {
                     self.first_was_taken(conn);
                 }
             }
-            SessionId::Quic(k) => self.quic_won(conn, k, stack),
+            SessionId::Quic(_) => self.session_won(conn, session),
             SessionId::Sctp(k) => self.sctp_won(conn, k),
             SessionId::Dtls(k) => self.dtls_won(conn, k),
         }
@@ -433,10 +437,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn take_early(&mut self, conn: Key, session: SessionId) {
         match session {
             SessionId::Quic(k) => {
-                self.quic_accept(k, Direction::Both);
-                self.quic_accept(k, Direction::One);
-                self.quic_take_datagrams(k);
-                self.quic_heed_early_stop(conn, k);
+                self.accept_streams(session);
+                self.accept_datagrams(session);
+                self.carriers.quic.report_early_stop(k, conn);
             }
             SessionId::Sctp(k) => self.sctp_begin(k),
             SessionId::Dtls(k) => self.dtls_take(k, Ecn::NotEct),
@@ -449,8 +452,11 @@ impl<N: Net> Engine<N> {
         match flow {
             FlowId::Channel(k) => self.release_attempt(SessionId::Channel(k), true),
             FlowId::StreamPending { quic } => {
-                self.quic_abandon_stream(conn, quic);
-                self.close_spare(SessionId::Quic(quic));
+                let session = SessionId::Quic(quic);
+                if self.carriers.attempt_of(session) == Some(conn) {
+                    self.carriers.quic.withdraw(&self.cx, quic);
+                }
+                self.close_spare(session);
             }
             FlowId::SctpPending { sctp } if self.carriers.attempt_of(SessionId::Sctp(sctp)) == Some(conn) => {
                 self.sctp_abandon(sctp);
@@ -467,13 +473,5 @@ impl<N: Net> Engine<N> {
         if let FlowId::StreamPending { quic } = flow {
             self.close_spare(SessionId::Quic(quic));
         }
-    }
-
-    /// The time of a withdrawn QUIC attempt is up: it was silent.
-    pub(crate) fn trial_over(&mut self, quic: Key) {
-        let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
-        let Some(trial) = q.trial.take() else { return };
-        let request = q.request.clone();
-        self.trial_failed(&trial, &request);
     }
 }

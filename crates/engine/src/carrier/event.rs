@@ -5,6 +5,8 @@
 //! carriers are flushed, always, and each is handled before the next.
 
 use super::SessionId;
+use super::end::SessionLost;
+use crate::Stack;
 use crate::event::AttemptError;
 use core::time::Duration;
 use neater_base::Key;
@@ -13,13 +15,46 @@ use std::collections::VecDeque;
 /// What one carrier has to report, oldest first.
 pub(crate) type Events = VecDeque<CarrierEvent>;
 
-/// See the module's documentation. `attempt` is the key that the engine has given for an attempt.
+/// See the module's documentation. `attempt`, `conn`, `group` and `listener` are the keys that the engine has given for an attempt, a
+/// flow, a session's group and a listener. An event whose object is gone meanwhile has no effect.
 #[derive(Debug)]
 pub(crate) enum CarrierEvent {
     /// The peer has answered for the first time, so long after the attempt began.
     Reachable { attempt: Key, session: SessionId, rtt: Duration },
+    /// The attempt goes on as another stack, because its peer does not offer what it was started for.
+    Became { attempt: Key, session: SessionId, before: Stack, stack: Stack },
     /// The session is up.
     Established { attempt: Key, session: SessionId },
     /// The attempt has failed; the session goes when it is withdrawn.
     Failed { attempt: Key, session: SessionId, error: AttemptError },
+    /// The peer of an attempt that was withdrawn has answered in its time.
+    LateAnswer { session: SessionId },
+    /// The peer of an attempt that was withdrawn has had its time, and has not answered.
+    NoAnswer { session: SessionId },
+    /// A peer's session is up at a listener, which may refuse it: it belongs to no group yet.
+    Incoming { session: SessionId, listener: Key },
+    /// The peer has opened streams that wait to be accepted.
+    StreamsWaiting { session: SessionId },
+    /// The peer allows more streams.
+    StreamsAllowed { session: SessionId },
+    /// Datagrams have come that wait to be received.
+    DatagramsWaiting { session: SessionId },
+    /// Asks whether the program still uses a flow of the session: see [`super::Carriers::used`].
+    IsUsed { session: SessionId },
+    /// The session of a group is over. Its flows were reported before; those that wait for a stream of it get none.
+    SessionLost { session: SessionId, group: Key, lost: SessionLost },
+    /// A session that was over was dropped: nothing is known of it any more.
+    SessionGone { session: SessionId, group: Option<Key> },
+    /// Data can be received on a flow, or its peer's end.
+    Readable { conn: Key },
+    /// A flow has room for more.
+    Writable { conn: Key },
+    /// All that was sent on a flow that is being closed has left. Its protocol acknowledges nothing.
+    AllLeft { conn: Key },
+    /// The peer has acknowledged all that was sent on a flow, its end included.
+    AllAcked { conn: Key },
+    /// The peer does not want more of a flow, and says so with this code.
+    PeerStopped { conn: Key, code: u64 },
+    /// The session below a flow is over. What has arrived can still be received.
+    FlowLost { conn: Key, lost: SessionLost },
 }

@@ -148,9 +148,9 @@ impl<N: Net> Engine<N> {
         let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
         options.set.extend(request.setups.option_for_family(stack, addr.is_ipv4())?);
         Ok(Listening(if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
-            Place::Quic(match self.reopen_quic_socket(&options, listener, request)? {
+            Place::Quic(match self.carriers.quic.reopen_socket(&mut self.cx, &options, listener, request)? {
                 Some(key) => key,
-                None => self.open_quic_socket(addr, &options, Some((listener, request)))?,
+                None => self.carriers.quic.open_socket(&mut self.cx, addr, &options, Some((listener, request)))?,
             })
         } else if let Some(below) = Below::of(stack) {
             let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
@@ -169,7 +169,10 @@ impl<N: Net> Engine<N> {
                 Some(Kind::Dtls(_)) => self.dtls_readable(key),
                 _ => self.accept(listener, key),
             },
-            Place::Quic(key) => self.quic_socket_readable(key),
+            Place::Quic(key) => {
+                self.cx.connections = self.conns.len();
+                self.carriers.quic.socket_readable(&mut self.cx, key);
+            }
             Place::Sctp(end) => self.sctp_poll_end(end),
         }
     }
@@ -185,7 +188,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn stop_listening(&mut self, at: Listening) {
         match at.0 {
             Place::Channel(key) => self.stop_listening_at_channel(key),
-            Place::Quic(key) => self.release_quic_listener(key),
+            Place::Quic(key) => self.carriers.quic.stop_listening(&mut self.cx, key),
             Place::Sctp(end) => {
                 if let Some(key) = self.carriers.sctp.channel_below(end) {
                     self.stop_listening_at_channel(key);

@@ -3,9 +3,11 @@
 //! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking in one that another engine has
 //! found. *Not responsible for* keeping them ([`crate::siblings`]).
 
+use super::QuicCarrier;
 use super::quic::transmit;
 use super::sctp::Came;
 use crate::Engine;
+use crate::context::Context;
 use crate::siblings::ForeignDatagram;
 use bytes::BytesMut;
 use neater_base::Key;
@@ -25,27 +27,30 @@ enum Packet {
     Sctp(Came),
 }
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
+/// Answers a datagram of a connection that is unknown everywhere.
+fn answer<N: Net>(cx: &mut Context<N>, sock: Sock, answer: Option<&Answer>) {
+    // Stateless answers may be lost.
+    if let Some((t, contents)) = answer {
+        let _ = cx.net.send(sock, &transmit(t, None, contents));
+    }
+}
+
+impl QuicCarrier {
     /// Keeps a datagram for another engine, if this one shares its port with others. Otherwise it is answered as one of an unknown
     /// connection.
-    pub(crate) fn keep_foreign(&mut self, socket: Key, meta: Datagram, foreign: Foreign) {
-        let Some(sock) = self.carriers.quic.sockets.get(socket).map(|s| s.sock) else { return };
-        if self.cx.config.shared_secret.is_none() {
-            self.cx.stats.foreign_datagrams += 1;
-            return self.answer(sock, foreign.answer.as_ref());
+    pub(super) fn keep_foreign<N: Net>(&self, cx: &mut Context<N>, socket: Key, meta: Datagram, foreign: Foreign) {
+        let Some(sock) = self.sockets.get(socket).map(|s| s.sock) else { return };
+        if cx.config.shared_secret.is_none() {
+            cx.stats.foreign_datagrams += 1;
+            return answer(cx, sock, foreign.answer.as_ref());
         }
         let packet = Misrouted(Packet::Quic(meta, foreign.answer));
-        self.keep_misrouted(sock, foreign.engine, packet, || foreign.data);
+        cx.keep_misrouted(sock, foreign.engine, packet, || foreign.data);
     }
+}
 
-    fn answer(&mut self, sock: Sock, answer: Option<&Answer>) {
-        // Stateless answers may be lost.
-        if let Some((t, contents)) = answer {
-            let _ = self.cx.net.send(sock, &transmit(t, None, contents));
-        }
-    }
-
+// Until the protocols report events.
+impl<N: Net> Engine<N> {
     /// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine
     /// begins with its own. What opens an association has none.
     pub(crate) fn sctp_sibling(&self, packet: &[u8]) -> Option<u8> {
@@ -58,7 +63,7 @@ impl<N: Net> Engine<N> {
 
     /// The same for a packet of SCTP.
     pub(crate) fn keep_foreign_sctp(&mut self, sock: Sock, engine: u8, came: Came, data: &[u8]) {
-        self.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
+        self.cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
     }
 
     /// Takes in a datagram that has come to the wrong engine. `unclaimed`: the right one does not exist, and the peer is sent that
@@ -67,12 +72,17 @@ impl<N: Net> Engine<N> {
         let net = &self.cx.net;
         let is_here = |sock| net.local_addr(sock).is_ok_and(|local| local == datagram.local);
         match datagram.packet.0 {
-            Packet::Quic(meta, answer) => {
+            Packet::Quic(meta, unknown) => {
                 let here = self.carriers.quic.sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
                 match here.map(|(socket, s)| (socket, s.sock)) {
-                    Some((_, sock)) if unclaimed => self.answer(sock, answer.as_ref()),
-                    Some((socket, _)) => self.quic_datagram(socket, meta, datagram.data),
-                    None => return Some(ForeignDatagram { packet: Misrouted(Packet::Quic(meta, answer)), ..datagram }),
+                    Some((_, sock)) if unclaimed => answer(&mut self.cx, sock, unknown.as_ref()),
+                    Some((socket, _)) => {
+                        self.cx.connections = self.conns.len();
+                        self.carriers.quic.datagram(&mut self.cx, socket, meta, datagram.data);
+                    }
+                    None => {
+                        return Some(ForeignDatagram { packet: Misrouted(Packet::Quic(meta, unknown)), ..datagram });
+                    }
                 }
             }
             Packet::Sctp(came) => {

@@ -130,6 +130,8 @@ pub(crate) struct QuicCarrier {
     pub(crate) dirty: Vec<Key>,
     /// Sockets that were not read empty within the budget.
     pub(crate) unread: Vec<Key>,
+    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
+    pub(crate) looked: u64,
 }
 
 /// DTLS (RFC 9147, 6347) over UDP.
@@ -152,6 +154,8 @@ pub(crate) struct SctpCarrier {
     pub(crate) dirty: Vec<Key>,
     /// Sockets that were not read empty within the budget.
     pub(crate) unread: Vec<Key>,
+    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
+    pub(crate) looked: u64,
 }
 
 impl Carriers {

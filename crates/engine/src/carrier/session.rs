@@ -3,13 +3,17 @@
 //! *Responsible for* the answers of each carrier. *Not responsible for* the members of a group, nor for which of them gets a
 //! stream ([`crate::group`]).
 
+use super::end::SessionOver;
+use super::quic::DEFAULT_PRIORITY;
 use super::{Carriers, FlowId, SessionId};
+use crate::context::Context;
 use crate::event::{ConnectionError, EstablishmentError, Reason};
 use crate::request::Compiled;
 use crate::{Engine, RemoteEndpoint, Stack};
+use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::{ConnectionApi, Direction, QuicError};
+use neater_quic::{ConnectionApi, Direction};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -64,6 +68,25 @@ pub(crate) struct OpenedStream {
     pub(crate) stack: Stack,
     pub(crate) request: Arc<Compiled>,
     pub(crate) remotes: Arc<[RemoteEndpoint]>,
+}
+
+/// What a connection uses of the session that has won its race.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) flow: FlowId,
+    /// It waits for a stream in this direction: see [`FlowId::waits_on`].
+    pub(crate) waits: Option<Direction>,
+    /// The peer has taken the first message with the handshake.
+    pub(crate) first: bool,
+}
+
+/// How the connection of a session begins that has come to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// With the first stream that its peer opens: it may wait for that.
+    Streams,
+    /// At once, for the datagrams that it carries.
+    Datagrams,
 }
 
 impl Carriers {
@@ -198,6 +221,182 @@ impl Carriers {
         }
     }
 
+    /// The next stream that the peer of a session has opened, and its direction.
+    pub(crate) fn accept_stream(&mut self, session: SessionId) -> Option<(OpenedStream, Direction)> {
+        match session {
+            SessionId::Quic(k) => self.quic.accept_stream(k),
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// A stream of the peer's that no connection is made for.
+    pub(crate) fn refuse_stream(&mut self, flow: FlowId) {
+        if let FlowId::Stream { quic, stream } = flow {
+            self.quic.refuse_stream(quic, stream);
+        }
+    }
+
+    /// A connection uses this stream from now on, with this priority.
+    pub(crate) fn bind<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, conn: Key, priority: u32) {
+        if let FlowId::Stream { quic, stream } = flow {
+            self.quic.bind(cx, quic, stream, conn);
+            if priority != DEFAULT_PRIORITY {
+                self.set_priority(flow, priority);
+            }
+        }
+    }
+
+    /// An attempt has won: its session belongs to this group, and carries this connection.
+    pub(crate) fn take_session(&mut self, session: SessionId, group: Key, conn: Key) -> Option<Taken> {
+        match session {
+            SessionId::Quic(k) => self.quic.take(k, group, conn),
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// How a session begins that has come to a listener; `None`: it is over.
+    pub(crate) fn arrived(&self, session: SessionId) -> Option<Arrived> {
+        match session {
+            SessionId::Quic(k) => {
+                let q = self.quic.connections.get(k).filter(|q| q.lost.is_none())?;
+                Some(if q.stack == Stack::QuicDatagram { Arrived::Datagrams } else { Arrived::Streams })
+            }
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// A session that has come to a listener belongs to this group.
+    pub(crate) fn set_group(&mut self, session: SessionId, group: Key) {
+        match session {
+            SessionId::Quic(k) => {
+                if let Some(q) = self.quic.connections.get_mut(k) {
+                    q.group = Some(group);
+                }
+            }
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+
+    /// A session has come to a listener that delivers nothing of it before its peer sends something. Returns one that was ended because
+    /// too many wait like this.
+    pub(crate) fn await_first<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId) -> Option<SessionOver> {
+        match session {
+            SessionId::Quic(k) => self.quic.await_first(cx, k),
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// The connection for the datagrams of a session.
+    pub(crate) fn datagrams_of(&self, session: SessionId) -> Option<Key> {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k)?.datagrams,
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// Whether datagrams of a session that has no connection for them may get one.
+    pub(crate) fn may_begin_datagrams(&mut self, session: SessionId) -> bool {
+        match session {
+            SessionId::Quic(k) => self.quic.may_begin_datagrams(k),
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+
+    /// Makes this the connection for the datagrams of a session.
+    pub(crate) fn begin_datagrams(&mut self, session: SessionId, conn: Key) {
+        if let SessionId::Quic(k) = session
+            && let Some(q) = self.quic.connections.get_mut(k)
+        {
+            q.datagrams = Some(conn);
+        }
+    }
+
+    /// The flow of a session's datagrams.
+    pub(crate) fn datagrams(&self, session: SessionId) -> Option<OpenedStream> {
+        match session {
+            SessionId::Quic(k) => self.quic.datagrams(k),
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// The oldest datagram that waits in a session.
+    pub(crate) fn receive_datagram(&mut self, session: SessionId) -> Option<Bytes> {
+        match session {
+            SessionId::Quic(k) => self.quic.receive_datagram(k),
+            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// Whether this side has opened a session.
+    pub(crate) fn is_client(&self, session: SessionId) -> bool {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k).is_some_and(|q| q.client),
+            SessionId::Sctp(k) => self.sctp.associations.get(k).is_some_and(|a| a.client),
+            SessionId::Channel(_) | SessionId::Dtls(_) => false,
+        }
+    }
+
+    /// How many streams of a session its peer may have open (`groupConnLimit`).
+    pub(crate) fn peer_limit(&self, session: SessionId) -> Option<u32> {
+        match session {
+            SessionId::Quic(k) => self.quic.connections.get(k)?.peer_limit,
+            SessionId::Sctp(k) => self.sctp.associations.get(k)?.request.properties.connection.group_conn_limit,
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// The answer to [`CarrierEvent::IsUsed`]: `held` says whether the program still uses a flow.
+    ///
+    /// [`CarrierEvent::IsUsed`]: super::event::CarrierEvent::IsUsed
+    pub(crate) fn used<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, held: impl Fn(Key) -> bool) {
+        if let SessionId::Quic(k) = session {
+            self.quic.used(cx, k, held);
+        }
+    }
+
+    /// Ends a session: at once with a code, or as its protocol ends in order. Returns why it is over for those that wait for it;
+    /// `None`: it was over before.
+    pub(crate) fn end_session<N: Net>(
+        &mut self,
+        cx: &Context<N>,
+        session: SessionId,
+        code: Option<u64>,
+    ) -> Option<SessionOver> {
+        match session {
+            SessionId::Quic(k) => self.quic.close(cx, k, code.unwrap_or(super::quic::NO_ERROR), b""),
+            SessionId::Sctp(k) => self.sctp.close(cx.now, k, code),
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// Ends a session with a code of the application's and words for the peer, where its protocol has room for them, and reports that
+    /// to its flows.
+    pub(crate) fn end_session_for_all<N: Net>(
+        &mut self,
+        cx: &Context<N>,
+        session: SessionId,
+        code: u64,
+        reason: &[u8],
+    ) -> Option<SessionOver> {
+        match session {
+            SessionId::Quic(k) => self.quic.close_for_all(cx, k, code, reason),
+            SessionId::Sctp(k) => return self.sctp.close(cx.now, k, Some(code)),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+        None
+    }
+
+    /// All sessions that may have several flows.
+    pub(crate) fn sessions(&self) -> Vec<SessionId> {
+        let quic = self.quic.connections.keys().into_iter().map(SessionId::Quic);
+        quic.chain(self.sctp.associations.keys().into_iter().map(SessionId::Sctp)).collect()
+    }
+
+    /// The host's addresses have changed; `elsewhere`: it is in another network now.
+    pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>, elsewhere: bool) {
+        self.quic.paths_changed(cx, elsewhere);
+    }
+
     /// Whether streams of the peer's may still be taken from a session.
     pub(crate) fn may_accept(&self, session: SessionId) -> bool {
         match session {
@@ -281,55 +480,16 @@ impl<N: Net> Engine<N> {
     /// Makes connections of the streams that the peer has opened, as far as there is room for them.
     pub(crate) fn accept_streams(&mut self, session: SessionId) {
         match session {
-            SessionId::Quic(k) => {
-                self.quic_accept(k, Direction::Both);
-                self.quic_accept(k, Direction::One);
-            }
             SessionId::Sctp(k) => self.sctp_accept(k),
-            SessionId::Channel(_) | SessionId::Dtls(_) => {}
-        }
-    }
-
-    /// The same of the datagrams that a session carries beside streams.
-    pub(crate) fn accept_datagrams(&mut self, session: SessionId) {
-        if let SessionId::Quic(k) = session {
-            self.quic_take_datagrams(k);
+            _ => self.accept_all_streams(session),
         }
     }
 
     /// The connection uses this stream from now on.
     pub(crate) fn bind_stream(&mut self, flow: FlowId, conn: Key) {
         match flow {
-            FlowId::Stream { quic, stream } => self.quic_bind(quic, stream, conn),
             FlowId::Sctp { sctp, stream } => self.sctp_bind(sctp, stream, conn),
-            _ => {}
-        }
-    }
-
-    /// Ends a session: at once with a code, or as its protocol ends in order.
-    pub(crate) fn end_session(&mut self, session: SessionId, code: Option<u64>) {
-        match session {
-            SessionId::Quic(k) => self.quic_close(k, code.unwrap_or(super::quic::NO_ERROR)),
-            SessionId::Sctp(k) => self.sctp_close(k, code),
-            SessionId::Channel(_) | SessionId::Dtls(_) => {}
-        }
-    }
-
-    /// Ends a session with a code of the application's and words for the peer, where its protocol has room for them.
-    pub(crate) fn end_session_saying(&mut self, session: SessionId, code: u64, reason: &[u8]) {
-        let now = self.cx.now;
-        match session {
-            SessionId::Quic(k) => {
-                if let Some(q) = self.carriers.quic.connections.get_mut(k)
-                    && q.lost.is_none()
-                {
-                    q.conn.close(now, code, reason);
-                    self.quic_lost(k, QuicError::LocallyClosed);
-                }
-                self.mark_dirty(k);
-            }
-            SessionId::Sctp(k) => self.sctp_close(k, Some(code)),
-            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+            _ => self.bind_flow(flow, conn),
         }
     }
 }

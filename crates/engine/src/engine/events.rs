@@ -17,10 +17,24 @@ impl<N: Net> Engine<N> {
 
     fn on_carrier_event(&mut self, event: CarrierEvent) {
         match event {
+            CarrierEvent::Readable { conn } => self.conn_ready_stream(conn, true),
+            CarrierEvent::Writable { conn } => self.conn_ready_stream(conn, false),
+            CarrierEvent::AllLeft { conn } => self.all_left(conn),
+            CarrierEvent::AllAcked { conn } => self.all_acked(conn),
+            CarrierEvent::PeerStopped { conn, code } => self.peer_stopped(conn, code),
+            CarrierEvent::FlowLost { conn, lost } => self.session_lost(conn, lost),
+            CarrierEvent::StreamsWaiting { session } => self.accept_streams(session),
+            CarrierEvent::StreamsAllowed { session } => self.open_pending(session),
+            CarrierEvent::DatagramsWaiting { session } => self.accept_datagrams(session),
             CarrierEvent::Reachable { attempt, session, rtt } => {
                 let known = self.candidate_of(attempt, session).zip(self.carriers.describe(session));
                 if let Some((candidate, (stack, addr))) = known {
                     self.reachable(attempt, candidate, stack, addr, rtt);
+                }
+            }
+            CarrierEvent::Became { attempt, session, before, stack } => {
+                if self.candidate_of(attempt, session).is_some() {
+                    self.attempt_became(attempt, session, before, stack);
                 }
             }
             CarrierEvent::Established { attempt, session } => {
@@ -31,6 +45,17 @@ impl<N: Net> Engine<N> {
             CarrierEvent::Failed { attempt, session, error } => {
                 if let Some(candidate) = self.candidate_of(attempt, session) {
                     self.attempt_failed(attempt, candidate, session, error);
+                }
+            }
+            CarrierEvent::LateAnswer { session } => self.trial_passed(session),
+            CarrierEvent::NoAnswer { session } => self.trial_failed(session),
+            CarrierEvent::Incoming { session, listener } => self.session_arrived(session, listener),
+            CarrierEvent::IsUsed { session } => self.say_if_used(session),
+            CarrierEvent::SessionLost { session, group, lost } => self.group_lost(session, group, &lost),
+            CarrierEvent::SessionGone { session, group } => {
+                self.trial_without_end(session);
+                if let Some(group) = group {
+                    self.session_is_gone(group, session);
                 }
             }
         }

@@ -1,8 +1,11 @@
 //! The engine itself: its parts, its turn, its timers.
 
 mod events;
+mod flows;
+mod flush;
 mod names;
 mod policy;
+mod sessions;
 
 /// The parts of the engine that the fast path works with: [`crate::connection::fast_path::FastPath`].
 macro_rules! fast_path {
@@ -27,6 +30,7 @@ use crate::config::{EngineConfig, EngineStats};
 use crate::conn::{ConnectionState, Conns};
 use crate::connection::fast_path::NextDeadline;
 use crate::context::Context;
+use crate::establish::Trials;
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::group::Group;
 use crate::ids::SocketId;
@@ -62,10 +66,9 @@ pub struct Engine<N> {
     pub(crate) pending_greetings: Vec<Key>,
     /// The connections that are being closed and wait.
     pub(crate) closings: BTreeMap<Key, Closing>,
-    /// Datagrams for other engines on the same port, found in this turn.
-    pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
     pub(crate) outcomes: OutcomeCache,
+    pub(crate) trials: Trials,
     pub(crate) policies: Policies,
     /// A hash of what this host is attached to; `None`: to be found out.
     pub(crate) network: Option<NonZeroU64>,
@@ -112,13 +115,13 @@ impl<N: Net> Engine<N> {
             carriers: Carriers::default(),
             names,
             outcomes,
+            trials: Trials::default(),
             policies: Policies::default(),
             conns: Conns::default(),
             listeners: Slab::new(),
             groups: Slab::new(),
             pending_greetings: Vec::new(),
             closings: BTreeMap::new(),
-            foreign: Vec::new(),
             network: None,
             addresses: 0,
             notices: Notices::default(),
@@ -149,7 +152,7 @@ impl<N: Net> Engine<N> {
     ///
     /// Calling it for no reason has no effect.
     pub fn turn(&mut self) {
-        if self.notices.has_spent() || !self.foreign.is_empty() {
+        if self.notices.has_spent() || !self.cx.foreign.is_empty() {
             self.forget_untaken();
         }
         self.cx.now = self.cx.net.now();
@@ -264,7 +267,7 @@ impl<N: Net> Engine<N> {
     #[cold]
     fn forget_untaken(&mut self) {
         drop(self.notices.take_spent());
-        self.foreign.clear();
+        self.cx.foreign.clear();
     }
 
     /// Goes on with what the budget of the last turn has left over.
@@ -555,7 +558,7 @@ impl<N: Net> Engine<N> {
         if moved {
             self.names.network_changed(self.cx.now);
         }
-        self.on_carrier_paths_changed(moved);
+        self.carriers.paths_changed(&mut self.cx, moved);
         self.race_anew(true);
         for key in self.conns.keys() {
             if self

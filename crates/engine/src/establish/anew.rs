@@ -16,7 +16,7 @@ impl<N: Net> Engine<N> {
     /// questions to name servers of another network. `moved`: it is the addresses that have changed, and not the name servers.
     pub(crate) fn race_anew(&mut self, moved: bool) {
         // Without any way out every attempt would fail at once. There may soon be another one, or the old one again.
-        if !self.has_way_out() {
+        if !self.cx.has_way_out() {
             return;
         }
         for conn in self.conns.keys() {
@@ -24,12 +24,6 @@ impl<N: Net> Engine<N> {
                 self.begin_anew(conn);
             }
         }
-    }
-
-    /// Whether this host has an address of an interface that leads out of its own networks.
-    pub(crate) fn has_way_out(&self) -> bool {
-        let leads_out = |i: &neater_base::net::Interface| i.up && (i.default_v4 || i.default_v6) && !i.addrs.is_empty();
-        self.cx.net.interfaces().iter().any(leads_out)
     }
 
     /// The attempt of a connection that tries the cached outcome alone.

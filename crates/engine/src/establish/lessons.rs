@@ -12,6 +12,7 @@ use crate::carrier::establish::Silent;
 use crate::conn::Conn;
 use crate::event::{AttemptError, ConnectionError};
 use crate::measured::Tried;
+use crate::request::Compiled;
 use crate::{Engine, Stack};
 use core::hash::BuildHasher;
 use core::num::NonZeroU64;
@@ -20,6 +21,7 @@ use neater_base::net::Net;
 use neater_base::{Instant, Key};
 use neater_race::{BadCause, CacheKey, CandidateOutcome, Lesson, MAX_ATTEMPT_DELAY, PathId, StackId};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
 const EARLY_DEATH: Duration = Duration::from_secs(5);
@@ -34,14 +36,29 @@ const FAIR_ROUND_TRIPS: u32 = 4;
 const STALL_TIME: Duration = Duration::from_millis(250);
 const STALL_ROUND_TRIPS: u32 = 6;
 
-/// An attempt that was withdrawn before its time: it is closed, but an answer that is under way will still be seen.
+/// Attempts that were withdrawn before their time: they are closed, but an answer that is under way is still reported by their
+/// carriers.
+#[derive(Debug, Default)]
+pub(crate) struct Trials(Vec<(SessionId, Trial)>);
+
+impl Trials {
+    /// The trial of a withdrawn attempt, which is over.
+    fn take(&mut self, session: SessionId) -> Option<Trial> {
+        let at = self.0.iter().position(|(of, _)| *of == session)?;
+        Some(self.0.swap_remove(at).1)
+    }
+}
+
+/// An attempt that was withdrawn before its time.
 #[derive(Debug)]
-pub(crate) struct Trial {
+struct Trial {
     network: NonZeroU64,
     key: CacheKey,
     lesson: Lesson,
     /// Where it was tried, for policies that want to know.
     tried: Option<Box<Tried>>,
+    /// What was asked for.
+    request: Arc<Compiled>,
 }
 
 /// What a race that was won teaches about the others.
@@ -178,14 +195,16 @@ impl<N: Net> Engine<N> {
                 self.report_outcome(&tried, false);
             }
         }
+        let Some(request) = self.conns.get(conn).map(|c| c.request.clone()) else { return };
         for (session, key, lesson, path, due) in lessons.trials {
             let tried = self.tried_by(conn, &lessons.paths, path, lesson.stack).map(Box::new);
-            let trial = Trial { network, key, lesson, tried };
-            self.carriers.put_on_trial(&mut self.cx, session, trial, due);
+            if self.carriers.put_on_trial(&mut self.cx, session, due) {
+                let request = request.clone();
+                self.trials.0.push((session, Trial { network, key, lesson, tried, request }));
+            }
         }
         let Some(c) = self.conns.get(conn) else { return };
         if let Some(key) = self.lesson_key(c) {
-            let request = c.request.clone();
             self.give_way(key, &request.stacks);
         }
     }
@@ -203,11 +222,12 @@ impl<N: Net> Engine<N> {
         self.outcomes.give_way(self.cx.now, &key, |a, b| rank(a) < rank(b));
     }
 
-    /// Nobody has answered a withdrawn attempt in its time.
-    pub(crate) fn trial_failed(&mut self, trial: &Trial, request: &crate::request::Compiled) {
+    /// The peer of a withdrawn attempt has not answered in its time.
+    pub(crate) fn trial_failed(&mut self, session: SessionId) {
+        let Some(trial) = self.trials.take(session) else { return };
         if self.network == Some(trial.network) {
             self.outcomes.record_bad(self.cx.now, trial.key, trial.lesson);
-            self.give_way(trial.key, &request.stacks);
+            self.give_way(trial.key, &trial.request.stacks);
             if let Some(tried) = &trial.tried {
                 self.report_outcome(tried, false);
             }
@@ -215,8 +235,15 @@ impl<N: Net> Engine<N> {
     }
 
     /// The peer of a withdrawn attempt has answered within its time.
-    pub(crate) fn trial_passed(&mut self, trial: &Trial) {
-        self.outcomes.record_answer(&trial.key, trial.lesson.stack, trial.lesson.addr);
+    pub(crate) fn trial_passed(&mut self, session: SessionId) {
+        if let Some(trial) = self.trials.take(session) {
+            self.outcomes.record_answer(&trial.key, trial.lesson.stack, trial.lesson.addr);
+        }
+    }
+
+    /// A withdrawn attempt is gone before its time was over, and shows nothing.
+    pub(crate) fn trial_without_end(&mut self, session: SessionId) {
+        drop(self.trials.take(session));
     }
 
     /// A connection has failed so soon after set-up that the outcome of its race was no good.

@@ -24,16 +24,7 @@ pub(crate) fn with_scope(addr: SocketAddr, interface: Option<u32>) -> SocketAddr
 impl<N: Net> Engine<N> {
     /// Whether the system knows a way to `addr`, as far as can be said before something is sent.
     pub(crate) fn may_have_route(&mut self, addr: SocketAddr) -> bool {
-        self.route_to(addr).is_some()
-    }
-
-    /// The address that a packet to `addr` would come from, if that can be said; `None`: the system knows no way there. Link-local
-    /// addresses are reached by their interface, whatever the routes.
-    pub(crate) fn route_to(&mut self, addr: SocketAddr) -> Option<Option<IpAddr>> {
-        match addr {
-            SocketAddr::V6(a) if a.ip().is_unicast_link_local() => Some(None),
-            _ => self.cx.net.source_for(addr.ip()).map(Some),
-        }
+        self.cx.route_to(addr).is_some()
     }
 
     /// The paths of a race: local endpoints, then interfaces, then remote endpoints.

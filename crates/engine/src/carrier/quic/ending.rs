@@ -1,12 +1,9 @@
 //! How streams end, and what the end of a session means to what used it.
 
-use crate::Engine;
+use crate::carrier::QuicCarrier;
 use crate::carrier::end::SessionLost;
-use crate::carrier::{FlowId, QuicCarrier};
 use crate::event::ConnectionError;
-use crate::terminate::NO_CODE;
 use neater_base::Key;
-use neater_base::net::Net;
 use neater_quic::{ConnectionApi, QuicError, StreamId};
 
 impl QuicCarrier {
@@ -26,45 +23,26 @@ impl QuicCarrier {
         self.mark_dirty(quic);
     }
 
-    /// What the end of a session means to a flow that used it.
-    pub(super) fn session_lost(&mut self, flow: FlowId, error: &QuicError) -> SessionLost {
-        let unsent = match flow {
-            FlowId::Stream { quic, stream } => self.connections.get(quic).is_some_and(|q| q.conn.has_unsent(stream)),
-            _ => false,
-        };
-        // Datagrams are not acknowledged: that they have left is all that can be known.
-        let all_left = match flow {
-            FlowId::Datagrams { quic } => self.connections.get_mut(quic).is_none_or(|q| q.conn.queued_datagrams() == 0),
-            _ => false,
-        };
-        SessionLost {
-            error: ConnectionError::Quic(error.clone()),
-            orderly: matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed),
-            unsent,
-            all_left,
-        }
+    /// The connection of a session's datagrams is being closed. True: it waits until all of them have left, which is reported.
+    pub(crate) fn close_datagrams(&mut self, quic: Key) -> bool {
+        let Some(q) = self.connections.get_mut(quic) else { return false };
+        q.datagrams_closing = q.lost.is_none() && q.conn.queued_datagrams() > 0;
+        q.datagrams_closing
+    }
+
+    /// Whether the peer has all that was sent on a stream.
+    pub(crate) fn is_delivered(&mut self, quic: Key, stream: StreamId) -> bool {
+        self.connections.get_mut(quic).is_some_and(|q| !q.conn.has_unacknowledged(stream))
     }
 }
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
-    /// The peer does not want more of this stream.
-    pub(super) fn stream_stopped(&mut self, conn: Key, quic: Key, stream: StreamId, code: u64) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
-        }
-        let Some(q) = self.carriers.quic.connections.get_mut(quic) else { return };
-        if c.send.is_finished() && code == NO_CODE && c.recv.reset_code().is_none() {
-            c.send = c.send.on_unwanted();
-            // Everything is on its way, the end included: the acknowledgement will show what has become of it (RFC 9000
-            // section 3.5 lets us wait for it).
-            return;
-        }
-        // A peer that closes in order has what it has acknowledged.
-        let delivered = code == NO_CODE && c.tx.is_empty() && !q.conn.has_unacknowledged(stream);
-        q.conn.reset(stream, code);
-        self.carriers.quic.mark_dirty(quic);
-        self.given_up_by_peer(conn, delivered, code);
+/// What the end of a session means to a flow that used it. `unsent`: something of a stream has not left; `all_left`: all datagrams
+/// have.
+pub(super) fn lost(error: &QuicError, unsent: bool, all_left: bool) -> SessionLost {
+    SessionLost {
+        error: ConnectionError::Quic(error.clone()),
+        orderly: matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed),
+        unsent,
+        all_left,
     }
 }

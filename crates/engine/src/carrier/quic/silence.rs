@@ -1,14 +1,14 @@
 //! A reliable connection that says nothing is not over: QUIC would end it after its idle timeout (RFC 9000 section 10.1), TCP
 //! does not, and no program has asked for either.
 //!
-//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as somebody holds
+//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as the program holds
 //! a stream, for the end of a session whose program has said how long it waits (`connTimeout`), and for keep-alives that a program
 //! asks for when the session is established. *Not responsible for* those that it asks for before, which quinn-proto sends by itself.
 
 use super::Quic;
-use crate::Engine;
-use crate::carrier::QuicCarrier;
 use crate::carrier::dispatch::Due;
+use crate::carrier::event::CarrierEvent;
+use crate::carrier::{QuicCarrier, SessionId};
 use crate::context::Context;
 use crate::terminate::ABORTED;
 use core::time::Duration;
@@ -53,8 +53,8 @@ impl Quic {
 }
 
 impl QuicCarrier {
-    /// From now on silence of a session's peer is noticed.
-    fn watch_silence<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+    /// A stream is in use: from now on silence is noticed.
+    pub(super) fn watch_silence<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let now = cx.now;
         let Some(q) = self.connections.get_mut(key) else { return };
         if let (None, Some(patience)) = (q.listens_at, q.patience()) {
@@ -100,41 +100,36 @@ impl QuicCarrier {
         self.watch_silence(cx, key);
         Ok(())
     }
-}
 
-impl<N: Net> Engine<N> {
-    /// A stream is in use: from now on silence is noticed.
-    pub(super) fn quic_listen(&mut self, key: Key) {
-        self.carriers.quic.watch_silence(&mut self.cx, key);
-    }
-
-    /// It may have been silent for too long.
-    pub(crate) fn quic_silence(&mut self, key: Key) {
-        let now = self.cx.now;
-        let Some(q) = self.carriers.quic.connections.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now))
-        else {
+    /// It may have been silent for too long. Whether the program still uses it is asked before anything is done about that.
+    pub(crate) fn silence<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let now = cx.now;
+        let Some(q) = self.connections.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else {
             return;
         };
         q.listens_at = None;
         if q.stays_in_vain(now) {
             let due = q.move_on(now, true);
-            self.cx.timers.push(due, Due::QuicSilence(key).into());
+            cx.timers.push(due, Due::QuicSilence(key).into());
             return self.mark_dirty(key);
         }
-        if self.quic_asks_from_here(key) {
-            return;
+        if !self.asks_from_here(cx, key) {
+            self.events.push_back(CarrierEvent::IsUsed { session: SessionId::Quic(key) });
         }
-        let Some(q) = self.carriers.quic.connections.get(key) else { return };
-        let held = |c: &Key| self.conns.get(*c).is_some_and(|c| !c.released && c.is_open());
-        let asked = (q.give_up.is_some() || q.keep_alive.is_some()) && q.datagrams.iter().any(held);
-        let wanted = q.lost.is_none() && (asked || q.streams.values().any(held));
-        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return };
-        // The next stream begins it anew.
+    }
+
+    /// The answer to that: `held` says whether the program holds a flow.
+    pub(crate) fn used<N: Net>(&mut self, cx: &mut Context<N>, key: Key, held: impl Fn(Key) -> bool) {
+        let now = cx.now;
+        let Some(q) = self.connections.get_mut(key) else { return };
+        let asked = (q.give_up.is_some() || q.keep_alive.is_some()) && q.datagrams.is_some_and(&held);
+        let wanted = q.lost.is_none() && (asked || q.streams.values().any(|conn| held(*conn)));
+        // The next stream begins it again.
         let (true, Some(patience)) = (wanted, q.patience()) else { return };
         let over = q.give_up.map(|limit| q.heard + limit);
         if over.is_some_and(|at| at <= now) && q.connected {
             q.conn.close(now, ABORTED, b"");
-            self.quic_lost(key, QuicError::TimedOut);
+            self.lose(key, QuicError::TimedOut);
             return self.mark_dirty(key);
         }
         let mut due = q.heard + patience;
@@ -148,9 +143,9 @@ impl<N: Net> Engine<N> {
             self.mark_dirty(key);
         }
         let due = over.filter(|at| *at > now).map_or(due, |at| at.min(due));
-        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
+        if let Some(q) = self.connections.get_mut(key) {
             q.listens_at = Some(due);
         }
-        self.cx.timers.push(due, Due::QuicSilence(key).into());
+        cx.timers.push(due, Due::QuicSilence(key).into());
     }
 }

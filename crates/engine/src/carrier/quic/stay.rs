@@ -4,8 +4,9 @@
 //! responsible for* what the peer makes of a new address (quinn-proto), nor for noticing that addresses have changed (the engine).
 
 use super::{NO_ERROR, Quic};
-use crate::Engine;
+use crate::carrier::QuicCarrier;
 use crate::carrier::dispatch::Due;
+use crate::context::Context;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::Key;
@@ -81,16 +82,14 @@ impl Quic {
     }
 }
 
-impl<N: Net> Engine<N> {
+impl QuicCarrier {
     /// The host's addresses have changed: connections whose own is gone migrate to the one that the system now chooses (RFC 9000
     /// section 9). The others stay, by the same interface, and ask whether that still works.
-    pub(crate) fn quic_paths_changed(&mut self, elsewhere: bool) {
-        let now = self.cx.now;
-        let interfaces = self.cx.net.interfaces().to_vec();
-        for key in self.carriers.quic.connections.keys() {
-            let Some(q) =
-                self.carriers.quic.connections.get_mut(key).filter(|q| q.client && q.connected && q.lost.is_none())
-            else {
+    pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>, elsewhere: bool) {
+        let now = cx.now;
+        let interfaces = cx.net.interfaces().to_vec();
+        for key in self.connections.keys() {
+            let Some(q) = self.connections.get_mut(key).filter(|q| q.client && q.connected && q.lost.is_none()) else {
                 continue;
             };
             let has = |i: &&neater_base::net::Interface| i.up && i.addrs.iter().any(|a| Some(a.addr) == q.local);
@@ -103,11 +102,11 @@ impl<N: Net> Engine<N> {
                     q.stays = Some(Stay { from, interface, asked: now });
                     q.conn.ping();
                     q.listens_at = Some(now + STAY);
-                    self.cx.timers.push(now + STAY, Due::QuicSilence(key).into());
+                    cx.timers.push(now + STAY, Due::QuicSilence(key).into());
                 }
                 None => {
                     let due = q.move_on(now, elsewhere);
-                    self.cx.timers.push(due, Due::QuicSilence(key).into());
+                    cx.timers.push(due, Due::QuicSilence(key).into());
                 }
             }
             self.mark_dirty(key);
@@ -116,9 +115,9 @@ impl<N: Net> Engine<N> {
 
     /// Asks a server until it has followed this connection to where it is now, and ends the connection when it does not answer at all.
     /// False if there is nothing to ask.
-    pub(super) fn quic_asks_from_here(&mut self, key: Key) -> bool {
-        let (now, leads_out) = (self.cx.now, self.has_way_out());
-        let Some(q) = self.carriers.quic.connections.get_mut(key) else { return false };
+    pub(super) fn asks_from_here<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
+        let (now, leads_out) = (cx.now, cx.has_way_out());
+        let Some(q) = self.connections.get_mut(key) else { return false };
         if q.is_followed() {
             return false;
         }
@@ -133,7 +132,7 @@ impl<N: Net> Engine<N> {
             moved.since = now;
         } else if q.heard <= moved.since && now >= moved.since + ANSWER && limit.is_none() {
             q.conn.close(now, NO_ERROR, b"");
-            self.quic_lost(key, QuicError::NoViablePath);
+            self.lose(key, QuicError::NoViablePath);
             self.mark_dirty(key);
             return true;
         }
@@ -141,7 +140,7 @@ impl<N: Net> Engine<N> {
         q.conn.ping();
         let due = limit.map_or(now + STAY, |over| over.min(now + STAY));
         q.listens_at = Some(due);
-        self.cx.timers.push(due, Due::QuicSilence(key).into());
+        cx.timers.push(due, Due::QuicSilence(key).into());
         self.mark_dirty(key);
         true
     }

@@ -10,18 +10,67 @@
 //! [`crate::Limits::engine_bytes`], and none gets more than half of what is left, so that there is something for the next. What a peer
 //! was allowed cannot be taken back: it counts until so much was read, or the connection is over.
 
-use crate::Engine;
 use crate::carrier::QuicCarrier;
 use crate::context::Context;
-use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_quic::{ConnectionApi, Tuning};
 
-/// How long after all connections were looked at for what they do not need, it is worth looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
 impl QuicCarrier {
+    /// Lets the window of a connection follow the path.
+    pub(super) fn tune<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(q) = self.connections.get(key) else { return };
+        let want = (2 * q.conn.stats().congestion_window).clamp(Tuning::SEND_WINDOW_MIN, Tuning::SEND_WINDOW_MAX);
+        let (window, step) = (q.window, q.window / 4);
+        if want <= window + step {
+            return;
+        }
+        let room = self.find_room(cx, want - window, key);
+        // Not for every byte that becomes free.
+        let grown = want.min(window.saturating_add(room));
+        if grown > window + step {
+            self.set_window(cx, key, grown);
+        }
+    }
+
+    /// By how much the window of a connection may grow now, after those that need less have given back if that is little.
+    fn find_room<N: Net>(&mut self, cx: &mut Context<N>, wanted: u64, of: Key) -> u64 {
+        let room = cx.room_for_windows();
+        if room >= wanted || !cx.may_look_at_windows() {
+            return room;
+        }
+        self.take_back_windows(cx, Some(of));
+        cx.room_for_windows()
+    }
+
+    /// Whether windows were looked at since this carrier has looked at its own.
+    pub(crate) fn is_to_take_back<N>(&self, cx: &Context<N>) -> bool {
+        self.looked != cx.windows.looks
+    }
+
+    /// Makes the windows small again of connections that have nothing to keep, but for that of one.
+    pub(crate) fn take_back_windows<N: Net>(&mut self, cx: &mut Context<N>, but: Option<Key>) {
+        self.looked = cx.windows.looks;
+        for key in self.connections.keys() {
+            // What one stream says of this holds for the connection.
+            if let Some(q) = self.connections.get_mut(key)
+                && Some(key) != but
+                && q.window > Tuning::SEND_WINDOW_MIN
+                && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
+            {
+                self.set_window(cx, key, Tuning::SEND_WINDOW_MIN);
+            }
+        }
+    }
+
+    /// A connection is over.
+    pub(super) fn give_back<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        self.set_window(cx, key, Tuning::SEND_WINDOW_MIN);
+        if let Some(q) = self.connections.get_mut(key) {
+            cx.windows.granted -= core::mem::take(&mut q.granted);
+        }
+    }
+
     /// Lets the receive window of a connection follow what the program reads, and what it does not.
     pub(crate) fn tune_receiving<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(q) = self.connections.get_mut(key) else { return };
@@ -39,72 +88,12 @@ impl QuicCarrier {
         cx.windows.granted = cx.windows.granted + granted - q.granted;
         q.granted = granted;
     }
-}
 
-impl<N: Net> Engine<N> {
-    /// Lets the window of a connection follow the path.
-    pub(super) fn quic_tune(&mut self, key: Key) {
-        let Some(q) = self.carriers.quic.connections.get(key) else { return };
-        let want = (2 * q.conn.stats().congestion_window).clamp(Tuning::SEND_WINDOW_MIN, Tuning::SEND_WINDOW_MAX);
-        let (window, step) = (q.window, q.window / 4);
-        if want <= window + step {
-            return;
-        }
-        let room = self.find_room(want - window, Some(key));
-        // Not for every byte that becomes free.
-        let grown = want.min(window.saturating_add(room));
-        if grown > window + step {
-            self.set_window(key, grown);
-        }
-    }
-
-    /// By how much windows may grow now, after those that need less have given back if that is little; `but`: this one keeps what it has.
-    pub(crate) fn find_room(&mut self, wanted: u64, but: Option<Key>) -> u64 {
-        let room = self.room_for_windows();
-        if room >= wanted || self.cx.now < self.cx.windows.look_at {
-            return room;
-        }
-        self.cx.windows.look_at = self.cx.now + LOOK_AGAIN;
-        self.take_back_windows(but);
-        self.sctp_take_back();
-        self.room_for_windows()
-    }
-
-    /// By how much windows may grow now.
-    fn room_for_windows(&self) -> u64 {
-        let all = self.cx.limits.engine_bytes as u64;
-        // Queues that are always full keep no other connection slow.
-        let share = all.saturating_sub(self.cx.queued as u64).max(all / 2);
-        share.saturating_sub(self.cx.windows.grown)
-    }
-
-    /// Makes the windows small again of connections that have nothing to keep, but for that of one.
-    fn take_back_windows(&mut self, but: Option<Key>) {
-        for key in self.carriers.quic.connections.keys() {
-            // What one stream says of this holds for the connection.
-            if let Some(q) = self.carriers.quic.connections.get_mut(key)
-                && Some(key) != but
-                && q.window > Tuning::SEND_WINDOW_MIN
-                && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
-            {
-                self.set_window(key, Tuning::SEND_WINDOW_MIN);
-            }
-        }
-    }
-
-    /// A connection is over.
-    pub(super) fn quic_give_back(&mut self, key: Key) {
-        self.set_window(key, Tuning::SEND_WINDOW_MIN);
-        if let Some(q) = self.carriers.quic.connections.get_mut(key) {
-            self.cx.windows.granted -= core::mem::take(&mut q.granted);
-        }
-    }
-
-    fn set_window(&mut self, key: Key, window: u64) {
-        if let Some(q) = self.carriers.quic.connections.get_mut(key)
+    fn set_window<N: Net>(&mut self, cx: &mut Context<N>, key: Key, window: u64) {
+        if let Some(q) = self.connections.get_mut(key)
             && q.window != window
         {
-            self.cx.windows.grown = self.cx.windows.grown + window - q.window;
+            cx.windows.grown = cx.windows.grown + window - q.window;
             q.window = window;
             q.conn.set_send_window(window);
         }

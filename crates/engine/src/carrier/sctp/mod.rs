@@ -21,7 +21,6 @@ use crate::carrier::end::SessionOver;
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::conn::{Conn, ConnectionState};
-use crate::establish::Trial;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::request::Compiled;
 use crate::{Engine, MessageId, RemoteEndpoint, Stack};
@@ -228,8 +227,8 @@ pub(crate) struct Sctp {
     pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
     /// What the peer has ended while the race was being decided.
     before: Option<Box<Before>>,
-    /// It was withdrawn from a race, which wants to know whether it would have been answered.
-    pub(crate) trial: Option<Box<Trial>>,
+    /// It was withdrawn from a race, and whether it would have been answered is reported.
+    on_trial: bool,
     pub(crate) group: Option<Key>,
     /// By what names them among connections: the number of the stream, and which use of it above that.
     streams: BTreeMap<u32, Stream>,
@@ -578,7 +577,7 @@ impl<N: Net> Engine<N> {
                 error,
             });
         }
-        if a.trial.is_some() && !a.answered && reason != CloseReason::Unreachable {
+        if a.on_trial && !a.answered && reason != CloseReason::Unreachable {
             return self.sctp_trial_passed(key);
         }
         let group = a.group;
@@ -652,7 +651,7 @@ impl<N: Net> Engine<N> {
     /// Drops an association that is over and used by nobody.
     pub(crate) fn tidy_sctp(&mut self, key: Key) {
         let Some(a) = self.carriers.sctp.associations.get(key) else { return };
-        if !a.over || a.attempt.is_some() || a.trial.is_some() || a.is_used() {
+        if !a.over || a.attempt.is_some() || a.on_trial || a.is_used() {
             return;
         }
         let (end, id, group, session) = (a.end, a.id, a.group, a.dtls);

@@ -8,7 +8,6 @@ use crate::carrier::session::OpenedStream;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::config::Refusal;
 use crate::context::Context;
-use crate::establish::Trial;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
@@ -74,13 +73,16 @@ pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
 
 impl SctpCarrier {
     /// The race gives an attempt that it has withdrawn until then to be answered.
-    pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, key: Key, trial: Trial, due: Instant) {
-        if let Some(a) = self.associations.get_mut(key).filter(|a| !a.over) {
-            a.trial = Some(Box::new(trial));
+    pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, key: Key, due: Instant) -> bool {
+        let there = self.associations.get_mut(key).filter(|a| !a.over);
+        let is_there = there.is_some();
+        if let Some(a) = there {
+            a.on_trial = true;
             cx.timers.push(due.max(cx.now), Due::SctpTrial(key).into());
             // The timer of the withdrawal is before that.
             a.started = due;
         }
+        is_there
     }
 }
 
@@ -224,7 +226,7 @@ impl<N: Net> Engine<N> {
             over: false,
             attempt: None,
             before: None,
-            trial: None,
+            on_trial: false,
             group: None,
             streams: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -317,12 +319,11 @@ impl<N: Net> Engine<N> {
     /// The time of a withdrawn attempt is up.
     pub(crate) fn sctp_trial_over(&mut self, key: Key) {
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        if a.trial.is_some() && a.started > self.cx.now {
+        if a.on_trial && a.started > self.cx.now {
             return;
         }
-        let (trial, request) = (a.trial.take(), a.request.clone());
-        if let Some(trial) = trial {
-            self.trial_failed(&trial, &request);
+        if core::mem::take(&mut a.on_trial) {
+            self.carriers.sctp.events.push_back(CarrierEvent::NoAnswer { session: SessionId::Sctp(key) });
         }
         self.sctp_drop(key);
     }
@@ -330,8 +331,8 @@ impl<N: Net> Engine<N> {
     /// A withdrawn attempt was answered: it was not silent, and is not needed.
     pub(super) fn sctp_trial_passed(&mut self, key: Key) {
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        if let Some(trial) = a.trial.take() {
-            self.trial_passed(&trial);
+        if core::mem::take(&mut a.on_trial) {
+            self.carriers.sctp.events.push_back(CarrierEvent::LateAnswer { session: SessionId::Sctp(key) });
         }
         self.sctp_drop(key);
     }

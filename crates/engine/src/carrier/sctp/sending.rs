@@ -67,11 +67,22 @@ impl<N: Net> Engine<N> {
         };
         let Some(more) = want(self) else { return };
         // What is left after it is for others: it is given back when nothing waits here any more.
-        let grow = more.min(self.find_room(more, None) / 2) as usize;
+        let grow = more.min(self.find_room(more) / 2) as usize;
         let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
         if grow > a.send_buffer / 4 {
             self.sctp_set_buffer(key, grow as isize);
         }
+    }
+
+    /// By how much buffers may grow now, after sessions that need less have given back if that is little.
+    fn find_room(&mut self, wanted: u64) -> u64 {
+        let room = self.cx.room_for_windows();
+        if room >= wanted || !self.cx.may_look_at_windows() {
+            return room;
+        }
+        self.carriers.quic.take_back_windows(&mut self.cx, None);
+        self.sctp_take_back();
+        self.cx.room_for_windows()
     }
 
     /// Makes the buffer of an association so much larger, or smaller.
@@ -87,6 +98,7 @@ impl<N: Net> Engine<N> {
 
     /// Makes the buffers small again of associations that have nothing in them.
     pub(crate) fn sctp_take_back(&mut self) {
+        self.carriers.sctp.looked = self.cx.windows.looks;
         for key in self.carriers.sctp.associations.keys() {
             let Some(a) = self.carriers.sctp.associations.get(key) else { continue };
             let idle = self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| e.endpoint.buffered(a.id) == 0);
