@@ -8,7 +8,7 @@ use crate::timer::Timer;
 use core::time::Duration;
 use neater_base::net::{Net, RecvBatch};
 use neater_base::{Instant, Rng, Timers};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// See the module's documentation.
 pub(crate) struct Context<N> {
@@ -97,6 +97,29 @@ impl<N: Net> Context<N> {
         self.windows.look_at = self.now + LOOK_AGAIN;
         self.windows.looks += 1;
         true
+    }
+
+    /// Whether answers may come from this address, at which something has arrived: it is one host's, and that is this one. It need not be
+    /// an address of an interface: a route may bring one of IPv4 here.
+    pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
+        here.is_some_and(|ip| match ip {
+            IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
+            // From another one of IPv6 Linux sends only where it was told to.
+            IpAddr::V6(_) => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
+        })
+    }
+
+    /// Whether this is the broadcast address of a network that this host is in (RFC 922 section 7; the network's own number was another).
+    fn is_for_all(&self, ip: Ipv4Addr) -> bool {
+        let mut addrs = self.net.interfaces().iter().flat_map(|i| &i.addrs);
+        let for_all = |net: Ipv4Addr, prefix: u8| {
+            let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or_default();
+            let (host, same) = (ip.to_bits() & hosts, ip.to_bits() & !hosts == net.to_bits() & !hosts);
+            prefix < 31 && same && (host == hosts || host == 0)
+        };
+        let some = addrs.any(|a| matches!(a.addr, IpAddr::V4(net) if for_all(net, a.prefix)));
+        (some || for_all(Ipv4Addr::LOCALHOST, 8))
+            && !self.net.interfaces().iter().flat_map(|i| &i.addrs).any(|a| a.addr == IpAddr::V4(ip))
     }
 }
 

@@ -18,8 +18,6 @@ pub(crate) enum Behind {
     Conn(Key),
     /// A listener: this socket accepts, or its connection is not established yet.
     Listener(Key),
-    /// The SCTP associations of a client.
-    Sctp,
     /// No connection any more: what was sent is being delivered.
     Lingering(Lingering),
 }
@@ -104,8 +102,6 @@ pub(crate) enum Kind {
     /// A UDP socket shared by the connections of a listener.
     #[allow(clippy::box_collection, reason = "one of thousands: the others are to be small")]
     UdpShared(Box<BTreeMap<Peer, Key>>),
-    /// A UDP socket with the DTLS sessions on it.
-    Dtls(Box<crate::carrier::dtls::Peers>),
 }
 
 #[derive(Debug)]

@@ -108,12 +108,11 @@ pub(crate) enum DatagramSource {
 impl Carriers {
     /// Whether a write on a flow would get somewhere, as far as is known.
     pub(crate) fn may_write(&self, flow: FlowId) -> bool {
-        let channel = match flow {
-            FlowId::Channel(k) | FlowId::Peer { channel: k } => self.channels.get(k),
-            FlowId::Dtls { dtls } => self.dtls.sessions.get(dtls).and_then(|d| self.channels.get(d.channel())),
-            _ => return true,
-        };
-        channel.is_some_and(|c| c.writable)
+        match flow {
+            FlowId::Channel(k) | FlowId::Peer { channel: k } => self.channels.get(k).is_some_and(|c| c.writable),
+            FlowId::Dtls { dtls } => self.dtls.may_write(dtls),
+            _ => true,
+        }
     }
 
     /// Sends what the protocol of a flow holds back itself, the queue being empty. The messages that have left with it are reported.
@@ -154,7 +153,7 @@ impl Carriers {
             FlowId::Stream { quic, stream } => self.quic.send((quic, stream), queue, budget, &mut done),
             FlowId::Datagrams { quic } => self.quic.send_datagrams(quic, queue, budget, &mut done),
             FlowId::Sctp { sctp, stream } => self.sctp.send(sender, (sctp, stream), queue, budget, &mut done),
-            FlowId::Dtls { dtls } => self.dtls.send(&mut self.channels, cx, dtls, queue, budget, &mut done),
+            FlowId::Dtls { dtls } => self.dtls.send(cx, dtls, queue, budget, &mut done),
             FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => {}
         }
         done
@@ -195,12 +194,13 @@ impl Carriers {
 
     /// The socket of a flow, if `conn` alone uses it.
     fn socket_of(&self, flow: FlowId, conn: Key) -> Option<Sock> {
-        let key = match flow {
-            FlowId::Channel(k) => k,
-            FlowId::Dtls { dtls } => self.dtls.sessions.get(dtls)?.channel(),
-            _ => return None,
-        };
-        self.channels.get(key).filter(|c| c.behind == super::channel::Behind::Conn(conn)).map(|c| c.sock)
+        match flow {
+            FlowId::Channel(k) => {
+                self.channels.get(k).filter(|c| c.behind == super::channel::Behind::Conn(conn)).map(|c| c.sock)
+            }
+            FlowId::Dtls { dtls } => self.dtls.socket_of(dtls, conn),
+            _ => None,
+        }
     }
 
     /// Sets an option of the socket of a flow that `conn` uses.

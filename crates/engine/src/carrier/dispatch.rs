@@ -4,13 +4,16 @@
 //! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
 
 use super::channel::{Behind, Kind};
+use super::dtls::RECV_BUDGET;
+use super::layer::LayerEvent;
+use super::sctp::Came;
 use super::{Carriers, FlowId};
 use crate::Engine;
 use crate::config::{EngineStats, Refusals};
 use crate::context::Context;
 use crate::engine::fast_path;
 use crate::timer::Timer;
-use neater_base::net::{Net, Ready, Token};
+use neater_base::net::{Ecn, Net, Ready, Token};
 use neater_base::{Instant, Key};
 
 /// A socket of one of the carriers.
@@ -23,20 +26,28 @@ pub(in crate::carrier) enum Socket {
     Channel(Key),
     Quic(Key),
     Sctp(Key),
+    Dtls(Key),
 }
 
 /// The two bits above a key that tell the sockets of a token apart.
 const TAG: u32 = 62;
 const QUIC: u64 = 1;
+/// Above no key, this names no carrier: see [`CarrierSocket::FREE`].
+const DTLS: u64 = 2;
 const SCTP: u64 = 3;
 
 impl CarrierSocket {
-    /// The tag that no carrier uses, in the position that it has in a token.
-    pub(crate) const FREE: u64 = 2 << TAG;
+    /// With this, and 0 in the 30 bits below the tag, a token is no carrier's: no key has the generation 0.
+    pub(crate) const FREE: u64 = DTLS << TAG;
 
     /// The socket of a [`Channel`](super::channel::Channel).
     pub(crate) const fn channel(key: Key) -> Self {
         Self(Socket::Channel(key))
+    }
+
+    /// The socket of DTLS sessions.
+    pub(in crate::carrier) const fn dtls(key: Key) -> Self {
+        Self(Socket::Dtls(key))
     }
 
     pub(crate) const fn token(self) -> Token {
@@ -44,6 +55,7 @@ impl CarrierSocket {
             Socket::Channel(k) => k.to_bits(),
             Socket::Quic(k) => QUIC << TAG | k.to_bits(),
             Socket::Sctp(k) => SCTP << TAG | k.to_bits(),
+            Socket::Dtls(k) => DTLS << TAG | k.to_bits(),
         })
     }
 
@@ -54,10 +66,12 @@ impl CarrierSocket {
         if let Some(key) = channel_of(token) {
             return Some(Self(Socket::Channel(key)));
         }
-        let key = Key::from_bits(token.0 & ((1 << TAG) - 1));
+        let bits = token.0 & ((1 << TAG) - 1);
+        let key = Key::from_bits(bits);
         match token.0 >> TAG {
             QUIC => Some(Self(Socket::Quic(key))),
             SCTP => Some(Self(Socket::Sctp(key))),
+            DTLS if bits >> 32 != 0 => Some(Self(Socket::Dtls(key))),
             _ => None,
         }
     }
@@ -118,19 +132,21 @@ impl Carriers {
     /// counts.
     pub(crate) fn is_armed(&self, timer: CarrierTimer, at: Instant) -> bool {
         match timer.0 {
-            Due::Channel(k) | Due::DtlsUnverified(k) => self.channels.contains(k),
+            Due::Channel(k) => self.channels.contains(k),
             Due::Quic(k) => self.quic.connections.get(k).is_some_and(|q| q.armed == Some(at)),
             Due::QuicTrial(k) => self.quic.connections.get(k).is_some_and(|q| q.on_trial),
             Due::QuicSilence(k) => self.quic.connections.contains(k),
             Due::Sctp(k) | Due::SctpEnd(k) => self.sctp.endpoints.contains(k),
             Due::SctpTrial(k) => self.sctp.associations.contains(k),
             Due::Dtls(k) | Due::DtlsIncoming(k) => self.dtls.sessions.contains(k),
+            Due::DtlsUnverified(k) => self.dtls.sockets.contains(k),
         }
     }
 
     /// How many objects there are that may have deadlines.
     pub(crate) fn len(&self) -> usize {
-        self.channels.len() + self.quic.connections.len() + self.sctp.associations.len() + self.dtls.sessions.len()
+        let sockets = self.channels.len() + self.dtls.sockets.len();
+        sockets + self.quic.connections.len() + self.sctp.associations.len() + self.dtls.sessions.len()
     }
 
     /// Adds what carriers count to the figures of an engine.
@@ -139,7 +155,7 @@ impl Carriers {
         let live: u64 = self.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum();
         let associations = stats.refusals.associations + live;
         EngineStats {
-            channels: self.channels.len() as u64,
+            channels: (self.channels.len() + self.dtls.sockets.len()) as u64,
             quic_connections: self.quic.connections.len() as u64,
             sctp_associations: self.sctp.associations.len() as u64,
             refusals: Refusals { associations, ..stats.refusals },
@@ -262,6 +278,12 @@ impl<N: Net> Engine<N> {
                 self.carriers.quic.socket_ready(&mut self.cx, key, ready);
             }
             Socket::Sctp(key) => self.sctp_socket_ready(key, ready),
+            Socket::Dtls(key) => {
+                if self.carriers.dtls.on_ready(&mut self.cx, key, ready) {
+                    self.drain_carriers();
+                    self.read_dtls(key);
+                }
+            }
         }
         if self.carriers.has_events() {
             self.drain_carriers();
@@ -278,9 +300,14 @@ impl<N: Net> Engine<N> {
             Due::Sctp(end) => self.sctp_timeout(end),
             Due::SctpTrial(key) => self.sctp_trial_over(key),
             Due::SctpEnd(end) => self.sctp_end_over(end),
-            Due::Dtls(dtls) => self.dtls_timeout(dtls),
-            Due::DtlsUnverified(channel) => self.dtls_unverified_timeout(channel),
-            Due::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
+            Due::Dtls(dtls) => {
+                if let Some(socket) = self.carriers.dtls.begin_timeout(&self.cx, dtls) {
+                    self.read_dtls(socket);
+                }
+                self.carriers.dtls.on_timeout(&mut self.cx, dtls);
+            }
+            Due::DtlsUnverified(socket) => self.carriers.dtls.on_unverified_timeout(&mut self.cx, socket),
+            Due::DtlsIncoming(dtls) => self.carriers.dtls.on_incoming_timeout(&mut self.cx, dtls),
         }
         self.drain_carriers();
     }
@@ -305,6 +332,9 @@ impl<N: Net> Engine<N> {
         for (listener, key) in core::mem::take(&mut self.carriers.pending_shared) {
             self.shared_ready(listener, key, false);
         }
+        for socket in core::mem::take(&mut self.carriers.dtls.unread) {
+            self.read_dtls(socket);
+        }
         self.drain_carriers();
     }
 
@@ -315,6 +345,34 @@ impl<N: Net> Engine<N> {
         }
         if self.carriers.sctp.looked != self.cx.windows.looks {
             self.sctp_take_back();
+        }
+    }
+
+    /// Reads a socket of DTLS sessions empty, within the budget of a turn.
+    pub(in crate::carrier) fn read_dtls(&mut self, socket: Key) {
+        let mut budget = RECV_BUDGET;
+        loop {
+            let full = self.carriers.dtls.listener_at(socket).is_some_and(|l| self.is_full(l));
+            self.cx.connections = self.conns.len();
+            let more = self.carriers.dtls.receive(&mut self.cx, socket, full, &mut budget);
+            self.drain_carriers();
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Passes what a layer reports on to the carrier that uses it.
+    pub(crate) fn on_layer_event(&mut self, event: LayerEvent) {
+        match event {
+            LayerEvent::Answered { user } => self.sctp_session_answered(user),
+            LayerEvent::Up { user } | LayerEvent::Writable { user } => self.sctp_session_up(user),
+            LayerEvent::Packet { user, from, ecn, data } => {
+                let came = Came { from, to: None, marked: ecn == Ecn::Ce };
+                self.sctp_datagram(user, came, &data);
+            }
+            LayerEvent::Lost { user, from, end } => self.sctp_session_lost(user, from, &end),
+            LayerEvent::Refused { user, error } => self.sctp_session_refused(user, error),
         }
     }
 
@@ -343,10 +401,6 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        if let Kind::Dtls(_) = c.kind {
-            let readable = readable || ready.readable || ready.hangup || ready.error;
-            return self.dtls_socket_ready(key, readable, writable);
-        }
         match c.behind {
             Behind::Attempt(..) => self.drive_attempt(key),
             Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
@@ -364,8 +418,6 @@ impl<N: Net> Engine<N> {
                 _ => self.drive_incoming(listener, key),
             },
             Behind::Lingering { .. } => self.linger(key),
-            // Of DTLS, which was seen to above.
-            Behind::Sctp => {}
         }
     }
 }
@@ -377,7 +429,8 @@ mod tests {
     #[test]
     fn tokens_name_their_owner() {
         let key = Key::from_bits(0x3fff_ffff_0000_0007);
-        for socket in [Socket::Channel(key), Socket::Quic(key), Socket::Sctp(key)].map(CarrierSocket) {
+        for socket in [Socket::Channel(key), Socket::Quic(key), Socket::Sctp(key), Socket::Dtls(key)].map(CarrierSocket)
+        {
             assert_eq!(CarrierSocket::of(socket.token()), Some(socket));
         }
         assert_eq!(CarrierSocket::of(Token(CarrierSocket::FREE | 7)), None);

@@ -487,7 +487,7 @@ impl Carriers {
                     _ => {}
                 }
             }
-            FlowId::Dtls { dtls } => self.drop_dtls(cx, dtls, listens),
+            FlowId::Dtls { dtls } => self.dtls.drop_session(cx, dtls),
             FlowId::Peer { channel } => {
                 if let (Some(Channel { kind: Kind::UdpShared(peers), behind, .. }), Some(peer)) =
                     (self.channels.get_mut(channel), peer)
@@ -512,9 +512,7 @@ impl Carriers {
         let Some(ch) = self.channels.get(key) else { return Due::Nothing };
         match ch.behind {
             Behind::Lingering { .. } => self.lingered(cx, key),
-            Behind::Listener(listener)
-                if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_) | Kind::TlsPending) =>
-            {
+            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::TlsPending) => {
                 if cx.now - ch.started < HANDSHAKE_TIMEOUT {
                     return Due::Incoming(listener);
                 }

@@ -13,7 +13,7 @@ use crate::request::{Compiled, socket_priority};
 use crate::{Engine, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind, Net, SocketOption, SocketOptions};
+use neater_base::net::{ErrorKind, Net, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::ConnectionApi;
 use neater_race::CandidateId;
@@ -207,7 +207,7 @@ impl Carriers {
             SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn, candidate),
             SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
             SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some((conn, candidate)),
-            SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn, candidate),
+            SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn),
         }
         self.answered_after(now, session)
     }
@@ -226,10 +226,7 @@ impl Carriers {
     pub(crate) fn source_of<N: Net>(&self, net: &N, session: SessionId) -> Option<IpAddr> {
         let from = match session {
             SessionId::Channel(k) => net.local_addr(self.channels.get(k)?.sock).ok()?.ip(),
-            SessionId::Dtls(k) => {
-                let channel = self.dtls.sessions.get(k)?.channel();
-                net.local_addr(self.channels.get(channel)?.sock).ok()?.ip()
-            }
+            SessionId::Dtls(k) => self.dtls.local_addr(net, k)?.ip(),
             SessionId::Quic(k) => self.quic.connections.get(k)?.local?,
             SessionId::Sctp(k) => self.sctp.addresses(net, k)?.1.ip(),
         };
@@ -314,7 +311,11 @@ impl<N: Net> Engine<N> {
                 let there = There { below, addr, udp_port, name: &name };
                 self.sctp_connect(conn, candidate, there, request, options).map(SessionId::Sctp)
             }
-            Stack::Dtls => self.dtls_connect(attempt, addr, &to.server_name(), request, options, to.number),
+            Stack::Dtls => {
+                let (name, (conn, _)) = (to.server_name(), attempt);
+                let session = self.carriers.dtls.connect(&mut self.cx, conn, (addr, &name), request, options)?;
+                Ok(SessionId::Dtls(session))
+            }
         }
     }
 
@@ -408,7 +409,7 @@ impl<N: Net> Engine<N> {
             }
             SessionId::Quic(k) => self.carriers.quic.withdraw(&self.cx, k),
             SessionId::Sctp(k) => self.sctp_abandon(k),
-            SessionId::Dtls(k) => self.dtls_drop(k),
+            SessionId::Dtls(k) => self.carriers.dtls.drop_session(&mut self.cx, k),
         }
     }
 
@@ -429,7 +430,12 @@ impl<N: Net> Engine<N> {
             }
             SessionId::Quic(_) => self.session_won(conn, session),
             SessionId::Sctp(k) => self.sctp_won(conn, k),
-            SessionId::Dtls(k) => self.dtls_won(conn, k),
+            SessionId::Dtls(dtls) => {
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.flow = FlowId::Dtls { dtls };
+                }
+                self.carriers.dtls.take(dtls, conn);
+            }
         }
     }
 
@@ -442,7 +448,7 @@ impl<N: Net> Engine<N> {
                 self.carriers.quic.report_early_stop(k, conn);
             }
             SessionId::Sctp(k) => self.sctp_begin(k),
-            SessionId::Dtls(k) => self.dtls_take(k, Ecn::NotEct),
+            SessionId::Dtls(k) => self.carriers.dtls.take_early(k),
             SessionId::Channel(_) => {}
         }
     }
@@ -461,7 +467,7 @@ impl<N: Net> Engine<N> {
             FlowId::SctpPending { sctp } if self.carriers.attempt_of(SessionId::Sctp(sctp)) == Some(conn) => {
                 self.sctp_abandon(sctp);
             }
-            FlowId::Dtls { dtls } => self.dtls_drop(dtls),
+            FlowId::Dtls { dtls } => self.carriers.dtls.drop_session(&mut self.cx, dtls),
             FlowId::None => {}
             _ => return false,
         }

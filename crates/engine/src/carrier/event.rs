@@ -7,9 +7,11 @@
 use super::SessionId;
 use super::end::SessionLost;
 use crate::Stack;
-use crate::event::AttemptError;
+use crate::event::{AttemptError, ConnectionError};
+use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Key;
+use neater_base::net::{Ecn, IcmpError};
 use std::collections::VecDeque;
 
 /// What one carrier has to report, oldest first.
@@ -57,4 +59,12 @@ pub(crate) enum CarrierEvent {
     PeerStopped { conn: Key, code: u64 },
     /// The session below a flow is over. What has arrived can still be received.
     FlowLost { conn: Key, lost: SessionLost },
+    /// A datagram has arrived for a connection.
+    Datagram { conn: Key, data: Bytes, ecn: Ecn },
+    /// The network has reported an error that does not end a connection.
+    SoftError { conn: Key, error: IcmpError },
+    /// The peer has closed a connection's flow in both directions: what has arrived can be read, what has not left is lost.
+    FlowClosed { conn: Key },
+    /// A connection's flow has failed.
+    FlowFailed { conn: Key, error: ConnectionError },
 }

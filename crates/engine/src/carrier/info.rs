@@ -67,10 +67,7 @@ impl Carriers {
             FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => {
                 self.sctp.addresses(&cx.net, sctp).map(|(_, ours)| ours)
             }
-            FlowId::Dtls { dtls } => {
-                let d = self.dtls.sessions.get(dtls)?;
-                Some(d.peer().local(bound(d.channel())?))
-            }
+            FlowId::Dtls { dtls } => self.dtls.local_addr(&cx.net, dtls),
             FlowId::None => None,
         }
     }

@@ -32,6 +32,8 @@ enum Place {
     Quic(Key),
     /// An SCTP port.
     Sctp(Key),
+    /// A socket of DTLS sessions.
+    Dtls(Key),
 }
 
 impl Carriers {
@@ -41,6 +43,7 @@ impl Carriers {
             Place::Channel(key) => self.channels.get(key).map(|c| c.sock),
             Place::Quic(key) => self.quic.sockets.get(key).map(|s| s.sock),
             Place::Sctp(end) => return self.sctp.listening_addr(cx, end),
+            Place::Dtls(key) => self.dtls.sock(key),
         };
         Ok(cx.net.local_addr(sock.ok_or(AttemptError::NoAddress)?)?)
     }
@@ -49,11 +52,11 @@ impl Carriers {
     pub(crate) fn encapsulation_port<N: Net>(&self, cx: &Context<N>, at: Listening) -> Option<u16> {
         match at.0 {
             Place::Sctp(end) => self.sctp.udp_port(cx, end),
-            Place::Channel(_) | Place::Quic(_) => None,
+            Place::Channel(_) | Place::Quic(_) | Place::Dtls(_) => None,
         }
     }
 
-    /// Opens a socket that listens for TCP, or for the peers of UDP or of DTLS; or takes one of these that a listener has left.
+    /// Opens a socket that listens for TCP, or for the peers of UDP; or takes one of these that a listener has left.
     fn open_channel<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -71,7 +74,6 @@ impl Carriers {
         let token = CarrierSocket::channel(key).token();
         let (sock, kind) = match stack {
             Stack::Udp => (cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
-            Stack::Dtls => (cx.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
             _ => (cx.net.listen(token, addr, &options)?, Kind::Accept),
         };
         let local = cx.net.local_addr(sock).inspect_err(|_| cx.net.close(sock))?;
@@ -92,7 +94,6 @@ impl Carriers {
         self.left_behind.retain(|(key, _)| channels.contains(*key));
         let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
             Some(Kind::UdpShared(_)) => stack == Stack::Udp,
-            Some(Kind::Dtls(_)) => stack == Stack::Dtls,
             _ => false,
         };
         let at = self.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
@@ -107,9 +108,7 @@ impl Carriers {
         let unfinished: Vec<_> = self
             .channels
             .iter()
-            .filter(|(_, c)| {
-                c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_) | Kind::Dtls(_))
-            })
+            .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
             .map(|(k, _)| k)
             .collect();
         for key in unfinished {
@@ -156,6 +155,8 @@ impl<N: Net> Engine<N> {
             let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
             Place::Sctp(self.sctp_listen(listener, (below, addr.port()), &options, request)?)
+        } else if stack == Stack::Dtls {
+            Place::Dtls(self.carriers.dtls.listen(&mut self.cx, listener, addr, request, &options)?)
         } else {
             Place::Channel(self.carriers.open_channel(&mut self.cx, listener, stack, addr, options)?)
         }))
@@ -166,14 +167,17 @@ impl<N: Net> Engine<N> {
         match at.0 {
             Place::Channel(key) => match self.carriers.channels.get(key).map(|c| &c.kind) {
                 Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
-                Some(Kind::Dtls(_)) => self.dtls_readable(key),
                 _ => self.accept(listener, key),
             },
             Place::Quic(key) => {
                 self.cx.connections = self.conns.len();
                 self.carriers.quic.socket_readable(&mut self.cx, key);
             }
-            Place::Sctp(end) => self.sctp_poll_end(end),
+            Place::Sctp(end) => match self.carriers.sctp.layer_below(end) {
+                Some(layer) => self.read_dtls(layer),
+                None => self.sctp_poll_end(end),
+            },
+            Place::Dtls(key) => self.read_dtls(key),
         }
     }
 
@@ -190,11 +194,12 @@ impl<N: Net> Engine<N> {
             Place::Channel(key) => self.stop_listening_at_channel(key),
             Place::Quic(key) => self.carriers.quic.stop_listening(&mut self.cx, key),
             Place::Sctp(end) => {
-                if let Some(key) = self.carriers.sctp.channel_below(end) {
-                    self.stop_listening_at_channel(key);
+                if let Some(layer) = self.carriers.sctp.layer_below(end) {
+                    self.carriers.layers().stop_listening(&mut self.cx, layer);
                 }
                 self.release_sctp_listener(end);
             }
+            Place::Dtls(key) => self.carriers.dtls.stop_listening(&mut self.cx, key),
         }
     }
 
@@ -204,7 +209,7 @@ impl<N: Net> Engine<N> {
         self.carriers.left_behind.retain(|(key, _)| self.carriers.channels.contains(*key));
         let kept = match self.carriers.channels.get(key).map(|c| &c.kind) {
             Some(Kind::UdpShared(peers)) => !peers.is_empty(),
-            _ => self.dtls_stop_listening(key),
+            _ => false,
         };
         if kept {
             self.carriers.left_behind.extend(shared);

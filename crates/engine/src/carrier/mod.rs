@@ -11,6 +11,7 @@ pub(crate) mod end;
 pub(crate) mod establish;
 pub(crate) mod event;
 pub(crate) mod info;
+pub(crate) mod layer;
 pub(crate) mod listen;
 pub(crate) mod misrouted;
 pub(crate) mod property;
@@ -25,7 +26,7 @@ pub(crate) mod udp;
 pub(crate) use self::tcp::early::Early;
 
 use crate::carrier::channel::Channel;
-use crate::carrier::dtls::Dtls;
+use crate::carrier::dtls::DtlsCarrier;
 use crate::carrier::event::{CarrierEvent, Events};
 use crate::carrier::quic::{Quic, QuicSocket};
 use crate::carrier::sctp::{Sctp, SctpEnd, SctpSocket};
@@ -134,13 +135,6 @@ pub(crate) struct QuicCarrier {
     pub(crate) looked: u64,
 }
 
-/// DTLS (RFC 9147, 6347) over UDP.
-#[derive(Debug, Default)]
-pub(crate) struct DtlsCarrier {
-    pub(crate) events: Events,
-    pub(crate) sessions: Slab<Dtls>,
-}
-
 /// SCTP (RFC 9260) over UDP, IP or DTLS.
 #[derive(Debug, Default)]
 pub(crate) struct SctpCarrier {
@@ -168,6 +162,9 @@ impl Carriers {
     /// Whether a carrier has something to report.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        !(self.quic.events.is_empty() && self.dtls.events.is_empty() && self.sctp.events.is_empty())
+        !(self.quic.events.is_empty()
+            && self.dtls.events.is_empty()
+            && self.dtls.layer_events.is_empty()
+            && self.sctp.events.is_empty())
     }
 }

@@ -87,9 +87,25 @@ pub(crate) enum Arrived {
     Streams,
     /// At once, for the datagrams that it carries.
     Datagrams,
+    /// At once: there is no other, and no group.
+    Connection,
 }
 
 impl Carriers {
+    /// A connection accepts a peer's session that carries one alone. Returns its flow, and another connection, which the peer has lost:
+    /// it has come back to its address without knowing of it.
+    pub(crate) fn accept<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        session: SessionId,
+        conn: Key,
+    ) -> (FlowId, Option<Key>) {
+        match session {
+            SessionId::Dtls(dtls) => (FlowId::Dtls { dtls }, self.dtls.accept(cx, dtls, conn)),
+            SessionId::Channel(_) | SessionId::Quic(_) | SessionId::Sctp(_) => (FlowId::None, None),
+        }
+    }
+
     /// How a connection that is carried by this can be cloned.
     pub(crate) fn cloning(&self, flow: FlowId) -> Cloning {
         match flow {
@@ -261,7 +277,8 @@ impl Carriers {
                 let q = self.quic.connections.get(k).filter(|q| q.lost.is_none())?;
                 Some(if q.stack == Stack::QuicDatagram { Arrived::Datagrams } else { Arrived::Streams })
             }
-            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+            SessionId::Dtls(k) => self.dtls.sessions.contains(k).then_some(Arrived::Connection),
+            SessionId::Sctp(_) | SessionId::Channel(_) => None,
         }
     }
 

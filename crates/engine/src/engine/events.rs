@@ -3,6 +3,9 @@
 use super::Engine;
 use crate::carrier::SessionId;
 use crate::carrier::event::CarrierEvent;
+use crate::conn::ConnectionState;
+use crate::event::Event;
+use crate::queue::ReceivedDatagram;
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_race::CandidateId;
@@ -10,8 +13,14 @@ use neater_race::CandidateId;
 impl<N: Net> Engine<N> {
     /// Handles what the carriers have reported, until there is no more.
     pub(crate) fn drain_carriers(&mut self) {
-        while let Some(event) = self.carriers.poll_event() {
-            self.on_carrier_event(event);
+        loop {
+            if let Some(event) = self.carriers.poll_layer_event() {
+                self.on_layer_event(event);
+            } else if let Some(event) = self.carriers.poll_event() {
+                self.on_carrier_event(event);
+            } else {
+                return;
+            }
         }
     }
 
@@ -58,6 +67,18 @@ impl<N: Net> Engine<N> {
                     self.session_is_gone(group, session);
                 }
             }
+            CarrierEvent::Datagram { conn, data, ecn } => {
+                if self.queue_datagram(conn, ReceivedDatagram { data, ecn }) {
+                    self.arrived(conn);
+                }
+            }
+            CarrierEvent::SoftError { conn, error } => {
+                if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) {
+                    self.notify(conn, Event::SoftError(error));
+                }
+            }
+            CarrierEvent::FlowClosed { conn } => self.flow_closed(conn),
+            CarrierEvent::FlowFailed { conn, error } => self.fail_connection(conn, error),
         }
     }
 
@@ -68,6 +89,8 @@ impl<N: Net> Engine<N> {
         let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts);
         match attempts.iter().find(|a| a.session == session) {
             Some(attempt) => Some(attempt.candidate),
+            // What has won is no attempt any more, though its framer may still shake hands.
+            None if c.state != ConnectionState::Establishing || c.is_greeting() => None,
             None => (c.flow.tries() == Some(session)).then_some(None),
         }
     }

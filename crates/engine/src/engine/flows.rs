@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::conn::ConnectionState;
-use crate::event::ConnectionError;
+use crate::event::{ConnectionError, Event};
 use crate::terminate::NO_CODE;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -59,5 +59,22 @@ impl<N: Net> Engine<N> {
         let delivered = code == NO_CODE && c.tx.is_empty() && self.carriers.is_delivered(c.flow);
         self.carriers.reset(c.flow, code);
         self.given_up_by_peer(conn, delivered, code);
+    }
+
+    /// The peer has closed what carries a connection.
+    pub(super) fn flow_closed(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        match c.state {
+            // What has arrived can still be read, and then the end; what the peer can no longer take is reported.
+            ConnectionState::Established if !c.is_greeting() => {
+                self.end_message(conn);
+                self.report_unsent(conn, &ConnectionError::Closed);
+                self.notify(conn, Event::Readable);
+                self.notify(conn, Event::Closed);
+                self.set_closed(conn);
+            }
+            ConnectionState::Closed => {}
+            _ => self.fail_connection(conn, ConnectionError::Closed),
+        }
     }
 }

@@ -10,13 +10,14 @@ use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
 use crate::conn::Conn;
 use crate::connection::state::SendSide;
-use crate::event::{Event, Step};
+use crate::event::{ConnectionError, Event, Step};
 use crate::greeting::HandOver;
 use crate::queue::ReceivedDatagram;
 use crate::terminate::ABORTED;
 use crate::{Stack, StreamDirection};
 use neater_base::Key;
-use neater_base::net::{Ecn, Net};
+use neater_base::net::{Ecn, ErrorKind, Net};
+use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
     /// An attempt goes on as what its peer offers.
@@ -57,6 +58,9 @@ impl<N: Net> Engine<N> {
     /// A peer's session has come to a listener, which takes it or refuses it.
     pub(super) fn session_arrived(&mut self, session: SessionId, listener: Key) {
         let Some(arrived) = self.carriers.arrived(session) else { return };
+        if arrived == Arrived::Connection {
+            return self.connection_arrived(session, listener);
+        }
         let listens = self.listeners.get(listener);
         let groups = listens.is_some_and(|l| l.groups);
         // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
@@ -86,6 +90,29 @@ impl<N: Net> Engine<N> {
         if waits && let Some(over) = self.carriers.await_first(&mut self.cx, session) {
             self.session_over(over);
         }
+    }
+
+    /// The same, of a session that carries one connection and no group.
+    fn connection_arrived(&mut self, session: SessionId, listener: Key) {
+        let Some((stack, _)) = self.carriers.describe(session) else { return };
+        // The program takes nothing, and no kernel keeps this for it.
+        let room = !self.is_full(listener) && self.conns.len() < self.cx.limits.connections;
+        let Some(l) = self.listeners.get(listener).filter(|_| room) else {
+            self.cx.stats.refuse(Refusal::Untaken);
+            return self.release_attempt(session, false);
+        };
+        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
+        (c.stack, c.passive) = (Some(stack), true);
+        let conn = self.conns.insert(c);
+        let (flow, superseded) = self.carriers.accept(&mut self.cx, session, conn);
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.flow = flow;
+        }
+        if let Some(superseded) = superseded {
+            self.fail_connection(superseded, ConnectionError::Net(ErrorKind::ConnectionReset.into()));
+        }
+        self.deliver_incoming(listener, conn);
+        self.take_early(conn, session);
     }
 
     /// A connection that the peer has opened.

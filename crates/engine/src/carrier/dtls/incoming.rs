@@ -2,148 +2,139 @@
 //!
 //! *Responsible for* whom a datagram is given to, and for what a client has to have shown before it is given more: an address
 //! of its own, [`crate::Limits::handshakes`], a connection, the place of an earlier one. *Not responsible for* the books of
-//! it ([`super::peers`]).
+//! it ([`super::peers`]), nor for whether a listener takes a session.
 
-use super::peers::{Peers, Pending};
-use super::{Dtls, INCOMING_TIMEOUT};
+use super::peers::Pending;
+use super::socket::DtlsSocket;
+use super::{Dtls, DtlsCarrier, INCOMING_TIMEOUT};
 use crate::backlog::who_makes_room;
-use crate::carrier::FlowId;
-use crate::carrier::channel::{Behind, Channel, Kind, Peer};
+use crate::carrier::SessionId;
+use crate::carrier::channel::Peer;
 use crate::carrier::dispatch::Due;
-use crate::carrier::sctp::SessionEnd;
+use crate::carrier::event::CarrierEvent;
+use crate::carrier::layer::{LayerEnd, LayerEvent};
 use crate::config::Refusal;
-use crate::conn::Conn;
+use crate::context::Context;
 use crate::event::ConnectionError;
-use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
 use neater_dtls::{HelloRandom, Look, Session, look};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-/// A listener's socket, and a client's handshake on it.
+/// A client's handshake on a listener's socket.
 #[derive(Clone, Copy)]
 struct Caller {
-    listener: Key,
-    channel: Key,
+    socket: Key,
+    /// The listener takes no more.
+    full: bool,
     peer: Peer,
 }
 
-impl<N: Net> Engine<N> {
-    fn dtls_peers_mut(&mut self, channel: Key) -> Option<&mut Peers> {
-        match self.carriers.channels.get_mut(channel).map(|c| &mut c.kind) {
-            Some(Kind::Dtls(peers)) => Some(peers),
-            _ => None,
-        }
-    }
-
-    /// A datagram has arrived on a socket of sessions.
-    pub(super) fn dtls_datagram(&mut self, channel: Key, peer: Peer, data: &[u8], ecn: Ecn) {
-        let Some(Channel { kind: Kind::Dtls(peers), behind, .. }) = self.carriers.channels.get(channel) else { return };
-        let Behind::Listener(listener) = *behind else {
+impl DtlsCarrier {
+    /// A datagram has arrived on a socket of sessions. `full`: its listener takes no more.
+    pub(super) fn on_datagram<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        (socket, full): (Key, bool),
+        peer: Peer,
+        data: &[u8],
+        ecn: Ecn,
+    ) {
+        let Some(s) = self.sockets.get(socket) else { return };
+        if !s.is_server() {
             // There is but one.
-            let (holder, _) = peers.at(Peer::from(peer.remote));
-            return holder.into_iter().for_each(|key| self.dtls_hand(key, data, ecn));
-        };
+            let (holder, _) = s.peers.at(Peer::from(peer.remote));
+            return holder.into_iter().for_each(|key| self.give(cx, key, data, ecn));
+        }
         // What was sent to many (multicast) is answered from where the system chooses.
-        let peer = if peers.at(peer).0.is_some() || self.is_own(peer.here) { peer } else { Peer::from(peer.remote) };
-        let (holder, successor) = peers.at(peer);
-        let from = Caller { listener, channel, peer };
+        let peer = if s.peers.at(peer).0.is_some() || cx.is_own(peer.here) { peer } else { Peer::from(peer.remote) };
+        let (holder, successor) = s.peers.at(peer);
+        let from = Caller { socket, full, peer };
         match look(data) {
             // A hello has no key and no proof: it is a verified client's only if it repeats the random of its own.
             Look::Hello { random, whole } => {
-                let same = |key: &Key| self.carriers.dtls.sessions.get(*key).is_some_and(|d| d.random == Some(random));
+                let same = |key: &Key| self.sessions.get(*key).is_some_and(|d| d.random == Some(random));
                 match [successor, holder].into_iter().flatten().find(same) {
-                    Some(key) => self.dtls_hand(key, data, ecn),
-                    None => self.dtls_hello(from, random, whole, data, ecn),
+                    Some(key) => self.give(cx, key, data, ecn),
+                    None => self.on_hello(cx, from, (random, whole), data, ecn),
                 }
             }
             Look::HelloFragment => {
-                let randoms = peers.unverified.unfinished(peer);
+                let randoms = s.peers.unverified.unfinished(peer);
                 for random in randoms {
-                    self.dtls_pending(from, random, data, ecn);
+                    self.give_unverified(cx, from, random, data, ecn);
                 }
             }
             // The holder knows its own by the key; what has none is for whoever has none yet.
             what => {
-                let (to_holder, to_successor) = (what != Look::Clear || successor.is_none(), what != Look::Data);
+                let to_holder = what != Look::Clear || successor.is_none();
+                // A successor that waits to be accepted has its key.
+                let waits = || successor.and_then(|key| self.sessions.get(key)).is_some_and(|d| d.offered);
+                let to_successor = what != Look::Data || waits();
                 let to = [holder.filter(|_| to_holder), successor.filter(|_| to_successor)];
-                to.into_iter().flatten().for_each(|key| self.dtls_hand(key, data, ecn));
+                to.into_iter().flatten().for_each(|key| self.give(cx, key, data, ecn));
             }
         }
     }
 
-    fn dtls_hand(&mut self, key: Key, data: &[u8], ecn: Ecn) {
-        let now = self.cx.now;
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        d.session.handle_datagram(now, data);
-        self.dtls_progress(key, ecn);
+    /// Gives a datagram to a session.
+    fn give<N: Net>(&mut self, cx: &mut Context<N>, key: Key, data: &[u8], ecn: Ecn) {
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        d.session.handle_datagram(cx.now, data);
+        self.progress(cx, key, ecn);
     }
 
-    /// Somebody says hello, or seems to.
-    fn dtls_hello(&mut self, from: Caller, random: HelloRandom, whole: bool, data: &[u8], ecn: Ecn) {
+    /// A hello has come, or what looks like one.
+    fn on_hello<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        from: Caller,
+        (random, whole): (HelloRandom, bool),
+        data: &[u8],
+        ecn: Ecn,
+    ) {
         let name = (from.peer, random);
-        let Some(peers) = self.dtls_peers_mut(from.channel) else { return };
-        if peers.unverified.get_mut(name).is_none() && !self.dtls_begin(from, random) {
+        let Some(s) = self.sockets.get_mut(from.socket) else { return };
+        if s.peers.unverified.get_mut(name).is_none() && !s.begin(cx, from, random) {
             return;
         }
-        if let Some(p) = self.dtls_peers_mut(from.channel).and_then(|peers| peers.unverified.get_mut(name)) {
+        if let Some(p) = s.peers.unverified.get_mut(name) {
             p.unfinished = !whole;
         }
-        self.dtls_pending(from, random, data, ecn);
+        self.give_unverified(cx, from, random, data, ecn);
     }
 
-    /// A client that has not been heard of begins a handshake, if the listener takes any.
-    fn dtls_begin(&mut self, from: Caller, random: HelloRandom) -> bool {
-        let Some(l) = self.listeners.get(from.listener) else { return false };
-        let request = l.request.clone();
-        let Some(config) = request.0.setups.dtls.1.as_ref() else { return false };
-        let full = l.limit == Some(0) || l.backlog.is_full();
-        if full || self.conns.len() >= self.cx.limits.connections {
-            self.cx.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
-            return false;
-        }
-        let (now, max) = (self.cx.now, self.cx.limits.unverified);
-        let pending = Pending::new(Session::server(config, now, &mut self.cx.rng), now);
-        let Some(peers) = self.dtls_peers_mut(from.channel) else { return false };
-        let thrown_out = peers.unverified.insert((from.peer, random), pending, max);
-        // A client that has sent one datagram and is never heard of again is forgotten, too.
-        let arm = !core::mem::replace(&mut peers.unverified.armed, true);
-        if thrown_out {
-            self.cx.stats.refuse(Refusal::Unverified);
-        }
-        if arm {
-            self.cx.timers.push(now + INCOMING_TIMEOUT, Due::DtlsUnverified(from.channel).into());
-        }
-        true
-    }
-
-    pub(crate) fn dtls_unverified_timeout(&mut self, channel: Key) {
-        let now = self.cx.now;
-        let Some(peers) = self.dtls_peers_mut(channel) else { return };
-        let next = peers.unverified.expire(now, INCOMING_TIMEOUT);
-        peers.unverified.armed = next.is_some();
+    /// The clients of a socket that have not proved their address, and have had their time, are forgotten.
+    pub(in crate::carrier) fn on_unverified_timeout<N>(&mut self, cx: &mut Context<N>, socket: Key) {
+        let Some(s) = self.sockets.get_mut(socket) else { return };
+        let next = s.peers.unverified.expire(cx.now, INCOMING_TIMEOUT);
+        s.peers.unverified.armed = next.is_some();
         if let Some(at) = next {
-            self.cx.timers.push(at, Due::DtlsUnverified(channel).into());
+            cx.timers.push(at, Due::DtlsUnverified(socket).into());
         }
     }
 
     /// Gives a datagram to a client that has not proved its address, which is asked to, or has just done so.
-    fn dtls_pending(&mut self, from: Caller, random: HelloRandom, data: &[u8], ecn: Ecn) {
-        let now = self.cx.now;
-        let Some(ch) = self.carriers.channels.get_mut(from.channel) else { return };
-        let Kind::Dtls(peers) = &mut ch.kind else { return };
+    fn give_unverified<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        from: Caller,
+        random: HelloRandom,
+        data: &[u8],
+        ecn: Ecn,
+    ) {
+        let Some(s) = self.sockets.get_mut(from.socket) else { return };
         let name = (from.peer, random);
-        let Some(p) = peers.unverified.get_mut(name) else { return };
-        p.session.handle_datagram(now, data);
+        let Some(p) = s.peers.unverified.get_mut(name) else { return };
+        p.session.handle_datagram(cx.now, data);
         if p.session.is_over() {
             tracing::debug!(target: "neater::listen", "handshake failed: {:?}", p.session.poll_event());
-            peers.unverified.remove(name);
+            s.peers.unverified.remove(name);
             return;
         }
         if p.session.is_verified() {
-            if let Some(p) = peers.unverified.remove(name) {
-                self.dtls_verified(from, random, p, ecn);
+            if let Some(p) = s.peers.unverified.remove(name) {
+                self.on_verified(cx, from, random, p, ecn);
             }
             return;
         }
@@ -158,7 +149,7 @@ impl<N: Net> Engine<N> {
             answer = p.question.clone().filter(|q| q.len() <= data.len());
         }
         if let Some(contents) = answer
-            && ch.writable
+            && s.writable
         {
             let contents = &contents[..];
             let to = Transmit {
@@ -169,8 +160,8 @@ impl<N: Net> Engine<N> {
                 segment_size: None,
                 contents,
             };
-            match self.cx.net.send(ch.sock, &to) {
-                Err(e) if e.is_would_block() => ch.writable = false,
+            match cx.net.send(s.sock, &to) {
+                Err(e) if e.is_would_block() => s.writable = false,
                 // Lost, as on the way; what ICMP says of an earlier datagram, a stranger may have caused.
                 _ => {}
             }
@@ -179,124 +170,141 @@ impl<N: Net> Engine<N> {
 
     /// A client has proved its address. From now on it counts among the handshakes, and its address is its own, unless
     /// there is a connection: that keeps it until the new handshake is finished.
-    fn dtls_verified(&mut self, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
-        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.carriers.channels.get(from.channel) else { return };
-        let ((holder, _), sctp) = (peers.at(from.peer), peers.sctp);
-        let full = holder.is_none() && peers.len() >= self.cx.limits.udp_peers;
-        if full || !self.dtls_has_room(from.channel, from.peer.remote) {
-            self.cx.stats.refuse(if full { Refusal::Peer } else { Refusal::Handshake });
+    fn on_verified<N: Net>(&mut self, cx: &mut Context<N>, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
+        let Some(s) = self.sockets.get(from.socket) else { return };
+        let ((holder, _), user) = (s.peers.at(from.peer), s.user);
+        let full = holder.is_none() && s.peers.len() >= cx.limits.udp_peers;
+        if full || !self.has_room(cx, from.socket, from.peer.remote) {
+            cx.stats.refuse(if full { Refusal::Peer } else { Refusal::Handshake });
             return;
         }
         let d = Dtls {
             random: Some(random),
-            sctp,
+            user,
             at: (from.peer.here, from.peer.interface),
-            ..Dtls::new(p.session, from.channel, from.peer.remote, p.since)
+            ..Dtls::new(p.session, from.socket, from.peer.remote, p.since)
         };
-        let key = self.carriers.dtls.sessions.insert(d);
+        let key = self.sessions.insert(d);
         // Room may have been made by a handshake from there.
-        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.carriers.channels.get(from.channel) else { return };
-        let (holder, _) = peers.at(from.peer);
-        let stays = holder.and_then(|k| self.carriers.dtls.sessions.get(k)).is_some_and(Dtls::is_taken);
-        let gone = self.dtls_peers_mut(from.channel).and_then(|peers| peers.verified(from.peer, key, stays));
-        if let Some(gone) = gone {
+        let Some(s) = self.sockets.get_mut(from.socket) else { return };
+        let (holder, _) = s.peers.at(from.peer);
+        let stays = holder.and_then(|k| self.sessions.get(k)).is_some_and(Dtls::is_taken);
+        if let Some(gone) = s.peers.verified(from.peer, key, stays) {
             // What it said now would be heard by its successor.
-            if let Some(d) = self.carriers.dtls.sessions.get_mut(gone) {
+            if let Some(d) = self.sessions.get_mut(gone) {
                 d.session.forget();
             }
-            self.dtls_drop(gone);
+            self.drop_session(cx, gone);
         }
-        self.cx.timers.push(p.since + INCOMING_TIMEOUT, Due::DtlsIncoming(key).into());
-        self.dtls_progress(key, ecn);
+        cx.timers.push(p.since + INCOMING_TIMEOUT, Due::DtlsIncoming(key).into());
+        self.progress(cx, key, ecn);
     }
 
     /// An incoming handshake has had its time.
-    pub(crate) fn dtls_incoming_timeout(&mut self, key: Key) {
-        let Some(d) = self.carriers.dtls.sessions.get(key).filter(|d| d.conn.is_none() && d.attempt.is_none()) else {
-            return;
-        };
+    pub(in crate::carrier) fn on_incoming_timeout<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(d) = self.sessions.get(key).filter(|d| d.conn.is_none() && d.attempt.is_none()) else { return };
         if !d.is_taken() {
-            self.cx.stats.refuse(Refusal::Handshake);
-            self.dtls_drop(key);
-        } else if d.associations == 0 {
-            // Nobody has opened an association in it, or the last one is over.
-            self.dtls_drop(key);
+            cx.stats.refuse(Refusal::Handshake);
+            self.drop_session(cx, key);
+        } else if d.users == 0 {
+            // The user has opened nothing in it, or the last of it is over.
+            self.drop_session(cx, key);
         }
     }
 
-    /// Whether another handshake may begin; somebody else's may have to make room.
-    fn dtls_has_room(&mut self, channel: Key, from: SocketAddr) -> bool {
+    /// Whether another handshake may begin; another client's may have to make room.
+    fn has_room<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, from: SocketAddr) -> bool {
         // Nearly always far below the limit: only then is it worth counting.
-        if self.carriers.dtls.sessions.len() < self.cx.limits.handshakes {
+        if self.sessions.len() < cx.limits.handshakes {
             return true;
         }
-        let shaking = |d: &Dtls| d.channel == channel && !d.is_taken();
-        let all = || {
-            self.carriers.dtls.sessions.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started))
-        };
-        if all().count() < self.cx.limits.handshakes {
+        let shaking = |d: &Dtls| d.socket == socket && !d.is_taken();
+        let all = || self.sessions.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started));
+        if all().count() < cx.limits.handshakes {
             return true;
         }
-        let Some(victim) = who_makes_room(all(), Some(from.ip()), self.cx.now) else { return false };
-        self.cx.stats.refuse(Refusal::Handshake);
+        let Some(victim) = who_makes_room(all(), Some(from.ip()), cx.now) else { return false };
+        cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        self.dtls_drop(victim);
+        self.drop_session(cx, victim);
         true
     }
 
     /// A client's handshake is finished.
-    pub(super) fn dtls_arrived(&mut self, listener: Key, key: Key) {
-        if self.carriers.dtls.sessions.get(key).is_some_and(|d| d.sctp.is_some()) {
-            let Some((channel, peer)) = self.carriers.dtls.sessions.get(key).map(|d| (d.channel, d.peer())) else {
-                return;
-            };
-            if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(peer, key)) {
-                self.dtls_superseded(old);
-            }
+    pub(super) fn on_arrived<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        if d.user.is_some() {
+            self.take_over(cx, key);
             // It has its time for an association.
-            self.cx.timers.push(self.cx.now + INCOMING_TIMEOUT, Due::DtlsIncoming(key).into());
+            cx.timers.push(cx.now + INCOMING_TIMEOUT, Due::DtlsIncoming(key).into());
             return;
         }
-        // The program takes nothing, and no kernel keeps this for it.
-        let room = !self.is_full(listener) && self.conns.len() < self.cx.limits.connections;
-        let (Some(l), Some(d)) = (self.listeners.get(listener).filter(|_| room), self.carriers.dtls.sessions.get(key))
-        else {
-            self.cx.stats.refuse(Refusal::Untaken);
-            return self.dtls_drop(key);
-        };
-        let (channel, peer) = (d.channel, d.peer());
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
-        c.stack = Some(Stack::Dtls);
-        c.passive = true;
-        c.flow = FlowId::Dtls { dtls: key };
-        let conn = self.conns.insert(c);
-        if let Some(d) = self.carriers.dtls.sessions.get_mut(key) {
-            d.conn = Some(conn);
+        d.offered = true;
+        let socket = d.socket;
+        match self.listener_at(socket) {
+            Some(listener) => {
+                self.events.push_back(CarrierEvent::Incoming { session: SessionId::Dtls(key), listener });
+            }
+            None => {
+                cx.stats.refuse(Refusal::Untaken);
+                self.drop_session(cx, key);
+            }
         }
-        if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(peer, key)) {
-            self.dtls_superseded(old);
-        }
-        self.deliver_incoming(listener, conn);
     }
 
-    /// The client of a connection has come back to its address without knowing of it: it has lost its state, and the
-    /// connection is lost (RFC 6347 section 4.2.8).
-    fn dtls_superseded(&mut self, key: Key) {
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        let error = ConnectionError::Net(ErrorKind::ConnectionReset.into());
+    /// A listener accepts a session, which carries this connection from now on. Returns another one, which the client has lost.
+    pub(in crate::carrier) fn accept<N: Net>(&mut self, cx: &mut Context<N>, key: Key, conn: Key) -> Option<Key> {
+        let d = self.sessions.get_mut(key)?;
+        (d.conn, d.offered) = (Some(conn), false);
+        self.take_over(cx, key)
+    }
+
+    /// A session takes its address over from another one, if there is one, whose connection is returned.
+    fn take_over<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<Key> {
+        let d = self.sessions.get(key)?;
+        let old = self.sockets.get_mut(d.socket)?.peers.takes_over(d.peer(), key)?;
+        self.supersede(cx, old)
+    }
+
+    /// The client of a session has come back to its address without knowing of it: it has lost its state, and the connection,
+    /// which is returned, is lost (RFC 6347 section 4.2.8).
+    fn supersede<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<Key> {
+        let d = self.sessions.get_mut(key)?;
         d.session.forget();
-        if let Some(socket) = d.sctp {
-            let remote = d.remote;
-            self.sctp_session_lost(socket, remote, &SessionEnd::Superseded);
-            return self.dtls_drop(key);
+        if let Some(user) = d.user {
+            let end = LayerEnd::Superseded;
+            self.layer_events.push_back(LayerEvent::Lost { user, from: d.remote, end });
+            self.drop_session(cx, key);
+            return None;
         }
-        d.lost = Some(error.clone());
-        match d.conn {
-            Some(conn) => {
-                self.fail_connection(conn, error);
-                // A connection that is closed already keeps its session for what is left to read.
-            }
-            None => self.dtls_drop(key),
+        d.lost = Some(ConnectionError::Net(ErrorKind::ConnectionReset.into()));
+        // A connection that is closed already keeps its session for what is left to read.
+        let conn = d.conn;
+        if conn.is_none() {
+            self.drop_session(cx, key);
         }
+        conn
+    }
+}
+
+impl DtlsSocket {
+    /// A client that has not been heard of begins a handshake, if the listener takes any.
+    fn begin<N: Net>(&mut self, cx: &mut Context<N>, from: Caller, random: HelloRandom) -> bool {
+        let Some(config) = self.serves.as_ref().and_then(|s| s.config.as_ref()) else { return false };
+        if from.full || cx.connections >= cx.limits.connections {
+            cx.stats.refuse(if from.full { Refusal::Untaken } else { Refusal::Connection });
+            return false;
+        }
+        let pending = Pending::new(Session::server(config, cx.now, &mut cx.rng), cx.now);
+        let thrown_out = self.peers.unverified.insert((from.peer, random), pending, cx.limits.unverified);
+        // A client that has sent one datagram and is never heard of again is forgotten, too.
+        let arm = !core::mem::replace(&mut self.peers.unverified.armed, true);
+        if thrown_out {
+            cx.stats.refuse(Refusal::Unverified);
+        }
+        if arm {
+            cx.timers.push(cx.now + INCOMING_TIMEOUT, Due::DtlsUnverified(from.socket).into());
+        }
+        true
     }
 }

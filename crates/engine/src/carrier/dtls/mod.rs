@@ -1,9 +1,9 @@
-//! DTLS over UDP: sessions, the sockets they use, and the connections they carry.
+//! DTLS over UDP: sessions, the sockets they use, and what they carry.
 //!
 //! *Responsible for* moving datagrams between sockets and [`Session`]s, for their timers, and for what becomes of a session:
-//! an attempt of a race, a connection, an incoming handshake. A client's session has a socket of its own; those of a
-//! listener share one, where each peer that has shaken hands becomes a connection (RFC 9623 section 4.7.2). *Not*
-//! responsible for the protocol, which is `neater-dtls`'s.
+//! an attempt of a race, a connection, an incoming handshake, or a layer for the packets of another carrier. A client's session
+//! has a socket of its own; those of a listener share one, where each peer that has shaken hands becomes a connection (RFC 9623
+//! section 4.7.2). *Not* responsible for the protocol, which is `neater-dtls`'s.
 //!
 //! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello: for at most
 //! [`crate::Limits::unverified`] clients that have not proved their address ([`peers`]), [`crate::Limits::handshakes`] that
@@ -11,31 +11,41 @@
 //! ([`crate::backlog`]). A session that is over holds no address.
 
 mod incoming;
+mod layer;
 mod peers;
+mod socket;
 
-pub(crate) use peers::Peers;
+pub(in crate::carrier) use socket::RECV_BUDGET;
 
-use crate::Engine;
-use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
-use crate::carrier::dispatch::{CarrierSocket, Due};
-use crate::carrier::event::CarrierEvent;
-use crate::carrier::sctp::{Came, SessionEnd};
-use crate::carrier::{Carriers, DtlsCarrier, FlowId, SessionId};
-use crate::conn::ConnectionState;
+use crate::carrier::SessionId;
+use crate::carrier::channel::Peer;
+use crate::carrier::dispatch::Due;
+use crate::carrier::event::{CarrierEvent, Events};
+use crate::carrier::layer::{LayerEnd, LayerEvent, LayerEvents};
 use crate::context::Context;
-use crate::event::{AttemptError, ConnectionError, Event, SendError};
-use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
+use crate::event::{AttemptError, ConnectionError, SendError};
+use crate::queue::{Budget, Flushed, SendQueue};
 use crate::request::Compiled;
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, Sock, SocketOptions, Transmit};
+use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOptions, Transmit};
 use neater_base::{Instant, Key, Slab};
-use neater_dtls::{DtlsError, Event as Said, HelloRandom, Session};
-use neater_race::CandidateId;
+use neater_dtls::{DtlsError, Event, HelloRandom, Session};
 use neater_tls::{ServerName, TlsError};
+use socket::DtlsSocket;
 use std::net::{IpAddr, SocketAddr};
 
-/// Batches of datagrams taken from one socket in a turn.
-const RECV_BUDGET: usize = 64;
+/// DTLS (RFC 9147, 6347) over UDP.
+#[derive(Debug, Default)]
+pub(crate) struct DtlsCarrier {
+    pub(in crate::carrier) events: Events,
+    /// What is reported to the users of layers.
+    pub(in crate::carrier) layer_events: LayerEvents,
+    pub(in crate::carrier) sessions: Slab<Dtls>,
+    pub(in crate::carrier) sockets: Slab<DtlsSocket>,
+    /// Sockets that were not read empty within the budget.
+    pub(in crate::carrier) unread: Vec<Key>,
+}
+
 /// The largest datagram over UDP and IPv4, in bytes.
 const UDP_MAX: usize = 65_507;
 /// How long a client may take over the handshake with a listener.
@@ -65,68 +75,64 @@ impl Sealed {
 pub(crate) struct Dtls {
     session: Session,
     /// The socket that it uses.
-    channel: Key,
+    socket: Key,
     pub(crate) remote: SocketAddr,
     /// At which address of this host a listener's client found it, and by which interface (see [`Peer`]).
     at: (Option<IpAddr>, u32),
     /// The random of a listener's client.
     random: Option<HelloRandom>,
-    attempt: Option<(Key, Option<CandidateId>)>,
+    attempt: Option<Key>,
     /// The connection that it carries.
     conn: Option<Key>,
-    /// The socket of SCTP's whose packets it carries.
-    sctp: Option<Key>,
-    /// The associations that use it.
-    associations: usize,
+    /// It was reported as a listener's, and is not accepted or refused yet.
+    offered: bool,
+    /// The user of the layer that it is a path of.
+    user: Option<Key>,
+    /// How many of the user's sessions use it.
+    users: usize,
     started: Instant,
     /// When the peer has answered, if it has.
     answered: Option<Instant>,
     armed: Option<Instant>,
     /// A datagram that the socket could not take.
     blocked: Option<Sealed>,
-    /// The peer has ended it, or it has failed.
+    /// The peer has ended it ([`ConnectionError::Closed`]), or it has failed.
     lost: Option<ConnectionError>,
+    /// The mark of the last datagram from the peer.
+    ecn: Ecn,
 }
 
 impl Dtls {
-    fn new(session: Session, channel: Key, remote: SocketAddr, started: Instant) -> Self {
+    fn new(session: Session, socket: Key, remote: SocketAddr, started: Instant) -> Self {
         Self {
             session,
-            channel,
+            socket,
             remote,
             at: (None, 0),
             random: None,
             attempt: None,
             conn: None,
-            sctp: None,
-            associations: 0,
+            offered: false,
+            user: None,
+            users: 0,
             started,
             answered: None,
             armed: None,
             blocked: None,
             lost: None,
+            ecn: Ecn::NotEct,
         }
     }
 
-    /// A session for the packets of a socket of SCTP's.
-    pub(crate) fn below_sctp(session: Session, channel: Key, remote: SocketAddr, now: Instant, socket: Key) -> Self {
-        Self { sctp: Some(socket), ..Self::new(session, channel, remote, now) }
+    /// Its handshake is finished, and it is used or may be.
+    fn is_taken(&self) -> bool {
+        self.conn.is_some() || self.offered || self.user.is_some() && self.session.is_connected()
     }
 
-    /// Its handshake is finished, and somebody uses it or may.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.conn.is_some() || self.sctp.is_some() && self.session.is_connected()
-    }
-
-    /// An association uses it.
-    pub(crate) fn join(&mut self) {
-        self.associations += 1;
-    }
-
-    /// An association does not use it any more. True: none does.
-    pub(crate) fn leave(&mut self) -> bool {
-        self.associations = self.associations.saturating_sub(1);
-        self.associations == 0
+    /// One of the user's sessions does not use it any more. True: none does.
+    fn leave(&mut self) -> bool {
+        self.users = self.users.saturating_sub(1);
+        self.users == 0
     }
 
     pub(crate) fn answered_after(&self) -> Option<Duration> {
@@ -138,22 +144,18 @@ impl Dtls {
         self.answered.is_none() && now - self.started >= fair
     }
 
-    /// It is being tried as another candidate than it was begun as.
-    pub(crate) fn adopt(&mut self, conn: Key, candidate: Option<CandidateId>) {
-        self.attempt = Some((conn, candidate));
+    /// It is an attempt for this connection from now on.
+    pub(crate) fn adopt(&mut self, attempt: Key) {
+        self.attempt = Some(attempt);
     }
 
-    /// The connection that it is an attempt for.
+    /// What it is an attempt for.
     pub(crate) fn attempt(&self) -> Option<Key> {
-        self.attempt.map(|(conn, _)| conn)
+        self.attempt
     }
 
-    pub(crate) fn peer(&self) -> Peer {
+    fn peer(&self) -> Peer {
         Peer { remote: self.remote, here: self.at.0, interface: self.at.1 }
-    }
-
-    pub(crate) fn channel(&self) -> Key {
-        self.channel
     }
 
     pub(crate) fn lost(&self) -> Option<ConnectionError> {
@@ -193,7 +195,7 @@ impl Dtls {
     }
 }
 
-pub(crate) fn attempt_error(error: DtlsError) -> AttemptError {
+fn attempt_error(error: DtlsError) -> AttemptError {
     match error {
         DtlsError::Tls(e) => AttemptError::Tls(e),
         DtlsError::NoAnswer => AttemptError::TimedOut,
@@ -209,444 +211,229 @@ fn connection_error(error: DtlsError) -> ConnectionError {
     }
 }
 
-impl Carriers {
-    /// Ends a session, and notifies the peer if there is one. A socket without sessions goes with the last, unless its
-    /// listener still listens.
-    pub(crate) fn drop_dtls<N: Net>(&mut self, cx: &mut Context<N>, key: Key, listens: impl FnOnce(Key) -> bool) {
-        let Some(mut d) = self.dtls.sessions.remove(key) else { return };
-        d.session.close(cx.now);
-        let Some(ch) = self.channels.get_mut(d.channel) else { return };
-        while let Some(datagram) = d.session.poll_transmit() {
-            if ch.writable {
-                // A farewell may be lost.
-                let _ = cx.net.send(ch.sock, &d.transmit(&datagram));
-            }
-        }
-        let Kind::Dtls(peers) = &mut ch.kind else { return };
-        peers.remove(d.peer(), key);
-        if peers.is_empty()
-            && !matches!(ch.behind, Behind::Listener(l) if listens(l))
-            && let Some(ch) = self.channels.remove(d.channel)
-        {
-            cx.net.close(ch.sock);
-        }
-    }
-}
-
-impl<N: Net> Engine<N> {
-    /// Begins a session with a server, on a socket of its own.
-    pub(crate) fn dtls_connect(
+impl DtlsCarrier {
+    /// Opens a socket with a session with a server, and returns both: the socket's key, the socket, the session. The first flight
+    /// leaves, and an error is reported, when the user has noted the session.
+    fn open_client<N: Net>(
         &mut self,
-        attempt: (Key, Option<CandidateId>),
-        addr: SocketAddr,
-        name: &str,
+        cx: &mut Context<N>,
+        (addr, name): (SocketAddr, &str),
         request: &Compiled,
         options: &SocketOptions,
-        via: u8,
-    ) -> Result<SessionId, AttemptError> {
+    ) -> Result<(Key, Sock, Key), AttemptError> {
         let config = request.setups.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
-        let key = self.carriers.channels.next_key();
-        let sock = self.cx.net.udp(CarrierSocket::channel(key).token(), addr, options).map_err(AttemptError::Net)?;
-        if let Err(e) = self.cx.net.udp_connect(sock, addr) {
-            self.cx.net.close(sock);
+        let (socket, sock) = self.open_socket(cx, addr, options)?;
+        if let Err(e) = cx.net.udp_connect(sock, addr) {
+            cx.net.close(sock);
             return Err(AttemptError::Net(e));
         }
-        let session = Session::client(config, name, self.cx.now, &mut self.cx.rng);
-        let dtls = Dtls { attempt: Some(attempt), ..Dtls::new(session, key, addr, self.cx.now) };
-        let dtls = self.carriers.dtls.sessions.insert(dtls);
-        let peers = Box::new(Peers::of(addr.into(), dtls));
-        let mut channel =
-            Channel::new(sock, Kind::Dtls(peers), Behind::Attempt(attempt.0, attempt.1), addr, self.cx.now);
-        (channel.connected, channel.writable, channel.readable, channel.via) = (true, true, true, via);
-        self.carriers.channels.insert(channel);
-        // The first flight leaves, and an error comes, when the attempt is in the books.
-        self.cx.timers.push(self.cx.now, Due::Dtls(dtls).into());
-        Ok(SessionId::Dtls(dtls))
+        let session = Session::client(config, name, cx.now, &mut cx.rng);
+        let session = self.sessions.insert(Dtls::new(session, socket, addr, cx.now));
+        self.sockets.insert(DtlsSocket::client(sock, addr, session, request.soft_errors));
+        cx.timers.push(cx.now, Due::Dtls(session).into());
+        Ok((socket, sock, session))
     }
 
-    pub(crate) fn dtls_timeout(&mut self, key: Key) {
-        let now = self.cx.now;
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        d.armed = d.armed.filter(|at| *at > self.cx.now);
-        // Nothing has been read from a new socket, so no event is promised: the first read has to be tried.
-        let channel = d.channel;
-        if self.carriers.channels.get(channel).is_some_and(|ch| ch.readable) {
-            self.dtls_readable(channel);
+    /// Begins an attempt: a session with a server, on a socket of its own.
+    ///
+    /// # Errors
+    /// Why this host cannot make it. Nothing has been sent then.
+    pub(in crate::carrier) fn connect<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        attempt: Key,
+        to: (SocketAddr, &str),
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        let (_, _, session) = self.open_client(cx, to, request, options)?;
+        if let Some(d) = self.sessions.get_mut(session) {
+            d.attempt = Some(attempt);
         }
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        d.session.handle_timeout(now);
-        self.dtls_progress(key, Ecn::NotEct);
+        Ok(session)
     }
 
-    /// A socket of DTLS sessions is ready.
-    pub(crate) fn dtls_socket_ready(&mut self, channel: Key, readable: bool, writable: bool) {
-        if writable {
-            if let Some(socket) = self.dtls_sctp(channel) {
-                for key in self.dtls_peers(channel) {
-                    self.dtls_transmit(key);
-                }
-                let up = |key: &Key| self.carriers.dtls.sessions.get(*key).is_some_and(Dtls::is_taken);
-                if self.carriers.channels.get(channel).is_some_and(|c| c.writable)
-                    && self.dtls_peers(channel).iter().any(up)
-                {
-                    self.sctp_session_up(socket);
-                }
-            }
-            for key in self.dtls_peers(channel) {
-                self.dtls_transmit(key);
-                if let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn) {
-                    self.conn_ready_stream(conn, false);
-                }
+    /// Ends a session, and notifies the peer if there is one. A socket without sessions goes with the last, unless a listener
+    /// listens at it.
+    pub(in crate::carrier) fn drop_session<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(mut d) = self.sessions.remove(key) else { return };
+        d.session.close(cx.now);
+        let Some(s) = self.sockets.get_mut(d.socket) else { return };
+        while let Some(datagram) = d.session.poll_transmit() {
+            if s.writable {
+                // A farewell may be lost.
+                let _ = cx.net.send(s.sock, &d.transmit(&datagram));
             }
         }
-        if readable {
-            self.dtls_readable(channel);
-        }
-    }
-
-    /// The socket of SCTP's whose packets the sessions of a channel carry.
-    fn dtls_sctp(&self, channel: Key) -> Option<Key> {
-        match &self.carriers.channels.get(channel)?.kind {
-            Kind::Dtls(peers) => peers.sctp,
-            _ => None,
-        }
-    }
-
-    pub(crate) fn dtls_peers(&self, channel: Key) -> Vec<Key> {
-        match self.carriers.channels.get(channel).map(|c| &c.kind) {
-            Some(Kind::Dtls(peers)) => peers.keys().collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Reads a socket empty, within the budget of a turn.
-    pub(crate) fn dtls_readable(&mut self, channel: Key) {
-        if let Some(Channel { behind: Behind::Listener(l), sock, kind: Kind::Dtls(peers), .. }) =
-            self.carriers.channels.get(channel)
+        s.peers.remove(d.peer(), key);
+        if s.peers.is_empty()
+            && s.serves.is_none()
+            && let Some(s) = self.sockets.remove(d.socket)
         {
-            let anybody =
-                || peers.keys().find_map(|k| Some(&self.conns.get(self.carriers.dtls.sessions.get(k)?.conn?)?.request));
-            let request = self.listeners.get(*l).map(|l| &l.request.0).or_else(anybody);
-            if request.is_some_and(|r| r.soft_errors) {
-                self.dtls_listener_icmp(channel, *sock);
-            }
-        }
-        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
-        for round in 0.. {
-            // A session that ends may take the socket with it.
-            let Some(sock) = self.carriers.channels.get(channel).map(|c| c.sock) else { break };
-            if round >= RECV_BUDGET {
-                self.look_again_at(channel, channel);
-                break;
-            }
-            match self.cx.net.recv(sock, &mut batch) {
-                Ok(_) => {
-                    for (meta, data) in batch.filled() {
-                        let peer = Peer::of(&meta);
-                        for one in data.chunks(meta.stride.max(1)) {
-                            self.dtls_datagram(channel, peer, one, meta.ecn);
-                        }
-                    }
-                    if batch.drained {
-                        self.dtls_drained(channel);
-                        break;
-                    }
-                }
-                Err(e) if e.is_would_block() => {
-                    self.dtls_drained(channel);
-                    break;
-                }
-                Err(e) => self.dtls_icmp(channel, e),
-            }
-        }
-        self.cx.batch = Some(batch);
-    }
-
-    /// There is nothing to be read.
-    fn dtls_drained(&mut self, channel: Key) {
-        if let Some(ch) = self.carriers.channels.get_mut(channel) {
-            ch.drained();
+            cx.net.close(s.sock);
         }
     }
 
-    /// The network has something to say about what was sent: to an attempt it is the end, as for QUIC; whoever has an
-    /// authenticated peer does not listen to strangers.
-    fn dtls_icmp(&mut self, channel: Key, error: NetError) {
-        let Some(ch) = self.carriers.channels.get(channel) else { return };
-        let (sock, behind) = (ch.sock, ch.behind);
-        match behind {
-            Behind::Attempt(conn, _) => {
-                if let [key] = self.dtls_peers(channel)[..]
-                    && self.carriers.dtls.sessions.get(key).is_some_and(|d| !d.session.is_connected())
-                {
-                    self.carriers.dtls.events.push_back(CarrierEvent::Failed {
-                        attempt: conn,
-                        session: SessionId::Dtls(key),
-                        error: AttemptError::Net(error),
-                    });
-                }
-            }
-            Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) => {
-                if let Some(icmp) = self.cx.net.take_icmp_error(sock) {
-                    self.notify(conn, Event::SoftError(icmp));
-                }
-            }
-            Behind::Sctp => {
-                let up = |key: &Key| self.carriers.dtls.sessions.get(*key).is_some_and(Dtls::is_taken);
-                // The queue of errors is emptied, so that the socket does not go on telling.
-                for _ in 0..64 * ICMP_BUDGET {
-                    if self.cx.net.take_icmp_error(sock).is_none() {
-                        break;
-                    }
-                }
-                if let Some(socket) = self.dtls_sctp(channel)
-                    && !self.dtls_peers(channel).iter().any(up)
-                {
-                    self.sctp_session_refused(socket, error);
-                }
-            }
-            Behind::Listener(_) => self.dtls_listener_icmp(channel, sock),
-            _ => {}
-        }
+    /// A session's deadline has passed. Returns its socket if that may have something unread, which is to be read first.
+    pub(in crate::carrier) fn begin_timeout<N>(&mut self, cx: &Context<N>, key: Key) -> Option<Key> {
+        let d = self.sessions.get_mut(key)?;
+        d.armed = d.armed.filter(|at| *at > cx.now);
+        Some(d.socket).filter(|socket| self.sockets.get(*socket).is_some_and(|s| s.readable))
     }
 
-    /// Empties the queue of ICMP errors of a listener's socket, and tells each to the connections that it is about, if they want to know.
-    fn dtls_listener_icmp(&mut self, channel: Key, sock: Sock) {
-        for _ in 0..ICMP_BUDGET {
-            let Some(icmp) = self.cx.net.take_icmp_error(sock) else { return };
-            let (Some(remote), Some(Channel { kind: Kind::Dtls(peers), .. })) =
-                (icmp.destination, self.carriers.channels.get(channel))
-            else {
-                continue;
-            };
-            for key in peers.of_remote(remote).collect::<Vec<_>>() {
-                if let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn)
-                    && self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
-                {
-                    self.notify(conn, Event::SoftError(icmp));
-                }
-            }
-        }
-        // There may be more of them.
-        self.look_again_at(channel, channel);
+    /// The same, after reading.
+    pub(in crate::carrier) fn on_timeout<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        d.session.handle_timeout(cx.now);
+        self.progress(cx, key, Ecn::NotEct);
     }
 
-    /// Takes what a session has to send and to say, and arms its timer.
-    fn dtls_progress(&mut self, key: Key, ecn: Ecn) {
-        self.dtls_transmit(key);
+    /// Takes what a session has to send and to report, and arms its timer.
+    fn progress<N: Net>(&mut self, cx: &mut Context<N>, key: Key, ecn: Ecn) {
+        self.transmit(cx, key);
         loop {
-            let now = self.cx.now;
-            let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-            let Some(said) = d.session.poll_event() else { break };
-            match said {
-                Said::Reachable => {
+            let now = cx.now;
+            let Some(d) = self.sessions.get_mut(key) else { return };
+            let Some(event) = d.session.poll_event() else { break };
+            match event {
+                Event::Reachable => {
                     d.answered = Some(now);
                     let rtt = now - d.started;
-                    if let Some(socket) = d.sctp {
-                        self.sctp_session_answered(socket);
-                    } else if let Some((conn, _)) = d.attempt {
-                        self.carriers.dtls.events.push_back(CarrierEvent::Reachable {
-                            attempt: conn,
-                            session: SessionId::Dtls(key),
-                            rtt,
-                        });
+                    if let Some(user) = d.user {
+                        self.layer_events.push_back(LayerEvent::Answered { user });
+                    } else if let Some(attempt) = d.attempt {
+                        let session = SessionId::Dtls(key);
+                        self.events.push_back(CarrierEvent::Reachable { attempt, session, rtt });
                     }
                 }
-                Said::Connected => self.dtls_connected(key),
-                Said::Received => self.dtls_take(key, ecn),
-                Said::Closed => self.dtls_lost(key, None),
-                Said::Failed(e) => self.dtls_lost(key, Some(e)),
+                Event::Connected => self.on_connected(cx, key),
+                Event::Received => self.take_received(key, ecn),
+                Event::Closed => self.on_lost(cx, key, None),
+                Event::Failed(e) => self.on_lost(cx, key, Some(e)),
             }
         }
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
+        let Some(d) = self.sessions.get_mut(key) else { return };
         if let Some(at) = d.session.next_timeout()
             && d.armed.is_none_or(|armed| at < armed)
         {
             d.armed = Some(at);
-            self.cx.timers.push(at, Due::Dtls(key).into());
+            cx.timers.push(at, Due::Dtls(key).into());
         }
     }
 
     /// Sends what a session has to send. What the socket does not take is lost, as on the way, but for one datagram.
-    fn dtls_transmit(&mut self, key: Key) {
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return };
-        while ch.writable {
+    fn transmit<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        let Some(s) = self.sockets.get_mut(d.socket) else { return };
+        while s.writable {
             let next = d.blocked.take().or_else(|| d.session.poll_transmit().map(Sealed::one));
             let Some(sealed) = next else { return };
-            match self.cx.net.send(ch.sock, &d.transmit_all(&sealed)) {
+            match cx.net.send(s.sock, &d.transmit_all(&sealed)) {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
-                    ch.writable = false;
+                    s.writable = false;
                     d.blocked = Some(sealed);
                 }
                 // About an earlier datagram (RFC 1122 section 4.1.3.3), or for good: an attempt ends with it.
                 Err(e) => {
-                    let channel = d.channel;
-                    return self.dtls_icmp(channel, e);
+                    let socket = d.socket;
+                    return self.on_icmp(cx, socket, e);
                 }
             }
         }
         while d.session.poll_transmit().is_some() {}
     }
 
-    fn dtls_connected(&mut self, key: Key) {
-        let Some(d) = self.carriers.dtls.sessions.get(key) else { return };
-        if let Some((conn, _)) = d.attempt {
-            return self
-                .carriers
-                .dtls
-                .events
-                .push_back(CarrierEvent::Established { attempt: conn, session: SessionId::Dtls(key) });
+    fn on_connected<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(d) = self.sessions.get(key) else { return };
+        if let Some(attempt) = d.attempt {
+            return self.events.push_back(CarrierEvent::Established { attempt, session: SessionId::Dtls(key) });
         }
-        match self.carriers.channels.get(d.channel).map(|c| c.behind) {
-            Some(Behind::Listener(listener)) => self.dtls_arrived(listener, key),
-            Some(Behind::Sctp) => {
-                if let Some(socket) = d.sctp {
-                    self.sctp_session_up(socket);
-                }
-            }
-            _ => self.dtls_drop(key),
+        match d.user {
+            _ if self.is_server(d.socket) => self.on_arrived(cx, key),
+            Some(user) => self.layer_events.push_back(LayerEvent::Up { user }),
+            None => self.drop_session(cx, key),
         }
     }
 
-    /// The session has won the race for a connection.
-    pub(crate) fn dtls_won(&mut self, conn: Key, key: Key) {
-        let (Some(d), Some(c)) = (self.carriers.dtls.sessions.get_mut(key), self.conns.get_mut(conn)) else { return };
-        d.attempt = None;
-        d.conn = Some(conn);
-        c.flow = FlowId::Dtls { dtls: key };
-        if let Some(ch) = self.carriers.channels.get_mut(d.channel) {
-            ch.behind = Behind::Conn(conn);
+    /// A session has won the race for a connection, which it carries from now on.
+    pub(in crate::carrier) fn take(&mut self, key: Key, conn: Key) {
+        if let Some(d) = self.sessions.get_mut(key) {
+            d.attempt = None;
+            d.conn = Some(conn);
         }
     }
 
-    /// Gives a connection what has arrived for it.
-    pub(crate) fn dtls_take(&mut self, key: Key, ecn: Ecn) {
-        if let Some((socket, remote)) = self.carriers.dtls.sessions.get(key).and_then(|d| Some((d.sctp?, d.remote))) {
-            // What a packet says may end the session.
-            let came = Came { from: remote, to: None, marked: ecn == Ecn::Ce };
-            while let Some(packet) = self.carriers.dtls.sessions.get_mut(key).and_then(|d| d.session.recv()) {
-                self.sctp_datagram(socket, came, &packet);
+    /// Reports to the connection of a session what has come before it had one.
+    pub(in crate::carrier) fn take_early(&mut self, key: Key) {
+        let Some(d) = self.sessions.get(key) else { return };
+        let ecn = if self.is_server(d.socket) { d.ecn } else { Ecn::NotEct };
+        self.take_received(key, ecn);
+        if self.sessions.get(key).is_some_and(|d| d.lost.is_some()) {
+            self.report_end(key);
+        }
+    }
+
+    /// Reports the messages that have arrived.
+    fn take_received(&mut self, key: Key, ecn: Ecn) {
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        if let Some(user) = d.user {
+            let from = d.remote;
+            while let Some(data) = d.session.recv() {
+                self.layer_events.push_back(LayerEvent::Packet { user, from, ecn, data });
             }
-            return;
-        }
-        let Some(conn) = self.carriers.dtls.sessions.get(key).and_then(|d| d.conn) else { return };
-        let mut got = false;
-        while let Some(data) = self.carriers.dtls.sessions.get_mut(key).and_then(|d| d.session.recv()) {
-            got |= self.queue_datagram(conn, ReceivedDatagram { data, ecn });
-        }
-        if got {
-            self.arrived(conn);
+        } else if let Some(conn) = d.conn {
+            while let Some(data) = d.session.recv() {
+                self.events.push_back(CarrierEvent::Datagram { conn, data, ecn });
+            }
+        } else {
+            d.ecn = ecn;
         }
     }
 
     /// A session is over: the peer has closed it (`None`), or it has failed.
-    fn dtls_lost(&mut self, key: Key, error: Option<DtlsError>) {
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return };
-        if let Some(socket) = d.sctp {
-            let remote = d.remote;
-            let end = error.map_or(SessionEnd::Closed, SessionEnd::Failed);
-            self.sctp_session_lost(socket, remote, &end);
-            return self.dtls_drop(key);
+    fn on_lost<N: Net>(&mut self, cx: &mut Context<N>, key: Key, error: Option<DtlsError>) {
+        let Some(d) = self.sessions.get_mut(key) else { return };
+        if let Some(user) = d.user {
+            let end = error.map_or(LayerEnd::Closed, |e| LayerEnd::Failed(attempt_error(e)));
+            self.layer_events.push_back(LayerEvent::Lost { user, from: d.remote, end });
+            return self.drop_session(cx, key);
         }
         d.lost = Some(error.clone().map_or(ConnectionError::Closed, connection_error));
-        if let Some((conn, _)) = d.attempt {
+        if let Some(attempt) = d.attempt {
             let error = error.map_or(AttemptError::ClosedByPeer, attempt_error);
-            return self.carriers.dtls.events.push_back(CarrierEvent::Failed {
-                attempt: conn,
-                session: SessionId::Dtls(key),
-                error,
-            });
+            let session = SessionId::Dtls(key);
+            return self.events.push_back(CarrierEvent::Failed { attempt, session, error });
         }
-        let Some(conn) = d.conn else {
+        if d.conn.is_some() {
+            self.report_end(key);
+        } else if !d.offered {
             tracing::debug!(target: "neater::listen", "handshake failed: {error:?}");
-            return self.dtls_drop(key);
-        };
-        // The program may keep the connection as long as it likes; the address is its next client's.
-        if let Some(ch) = self.carriers.channels.get_mut(d.channel)
-            && let (Kind::Dtls(peers), Behind::Listener(_)) = (&mut ch.kind, ch.behind)
+            self.drop_session(cx, key);
+        }
+    }
+
+    /// Reports the end of a session to its connection, which may be kept for as long as the program likes; the address is its next
+    /// client's.
+    fn report_end(&mut self, key: Key) {
+        let Some(d) = self.sessions.get(key) else { return };
+        if let Some(s) = self.sockets.get_mut(d.socket)
+            && s.user.is_none()
+            && s.is_server()
         {
-            peers.remove(d.peer(), key);
+            s.peers.remove(d.peer(), key);
         }
-        let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &error.map_or(ConnectionError::Closed, connection_error));
-        }
-        match (c.state, error) {
-            // What has arrived can still be read, and then the end; what the peer can no longer take is reported.
-            (ConnectionState::Established, None) => {
-                self.end_message(conn);
-                self.report_unsent(conn, &ConnectionError::Closed);
-                self.notify(conn, Event::Readable);
-                self.notify(conn, Event::Closed);
-                self.set_closed(conn);
-            }
-            (ConnectionState::Closed, _) => {}
-            (_, error) => self.fail_connection(conn, error.map_or(ConnectionError::Closed, connection_error)),
+        match (d.conn, d.lost.clone()) {
+            (Some(conn), Some(ConnectionError::Closed)) => self.events.push_back(CarrierEvent::FlowClosed { conn }),
+            (Some(conn), Some(error)) => self.events.push_back(CarrierEvent::FlowFailed { conn, error }),
+            _ => {}
         }
     }
 
-    /// See [`Carriers::drop_dtls`].
-    pub(crate) fn dtls_drop(&mut self, key: Key) {
-        let listeners = &self.listeners;
-        self.carriers.drop_dtls(&mut self.cx, key, |l| listeners.contains(l));
-    }
-
-    /// A listener stops: handshakes under way are over. True if its socket is still needed.
-    pub(crate) fn dtls_stop_listening(&mut self, channel: Key) -> bool {
-        if let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.carriers.channels.get_mut(channel) {
-            peers.unverified.clear();
-        }
-        for key in self.dtls_peers(channel) {
-            if self.carriers.dtls.sessions.get(key).is_some_and(|d| !d.is_taken()) {
-                self.dtls_drop(key);
-            }
-        }
-        !self.dtls_peers(channel).is_empty()
-    }
-
-    /// Sends packets of SCTP's, each `segment` bytes long but the last: as many datagrams of one length, in one call.
-    ///
-    /// # Errors
-    /// What the network says: `WouldBlock` means that the packets are kept until the socket takes them.
-    pub(crate) fn dtls_send_packets(&mut self, key: Key, packets: &[u8], segment: usize) -> Result<(), NetError> {
-        let now = self.cx.now;
-        let Some(d) = self.carriers.dtls.sessions.get_mut(key) else { return Ok(()) };
-        let Some(ch) = self.carriers.channels.get_mut(d.channel) else { return Ok(()) };
-        for packet in packets.chunks(segment.max(1)) {
-            if d.session.send(now, packet).is_err() {
-                // What the session has said about its end is heard in the next turn.
-                self.cx.timers.push(now, Due::Dtls(key).into());
-                return Ok(());
-            }
-        }
-        let mut result = Ok(());
-        let mut next = d.session.poll_transmit();
-        while let Some(first) = next {
-            let mut sealed = Sealed::one(first);
-            next = d.session.poll_transmit();
-            while let Some(datagram) = next.take_if(|datagram| sealed.takes(datagram)) {
-                sealed.bytes.extend_from_slice(&datagram);
-                next = d.session.poll_transmit();
-            }
-            let sent = self.cx.net.send(ch.sock, &d.transmit_all(&sealed));
-            if sent.is_err_and(|e| e.is_would_block()) {
-                ch.writable = false;
-                d.blocked = Some(sealed);
-            }
-            result = result.and(sent);
-        }
-        result
-    }
-}
-
-impl DtlsCarrier {
     /// Writes as much of a connection's queue as the socket takes.
     pub(crate) fn send<N: Net>(
         &mut self,
-        channels: &mut Slab<Channel>,
         cx: &mut Context<N>,
         key: Key,
         queue: &mut SendQueue,
@@ -656,10 +443,10 @@ impl DtlsCarrier {
         // Calls do not look at the clock, and there may have been no turn for a long time.
         let now = cx.net.now();
         let Some(d) = self.sessions.get_mut(key) else { return };
-        let Some(ch) = channels.get_mut(d.channel) else { return };
+        let Some(s) = self.sockets.get_mut(d.socket) else { return };
         let mut retried = false;
         while let Some(front) = queue.queue.front() {
-            if !ch.writable || d.blocked.is_some() || !budget.take_datagram(front.data.len()) {
+            if !s.writable || d.blocked.is_some() || !budget.take_datagram(front.data.len()) {
                 return;
             }
             let n = front.data.len();
@@ -677,16 +464,16 @@ impl DtlsCarrier {
             };
             let mut failed = failed;
             while let Some(datagram) = d.session.poll_transmit() {
-                match cx.net.send(ch.sock, &d.transmit(&datagram)) {
+                match cx.net.send(s.sock, &d.transmit(&datagram)) {
                     Ok(()) => {}
                     Err(e) if e.is_would_block() => {
-                        ch.writable = false;
+                        s.writable = false;
                         d.blocked = Some(Sealed::one(datagram));
                         break;
                     }
                     // An ICMP error of an earlier datagram: not this one's fault.
                     Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
-                        let _ = cx.net.send(ch.sock, &d.transmit(&datagram));
+                        let _ = cx.net.send(s.sock, &d.transmit(&datagram));
                     }
                     Err(e) if e.kind == ErrorKind::MessageTooLarge => {
                         failed = Some(SendError::MessageTooLarge { max: 0 });

@@ -21,8 +21,6 @@ const FRAGMENT_READERS: usize = 4;
 /// The sessions on a socket, by peer: one of a client's, any number of a listener's.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    /// The socket of SCTP's whose packets the sessions carry.
-    pub(crate) sctp: Option<Key>,
     holders: BTreeMap<Peer, Key>,
     /// A client that has come back to its address, where its earlier connection still stands: it takes over when it has
     /// finished its handshake (RFC 6347 section 4.2.8, RFC 9147 section 5.11).
@@ -34,11 +32,6 @@ impl Peers {
     /// With this session alone.
     pub(crate) fn of(peer: Peer, session: Key) -> Self {
         Self { holders: [(peer, session)].into(), ..Self::default() }
-    }
-
-    /// The same, with packets of SCTP's in the sessions.
-    pub(crate) fn below_sctp(self, socket: Key) -> Self {
-        Self { sctp: Some(socket), ..self }
     }
 
     /// The session that holds an address, and the one that is about to take it over.

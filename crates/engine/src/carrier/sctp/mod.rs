@@ -34,7 +34,6 @@ use neater_sctp::{
     AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train,
 };
 pub(crate) use open::There;
-pub(crate) use secure::SessionEnd;
 pub(crate) use socket::LINGER;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -95,7 +94,7 @@ impl Below {
             Self::Udp => 8,
             Self::Ip => 0,
             // Of either version: which it is turns out after the endpoint was made.
-            Self::Dtls => 8 + neater_dtls::OVERHEAD_12_GCM as u16,
+            Self::Dtls => crate::carrier::layer::OVERHEAD,
         }
     }
 }
@@ -126,8 +125,8 @@ pub(crate) struct Came {
 pub(crate) struct SctpSocket {
     pub(crate) sock: Sock,
     below: Below,
-    /// Whose socket it is, if DTLS is below.
-    channel: Option<Key>,
+    /// Whose socket it is, if it is a packet layer's: see [`crate::carrier::layer`].
+    layer: Option<Key>,
     v6: bool,
     /// By SCTP port, and by our address where it is for one alone.
     ends: BTreeMap<(u16, Option<IpAddr>), Key>,
@@ -148,7 +147,7 @@ impl SctpSocket {
         Self {
             sock,
             below,
-            channel: None,
+            layer: None,
             v6,
             ends: BTreeMap::new(),
             nobody: None,
@@ -206,7 +205,7 @@ impl SctpEnd {
 #[derive(Debug)]
 pub(crate) struct Sctp {
     pub(crate) stack: Stack,
-    /// The session below it.
+    /// The path of its packet layer, if it has one.
     pub(crate) dtls: Option<Key>,
     end: Key,
     id: AssociationId,

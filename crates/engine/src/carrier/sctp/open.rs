@@ -208,8 +208,8 @@ impl<N: Net> Engine<N> {
         let socket = self.carriers.sctp.endpoints.get(end).map(|e| e.socket);
         let stack = socket.and_then(|s| self.carriers.sctp.sockets.get(s)).map_or(Stack::Sctp, |s| s.below.stack());
         let dtls = socket.and_then(|s| self.sctp_session(s, route));
-        if let Some(session) = dtls.and_then(|d| self.carriers.dtls.sessions.get_mut(d)) {
-            session.join();
+        if let Some(path) = dtls {
+            self.carriers.layers().join(path);
         }
         let key = self.carriers.sctp.associations.insert(Sctp {
             stack,
@@ -401,7 +401,7 @@ impl<N: Net> Engine<N> {
         let socket = match shared {
             _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
             // Its clients are shown the certificate of one listener.
-            _ if below == Below::Dtls => self.listen_sctp_sessions(listener, addr, options)?,
+            _ if below == Below::Dtls => self.listen_sctp_sessions(listener, addr, request, options)?,
             Some(k) => k,
             None => self.open_sctp_socket(addr, options, below, true)?,
         };
@@ -424,13 +424,8 @@ impl<N: Net> Engine<N> {
 
     /// Tries the socket of a new listener: no event is promised before that.
     pub(crate) fn sctp_poll_end(&mut self, end: Key) {
-        match self.carriers.sctp.channel_below(end) {
-            Some(channel) => self.dtls_readable(channel),
-            None => {
-                if let Some(socket) = self.carriers.sctp.endpoints.get(end).map(|e| e.socket) {
-                    self.sctp_socket_readable(socket);
-                }
-            }
+        if let Some(socket) = self.carriers.sctp.endpoints.get(end).map(|e| e.socket) {
+            self.sctp_socket_readable(socket);
         }
     }
 
@@ -543,9 +538,9 @@ impl SctpCarrier {
         Some(cx.net.local_addr(s.sock).ok()?.port())
     }
 
-    /// The channel of the sessions below a listener's endpoint, if there are any.
-    pub(crate) fn channel_below(&self, end: Key) -> Option<Key> {
-        self.sockets.get(self.endpoints.get(end)?.socket)?.channel
+    /// The packet layer below a listener's endpoint, if that is not a socket of its own.
+    pub(crate) fn layer_below(&self, end: Key) -> Option<Key> {
+        self.sockets.get(self.endpoints.get(end)?.socket)?.layer
     }
 
     /// Opens a stream of an association for a new member of its group, which waits if there is no number for it.

@@ -14,6 +14,7 @@ use crate::carrier::SessionId;
 use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::layer::RECORD_OVERHEAD;
 
 use crate::event::AttemptError;
 use crate::{Engine, Limits};
@@ -246,7 +247,7 @@ impl<N: Net> Engine<N> {
             let sealed = s.below == Below::Dtls;
             let most = self.cx.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
             // A session makes each packet longer.
-            let room = if sealed { UDP_MAX - SEGMENTS_MAX * neater_dtls::OVERHEAD_12_GCM } else { UDP_MAX };
+            let room = if sealed { UDP_MAX - SEGMENTS_MAX * usize::from(RECORD_OVERHEAD) } else { UDP_MAX };
             self.cx.packet.resize(UDP_MAX, 0);
             let Some(train) = end.endpoint.poll_train(now, &mut self.cx.packet[..room], most) else { return false };
             let contents = &self.cx.packet[..train.len];
@@ -330,7 +331,7 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn sctp_socket_readable(&mut self, key: Key) {
         // A session's packets come by way of the session.
-        let Some(sock) = self.carriers.sctp.sockets.get(key).filter(|s| s.channel.is_none()).map(|s| s.sock) else {
+        let Some(sock) = self.carriers.sctp.sockets.get(key).filter(|s| s.layer.is_none()).map(|s| s.sock) else {
             return;
         };
         let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
@@ -514,8 +515,8 @@ impl<N: Net> Engine<N> {
                 if let Some(nobody) = s.nobody {
                     self.carriers.sctp.endpoints.remove(nobody);
                 }
-                match s.channel {
-                    Some(channel) => self.close_sctp_sessions(channel),
+                match s.layer {
+                    Some(layer) => self.close_sctp_sessions(layer),
                     None => self.cx.net.close(s.sock),
                 }
             }

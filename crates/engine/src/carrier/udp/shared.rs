@@ -1,7 +1,7 @@
 //! UDP sockets of listeners, each of which many connections share.
 //!
 //! *Responsible for* whose a datagram or an ICMP error is, and for the connection of a peer that has not been heard of (RFC 9623 section
-//! 4.7.2). *Not responsible for* DTLS ([`crate::dtls`]), which has books of its own.
+//! 4.7.2). *Not responsible for* DTLS ([`crate::carrier::dtls`]), which has books of its own.
 
 use crate::Engine;
 use crate::Stack;
@@ -15,7 +15,6 @@ use crate::queue::ReceivedDatagram;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
@@ -31,9 +30,6 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.carriers.channels.get(key) else { return };
-        if let Kind::Dtls(_) = c.kind {
-            return self.dtls_readable(key);
-        }
         let sock = c.sock;
         self.shared_icmp(listener, key);
         let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
@@ -96,41 +92,18 @@ impl<N: Net> Engine<N> {
     }
 
     /// There may be more at a socket that several share: the next turn sees to it.
-    pub(crate) fn look_again_at(&mut self, listener: Key, key: Key) {
+    fn look_again_at(&mut self, listener: Key, key: Key) {
         self.cx.again = true;
         if !self.carriers.pending_shared.contains(&(listener, key)) {
             self.carriers.pending_shared.push((listener, key));
         }
     }
 
-    /// Whether answers may come from this address, at which something has arrived: it is one host's, and that is this one. It need not be
-    /// an address of an interface: a route may bring one of IPv4 here.
-    pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
-        here.is_some_and(|ip| match ip {
-            IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
-            // From another one of IPv6 Linux sends only where it was told to.
-            IpAddr::V6(_) => self.cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
-        })
-    }
-
-    /// Whether this is the broadcast address of a network that this host is in (RFC 922 section 7; the network's own number was another).
-    fn is_for_all(&self, ip: Ipv4Addr) -> bool {
-        let mut addrs = self.cx.net.interfaces().iter().flat_map(|i| &i.addrs);
-        let for_all = |net: Ipv4Addr, prefix: u8| {
-            let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or_default();
-            let (host, same) = (ip.to_bits() & hosts, ip.to_bits() & !hosts == net.to_bits() & !hosts);
-            prefix < 31 && same && (host == hosts || host == 0)
-        };
-        let some = addrs.any(|a| matches!(a.addr, IpAddr::V4(net) if for_all(net, a.prefix)));
-        (some || for_all(Ipv4Addr::LOCALHOST, 8))
-            && !self.cx.net.interfaces().iter().flat_map(|i| &i.addrs).any(|a| a.addr == IpAddr::V4(ip))
-    }
-
     fn shared_datagram(&mut self, listener: Key, key: Key, peer: Peer, data: &[u8], ecn: neater_base::net::Ecn) {
         let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.carriers.channels.get(key) else { return };
         let mut known = peers.get(&peer).copied();
         let mut peer = peer;
-        if known.is_none() && !self.is_own(peer.here) {
+        if known.is_none() && !self.cx.is_own(peer.here) {
             // It was sent to many (broadcast, multicast), and nobody answers from there.
             peer = Peer::from(peer.remote);
             known = peers.get(&peer).copied();
