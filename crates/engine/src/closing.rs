@@ -263,11 +263,4 @@ impl<N: Net> Engine<N> {
             self.closing_went_on(conn, closed);
         }
     }
-
-    /// Goes on dropping what the peer of a lingering socket sends.
-    pub(crate) fn linger(&mut self, key: Key) {
-        if let Some((conn, closed)) = self.carriers.linger(&mut self.cx, key) {
-            self.closing_went_on(conn, closed);
-        }
-    }
 }

@@ -44,6 +44,12 @@ impl<N: Net> Engine<N> {
     pub(crate) fn give_up_first(&mut self, conn: Key, error: &ConnectionError) {
         let first = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()).and_then(|e| e.early.take());
         if let Some(data) = first {
+            if let Some(c) = self.conns.get(conn) {
+                let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts).iter().map(|a| a.session);
+                for session in attempts.chain(c.flow.awaited()) {
+                    self.carriers.withdraw_first(session);
+                }
+            }
             self.notices.spend(ConnectionId(conn), |s| s.keep(data));
             self.notify(conn, Event::SendError(FIRST, SendError::Connection(error.clone())));
         }
@@ -53,7 +59,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn drive_early(&mut self, key: Key, conn: Key) {
         let c = self.conns.get(conn).filter(|c| c.is_open());
         let (open, reads) = (c.is_some(), c.is_some_and(|c| c.request.may_receive));
-        match self.shake_early(key, reads) {
+        match self.carriers.shake_early(&mut self.cx, key, reads) {
             Early::Complete if open => {
                 self.notify(conn, Event::Readable);
                 self.flush_and_report(conn);
@@ -70,7 +76,8 @@ impl<N: Net> Engine<N> {
     }
 
     /// The time for the handshake of such a connection may be over.
-    pub(crate) fn early_timeout(&mut self, key: Key, conn: Key) {
+    pub(crate) fn early_timeout(&mut self, conn: Key) {
+        let Some(key) = self.conns.get(conn).and_then(|c| c.flow.own_socket()) else { return };
         if !self.carriers.may_still_shake(&mut self.cx, key) {
             return self.fail_connection(conn, ConnectionError::TimedOut);
         }

@@ -434,12 +434,11 @@ impl<N: Net> Engine<N> {
         } else {
             base
         };
-        let (remote, number) = (remotes.get(path.remote), path.remote as u8);
+        let remote = remotes.get(path.remote);
         let to = Target {
             stack,
             addr,
             remote,
-            number,
             remotes: &remotes,
             request: &request,
             options,

@@ -1,6 +1,7 @@
 //! Listeners (RFC 9622 section 7.2, RFC 9623 section 4.7).
 
 mod accept;
+mod peers;
 
 pub(crate) use accept::{ACCEPT_BUDGET, gave_up};
 

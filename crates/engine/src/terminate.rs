@@ -1,7 +1,7 @@
 //! The end of connections (RFC 9622 section 10).
 
 use crate::carrier::FlowId;
-use crate::carrier::end::{Due, End, SessionLost};
+use crate::carrier::end::{End, SessionLost};
 use crate::conn::{Conn, ConnectionState};
 use crate::engine::fast_path;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
@@ -122,19 +122,6 @@ impl<N: Net> Engine<N> {
         }
         if let Some(error) = done.error {
             self.fail_connection(conn, error);
-        }
-    }
-
-    pub(crate) fn channel_timeout(&mut self, key: Key) {
-        match self.carriers.on_channel_timer(&mut self.cx, key) {
-            Due::Nothing => {}
-            Due::Incoming(listener) => self.drive_incoming(listener, key),
-            Due::HandshakeOver(listener) => self.handshake_over(listener),
-            Due::Attempt => self.drive_attempt(key),
-            Due::TimedOut(conn, candidate, session) => {
-                self.attempt_failed(conn, candidate, session, crate::AttemptError::TimedOut);
-            }
-            Due::Early(conn) => self.early_timeout(key, conn),
         }
     }
 
@@ -331,7 +318,9 @@ impl<N: Net> Engine<N> {
         if c.stack.is_some_and(|s| !s.is_stream()) {
             // What has arrived can still be received.
             let flow = c.flow;
-            self.take_arrived(conn.0, flow);
+            while let Some(socket) = flow.own_socket()
+                && self.fill_datagrams(conn.0, socket).is_ok_and(|more| more)
+            {}
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         c.recv = c.recv.on_stop(code);

@@ -1,13 +1,16 @@
 //! One socket that carries a connection, or an attempt at one, or a listener.
 
+use crate::carrier::tcp::connect::Client;
 use crate::carrier::tcp::linger::Lingering;
+use crate::carrier::udp::shared::Shared;
 use neater_base::net::{ErrorKind, Net, NetError, Ready, RecvMeta, Sock};
 use neater_base::{Instant, Key};
 use neater_race::CandidateId;
 use neater_tls::TlsStream;
-use std::collections::BTreeMap;
+use neater_tls::rustls::ServerConfig;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
 
 /// Who is behind a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,14 +97,17 @@ impl From<SocketAddr> for Peer {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Tcp,
-    /// TCP that TLS will run over.
-    TlsPending,
+    /// An attempt over TCP, which TLS will run over.
+    TlsPending(Box<Client>),
+    /// A connection over TCP that was accepted and whose handshake has not begun: TLS will run over it, if there is a
+    /// configuration.
+    Accepted(Option<Arc<ServerConfig>>),
     Tls(Box<TlsStream>),
     Udp,
-    Accept,
+    /// A socket from which connections are accepted, and what TLS over these runs with, if it does.
+    Accept(Option<Arc<ServerConfig>>),
     /// A UDP socket shared by the connections of a listener.
-    #[allow(clippy::box_collection, reason = "one of thousands: the others are to be small")]
-    UdpShared(Box<BTreeMap<Peer, Key>>),
+    UdpShared(Box<Shared>),
 }
 
 #[derive(Debug)]
@@ -119,8 +125,6 @@ pub(crate) struct Channel {
     /// The TCP connection is made.
     pub(crate) connected: bool,
     pub(crate) started: Instant,
-    /// Which of the connection's remote endpoints it leads to.
-    pub(crate) via: u8,
     /// What was sent must have left by then, while the connection is closing.
     pub(crate) deadline: Option<Instant>,
 }
@@ -150,7 +154,6 @@ impl Channel {
             hangup: false,
             connected: false,
             started: now,
-            via: 0,
             deadline: None,
         }
     }
@@ -167,12 +170,12 @@ impl Channel {
 
     /// Whether connections are accepted from it.
     pub(crate) fn accepts(&self) -> bool {
-        matches!(self.kind, Kind::Accept)
+        matches!(self.kind, Kind::Accept(_))
     }
 
     /// Whether it was accepted and its handshake is to begin.
     pub(crate) fn awaits_handshake(&self) -> bool {
-        matches!(self.kind, Kind::TlsPending)
+        matches!(self.kind, Kind::Accepted(_))
     }
 
     /// Notes readiness; returns what is news: (readable, writable).

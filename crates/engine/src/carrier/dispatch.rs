@@ -3,7 +3,6 @@
 //! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of the engine only passes on, and
 //! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
 
-use super::channel::{Behind, Kind};
 use super::dtls::RECV_BUDGET;
 use super::layer::LayerEvent;
 use super::sctp::Came;
@@ -11,7 +10,6 @@ use super::{Carriers, FlowId};
 use crate::Engine;
 use crate::config::{EngineStats, Refusals};
 use crate::context::Context;
-use crate::engine::fast_path;
 use crate::timer::Timer;
 use neater_base::net::{Ecn, Net, Ready, Token};
 use neater_base::{Instant, Key};
@@ -272,7 +270,7 @@ impl<N: Net> Engine<N> {
     #[inline]
     pub(crate) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
         match socket.0 {
-            Socket::Channel(key) => self.channel_ready(key, ready),
+            Socket::Channel(key) => return self.socket_ready(key, ready),
             Socket::Quic(key) => {
                 self.cx.connections = self.conns.len();
                 self.carriers.quic.socket_ready(&mut self.cx, key, ready);
@@ -293,7 +291,7 @@ impl<N: Net> Engine<N> {
     /// A deadline has passed.
     pub(crate) fn on_carrier_timer(&mut self, timer: CarrierTimer) {
         match timer.0 {
-            Due::Channel(channel) => self.channel_timeout(channel),
+            Due::Channel(channel) => self.carriers.on_socket_timer(&mut self.cx, channel),
             Due::Quic(quic) => self.carriers.quic.timeout(&self.cx, quic),
             Due::QuicTrial(quic) => self.carriers.quic.trial_over(quic),
             Due::QuicSilence(quic) => self.carriers.quic.silence(&mut self.cx, quic),
@@ -322,15 +320,17 @@ impl<N: Net> Engine<N> {
             self.sctp_socket_ready(key, READABLE);
         }
         for key in core::mem::take(&mut self.carriers.pending_lingers) {
-            self.linger(key);
+            self.carriers.go_on_lingering(&mut self.cx, key);
+            self.drain_carriers();
         }
         self.drain_carriers();
     }
 
     /// The same of UDP sockets that the connections of a listener share.
     pub(crate) fn resume_shared(&mut self) {
-        for (listener, key) in core::mem::take(&mut self.carriers.pending_shared) {
-            self.shared_ready(listener, key, false);
+        for key in core::mem::take(&mut self.carriers.pending_shared) {
+            self.carriers.shared_ready(&mut self.cx, key, false);
+            self.drain_carriers();
         }
         for socket in core::mem::take(&mut self.carriers.dtls.unread) {
             self.read_dtls(socket);
@@ -379,46 +379,6 @@ impl<N: Net> Engine<N> {
     /// Sends what associations have to send, and reports what has happened to them.
     pub(crate) fn flush_others(&mut self) {
         self.drive_dirty_sctp();
-    }
-
-    #[inline]
-    fn channel_ready(&mut self, key: Key, ready: Ready) {
-        let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        let (readable, writable) = c.note(ready);
-        if let Behind::Attempt(id, None) = c.behind {
-            // Policies want to see how it went.
-            if self.refused.is_none()
-                && !self.policies.are_asked()
-                && let Some(ended) = fast_path!(self).connect_ended(key, id)
-            {
-                return match ended {
-                    Ok(connected) => fast_path!(self).report_connected(id, connected),
-                    Err(e) => self.cached_failed(key, e),
-                };
-            }
-            if let Some(e) = self.take_refused(key) {
-                return self.cached_failed(key, e);
-            }
-        }
-        let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        match c.behind {
-            Behind::Attempt(..) => self.drive_attempt(key),
-            Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
-            Behind::Conn(conn) => {
-                let (readable, writable) = (readable || ready.readable || ready.hangup, writable || ready.writable);
-                if !fast_path!(self).on_ready(conn, readable, writable) {
-                    self.conn_ready(key, conn, readable, writable);
-                }
-            }
-            Behind::Listener(listener) => match c.kind {
-                Kind::Accept => self.accept(listener, key),
-                Kind::UdpShared(_) => self.shared_ready(listener, key, writable),
-                // Its handshake has not begun.
-                Kind::TlsPending => {}
-                _ => self.drive_incoming(listener, key),
-            },
-            Behind::Lingering { .. } => self.linger(key),
-        }
     }
 }
 

@@ -9,16 +9,13 @@ use crate::Engine;
 use crate::carrier::channel::{Behind, Channel, Kind, Peer};
 use crate::carrier::tcp::tls_out;
 use crate::carrier::{Carriers, FlowId, SessionId};
-use crate::config::Refusal;
 use crate::context::Context;
 use crate::event::ConnectionError;
-use crate::listen::HANDSHAKE_TIMEOUT;
 use crate::terminate::{ABORTED, NO_CODE};
 use core::time::Duration;
 use neater_base::net::{Net, StreamInfo};
 use neater_base::{Instant, Key};
 use neater_quic::{ConnectionApi, Direction};
-use neater_race::CandidateId;
 
 /// A closing connection is given up when the peer does not answer for this long, or takes nothing
 /// for this long while room is short; its socket waits no longer than this for the peer's end of
@@ -108,22 +105,6 @@ pub(crate) struct Progress {
     pub(crate) packets: u64,
     /// How often the system has asked the peer without an answer so far; `None` where it does not, or does not report it.
     pub(crate) unanswered: Option<u32>,
-}
-
-/// What the deadline of a socket has come for.
-#[derive(Debug)]
-pub(crate) enum Due {
-    Nothing,
-    /// The handshake of a connection to this listener goes on.
-    Incoming(Key),
-    /// It has taken too long, and is over.
-    HandshakeOver(Key),
-    /// An attempt goes on.
-    Attempt,
-    /// An attempt of this connection has taken too long.
-    TimedOut(Key, Option<CandidateId>, SessionId),
-    /// The handshake of this connection, which was delivered before its end, may have taken too long.
-    Early(Key),
 }
 
 impl FlowId {
@@ -489,12 +470,12 @@ impl Carriers {
             }
             FlowId::Dtls { dtls } => self.dtls.drop_session(cx, dtls),
             FlowId::Peer { channel } => {
-                if let (Some(Channel { kind: Kind::UdpShared(peers), behind, .. }), Some(peer)) =
+                if let (Some(Channel { kind: Kind::UdpShared(shared), behind, .. }), Some(peer)) =
                     (self.channels.get_mut(channel), peer)
                 {
-                    peers.remove(&peer);
+                    shared.peers.remove(&peer);
                     // The last connection of a listener that has stopped takes the socket with it.
-                    if peers.is_empty()
+                    if shared.peers.is_empty()
                         && !matches!(*behind, Behind::Listener(l) if listens(l))
                         && let Some(c) = self.channels.remove(channel)
                     {
@@ -506,52 +487,10 @@ impl Carriers {
         }
         None
     }
-
-    /// The deadline of a socket has come.
-    pub(crate) fn on_channel_timer<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Due {
-        let Some(ch) = self.channels.get(key) else { return Due::Nothing };
-        match ch.behind {
-            Behind::Lingering { .. } => self.lingered(cx, key),
-            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::TlsPending) => {
-                if cx.now - ch.started < HANDSHAKE_TIMEOUT {
-                    return Due::Incoming(listener);
-                }
-                if let Some(ch) = self.channels.remove(key) {
-                    cx.net.abort(ch.sock);
-                }
-                cx.stats.refuse(Refusal::Handshake);
-                return Due::HandshakeOver(listener);
-            }
-            Behind::Listener(_) if matches!(ch.kind, Kind::TlsPending) => {
-                // It has waited so long for its handshake to begin that its peer will have given up.
-                if let Some(ch) = self.channels.remove(key) {
-                    cx.net.abort(ch.sock);
-                }
-                cx.stats.refuse(Refusal::NotBegun);
-            }
-            Behind::Attempt(conn, candidate) => {
-                let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
-                if silent && ch.deadline.is_some_and(|d| d <= cx.now) {
-                    return Due::TimedOut(conn, candidate, SessionId::Channel(key));
-                }
-                return Due::Attempt;
-            }
-            Behind::Conn(conn) if crate::carrier::tcp::early::unfinished(ch) => return Due::Early(conn),
-            _ => {}
-        }
-        Due::Nothing
-    }
 }
 
 // Until the protocols report events.
 impl<N: Net> Engine<N> {
-    /// Takes the datagrams that have arrived at a connection's own socket.
-    pub(crate) fn take_arrived(&mut self, conn: Key, flow: FlowId) {
-        if let FlowId::Channel(k) = flow {
-            while self.fill_datagrams(conn, k).is_ok_and(|more| more) {}
-        }
-    }
-
     /// A released flow leaves its session, which ends if it was the last that used it.
     pub(crate) fn leave_session(&mut self, flow: FlowId) {
         match flow {

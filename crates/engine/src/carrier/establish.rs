@@ -3,17 +3,16 @@
 //! *Responsible for* beginning an attempt, for what is known of it while it is under way, for handing what has won to its
 //! connection, and for releasing the others. *Not responsible for* which attempts are made, and when ([`crate::establish`]).
 
-use crate::carrier::channel::{Behind, Channel, Kind};
-use crate::carrier::dispatch::{CarrierSocket, Due};
+use crate::carrier::channel::{Behind, Kind};
 use crate::carrier::sctp::{Below, There};
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
-use crate::request::{Compiled, socket_priority};
+use crate::request::Compiled;
 use crate::{Engine, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Net, SocketOption, SocketOptions};
+use neater_base::net::{Net, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::ConnectionApi;
 use neater_race::CandidateId;
@@ -31,9 +30,8 @@ pub(crate) type AttemptFor = (Key, Option<CandidateId>);
 pub(crate) struct Target<'a> {
     pub(crate) stack: Stack,
     pub(crate) addr: SocketAddr,
-    /// Whose address it is, and the number of that among the connection's remote endpoints.
+    /// Whose address it is.
     pub(crate) remote: Option<&'a RemoteEndpoint>,
-    pub(crate) number: u8,
     /// All of the connection's remote endpoints.
     pub(crate) remotes: &'a Arc<[RemoteEndpoint]>,
     pub(crate) request: &'a Arc<Compiled>,
@@ -45,19 +43,15 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn server_name(&self) -> String {
-        server_name(self.request, self.remote, self.addr)
-    }
-}
-
-/// The name that certificates are checked against.
-fn server_name(request: &Compiled, remote: Option<&RemoteEndpoint>, addr: SocketAddr) -> String {
-    if let Some(name) = &request.server_name {
-        return name.clone();
-    }
-    match remote.and_then(|r| r.host.as_deref()) {
-        Some(host) => host.trim_end_matches('.').to_owned(),
-        None => addr.ip().to_string(),
+    /// The name that certificates are checked against.
+    pub(crate) fn server_name(&self) -> String {
+        if let Some(name) = &self.request.server_name {
+            return name.clone();
+        }
+        match self.remote.and_then(|r| r.host.as_deref()) {
+            Some(host) => host.trim_end_matches('.').to_owned(),
+            None => self.addr.ip().to_string(),
+        }
     }
 }
 
@@ -103,44 +97,6 @@ impl SessionId {
 }
 
 impl Carriers {
-    fn tcp_connect<N: Net>(
-        &mut self,
-        cx: &mut Context<N>,
-        (conn, candidate): AttemptFor,
-        to: &Target<'_>,
-    ) -> Result<SessionId, AttemptError> {
-        let key = self.channels.next_key();
-        let sock =
-            cx.net.connect(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
-        let kind = if to.stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
-        let mut channel = Channel::new(sock, kind, Behind::Attempt(conn, candidate), to.addr, cx.now);
-        channel.via = to.number;
-        self.channels.insert(channel);
-        Ok(SessionId::Channel(key))
-    }
-
-    fn udp_connect<N: Net>(
-        &mut self,
-        cx: &mut Context<N>,
-        (conn, candidate): AttemptFor,
-        to: &Target<'_>,
-    ) -> Result<SessionId, AttemptError> {
-        let key = self.channels.next_key();
-        let sock = cx.net.udp(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
-        if let Err(e) = cx.net.udp_connect(sock, to.addr) {
-            cx.net.close(sock);
-            return Err(AttemptError::Net(e));
-        }
-        if let p @ 1.. = socket_priority(to.request.properties.connection.priority) {
-            // A wish: the datagrams leave without it, too.
-            let _ = cx.net.set(sock, SocketOption::Priority(p));
-        }
-        let mut channel = Channel::new(sock, Kind::Udp, Behind::Attempt(conn, candidate), to.addr, cx.now);
-        (channel.connected, channel.writable, channel.readable) = (true, true, true);
-        self.channels.insert(channel);
-        Ok(SessionId::Channel(key))
-    }
-
     /// By which stack an attempt is made, and to which address; `None`: it is gone.
     pub(crate) fn describe(&self, session: SessionId) -> Option<(Stack, SocketAddr)> {
         match session {
@@ -148,7 +104,7 @@ impl Carriers {
                 let c = self.channels.get(k)?;
                 let stack = match c.kind {
                     Kind::Tcp => Stack::Tcp,
-                    Kind::TlsPending | Kind::Tls(_) => Stack::Tls,
+                    Kind::TlsPending(_) | Kind::Tls(_) => Stack::Tls,
                     _ => Stack::Udp,
                 };
                 Some((stack, c.remote))
@@ -317,81 +273,6 @@ impl<N: Net> Engine<N> {
                 Ok(SessionId::Dtls(session))
             }
         }
-    }
-
-    /// Moves an attempt over TCP on, after readiness.
-    pub(crate) fn drive_attempt(&mut self, key: Key) {
-        let Some(c) = self.carriers.channels.get_mut(key) else { return };
-        let Behind::Attempt(conn, candidate) = c.behind else { return };
-        if !c.connected {
-            if !c.writable {
-                return;
-            }
-            match self.cx.net.connect_result(c.sock) {
-                Ok(()) => {}
-                Err(e) if e.is_would_block() => {
-                    c.writable = false;
-                    return;
-                }
-                Err(e) => return self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e)),
-            }
-            c.connected = true;
-            // Nothing has been read yet, so no event is promised: the first read has to be tried.
-            c.readable = true;
-            let (rtt, addr) = (self.cx.now - c.started, c.remote);
-            match c.kind {
-                Kind::Tcp => return self.attempt_established(conn, candidate, SessionId::Channel(key)),
-                Kind::TlsPending => {
-                    if let Err(e) = self.begin_tls(key, conn) {
-                        return self.attempt_failed(conn, candidate, SessionId::Channel(key), e);
-                    }
-                    self.reachable(conn, candidate, Stack::Tls, addr, rtt);
-                    if !self.carriers.channels.contains(key) {
-                        return;
-                    }
-                }
-                _ => {}
-            }
-        }
-        let Some(c) = self.carriers.channels.get(key) else { return };
-        match &c.kind {
-            Kind::Tls(t) if t.is_handshaking() => match self.drive_tls(key) {
-                Ok(true) => self.attempt_established(conn, candidate, SessionId::Channel(key)),
-                Ok(false) => {}
-                Err(e) => self.attempt_failed(conn, candidate, SessionId::Channel(key), e),
-            },
-            // Established and waiting for the race's decision: only a reset is news.
-            Kind::Tcp | Kind::Tls(_) if c.hangup => {
-                if let Err(e) = self.cx.net.connect_result(c.sock)
-                    && !e.is_would_block()
-                {
-                    self.attempt_failed(conn, candidate, SessionId::Channel(key), AttemptError::Net(e));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Starts the TLS handshake on a connected channel.
-    fn begin_tls(&mut self, key: Key, conn: Key) -> Result<(), AttemptError> {
-        let Some(c) = self.conns.get(conn) else { return Err(AttemptError::ClosedByPeer) };
-        let Some(ch) = self.carriers.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
-        let Some(config) = c.request.setups.tls.clone() else {
-            return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
-        };
-        let remote = c.remotes.get(usize::from(ch.via));
-        let name = server_name(&c.request, remote, ch.remote);
-        let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
-        let mut tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
-        if let Some(data) = c.ext.as_ref().and_then(|e| e.early.as_ref()).filter(|_| !c.request.framer.frames()) {
-            crate::carrier::tcp::early::offer(&mut tls, data);
-        }
-        ch.kind = Kind::Tls(Box::new(tls));
-        // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
-        let deadline = self.cx.now + HANDSHAKE_PATIENCE;
-        ch.deadline = Some(deadline);
-        self.cx.timers.push(deadline, Due::Channel(key).into());
-        Ok(())
     }
 
     /// Ends an attempt that is not wanted any more, or has failed. What is withdrawn ends as early as its protocol allows: TCP by

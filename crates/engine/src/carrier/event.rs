@@ -5,7 +5,8 @@
 //! carriers are flushed, always, and each is handled before the next.
 
 use super::SessionId;
-use super::end::SessionLost;
+use super::channel::Peer;
+use super::end::{Closed, SessionLost};
 use crate::Stack;
 use crate::event::{AttemptError, ConnectionError};
 use bytes::Bytes;
@@ -67,4 +68,17 @@ pub(crate) enum CarrierEvent {
     FlowClosed { conn: Key },
     /// A connection's flow has failed.
     FlowFailed { conn: Key, error: ConnectionError },
+    /// A connection that was accepted for a listener, as far as its limits allow, has its whole stack.
+    Accepted { session: SessionId, listener: Key },
+    /// A handshake that the listener counts is over, whatever has become of it.
+    HandshakeOver { listener: Key },
+    /// The time may be over for the handshake of a connection that was delivered before its end.
+    HandshakeDue { conn: Key },
+    /// A datagram has come to a socket that the connections of a listener share. Whose it is, is asked when this is handled
+    /// ([`super::Carriers::owner`]): the one before may have made its connection, or ended it.
+    FromPeer { listener: Key, socket: Key, peer: Peer, data: Bytes, ecn: Ecn },
+    /// There may be more to be read from such a socket when what was reported before is handled: see [`super::Carriers::read_on`].
+    ReadOn { socket: Key, round: usize },
+    /// The closing of a connection has gone on.
+    CloseWentOn { conn: Key, closed: Closed },
 }

@@ -10,6 +10,7 @@ use super::Carriers;
 use super::channel::{Behind, Channel, Kind};
 use super::dispatch::CarrierSocket;
 use super::sctp::Below;
+use super::udp::shared::Shared;
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;
@@ -61,20 +62,25 @@ impl Carriers {
         &mut self,
         cx: &mut Context<N>,
         listener: Key,
-        stack: Stack,
-        addr: SocketAddr,
+        (stack, addr): (Stack, SocketAddr),
+        request: &Compiled,
         options: SocketOptions,
     ) -> Result<Key, AttemptError> {
         if stack.over_udp()
-            && let Some(key) = self.reopen_shared(listener, stack, &options)
+            && let Some(key) = self.reopen_shared(listener, stack, request, &options)
         {
             return Ok(key);
         }
         let key = self.channels.next_key();
         let token = CarrierSocket::channel(key).token();
         let (sock, kind) = match stack {
-            Stack::Udp => (cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
-            _ => (cx.net.listen(token, addr, &options)?, Kind::Accept),
+            Stack::Udp => {
+                (cx.net.udp(token, addr, &options)?, Kind::UdpShared(Box::new(Shared::new(request.soft_errors))))
+            }
+            _ => {
+                let tls = request.setups.tls_server.as_ref().filter(|_| stack == Stack::Tls).cloned();
+                (cx.net.listen(token, addr, &options)?, Kind::Accept(tls))
+            }
         };
         let local = cx.net.local_addr(sock).inspect_err(|_| cx.net.close(sock))?;
         let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, cx.now);
@@ -89,7 +95,13 @@ impl Carriers {
 
     /// Listens again at a UDP socket that is there for the connections of a listener that has stopped, if there is one: another
     /// cannot have its port.
-    fn reopen_shared(&mut self, listener: Key, stack: Stack, options: &SocketOptions) -> Option<Key> {
+    fn reopen_shared(
+        &mut self,
+        listener: Key,
+        stack: Stack,
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Option<Key> {
         let channels = &mut self.channels;
         self.left_behind.retain(|(key, _)| channels.contains(*key));
         let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
@@ -98,7 +110,11 @@ impl Carriers {
         };
         let at = self.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
         let (key, options) = self.left_behind.swap_remove(at);
-        channels.get_mut(key)?.behind = Behind::Listener(listener);
+        let channel = channels.get_mut(key)?;
+        channel.behind = Behind::Listener(listener);
+        if let Kind::UdpShared(shared) = &mut channel.kind {
+            shared.soft_errors = request.soft_errors;
+        }
         self.shared.push((key, options));
         Some(key)
     }
@@ -158,7 +174,7 @@ impl<N: Net> Engine<N> {
         } else if stack == Stack::Dtls {
             Place::Dtls(self.carriers.dtls.listen(&mut self.cx, listener, addr, request, &options)?)
         } else {
-            Place::Channel(self.carriers.open_channel(&mut self.cx, listener, stack, addr, options)?)
+            Place::Channel(self.carriers.open_channel(&mut self.cx, listener, (stack, addr), request, options)?)
         }))
     }
 
@@ -166,7 +182,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn poll_listening(&mut self, listener: Key, at: Listening) {
         match at.0 {
             Place::Channel(key) => match self.carriers.channels.get(key).map(|c| &c.kind) {
-                Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
+                Some(Kind::UdpShared(_)) => {
+                    self.carriers.shared_ready(&mut self.cx, key, false);
+                    self.drain_carriers();
+                }
                 _ => self.accept(listener, key),
             },
             Place::Quic(key) => {
@@ -208,7 +227,7 @@ impl<N: Net> Engine<N> {
         let shared = shared.map(|at| self.carriers.shared.swap_remove(at));
         self.carriers.left_behind.retain(|(key, _)| self.carriers.channels.contains(*key));
         let kept = match self.carriers.channels.get(key).map(|c| &c.kind) {
-            Some(Kind::UdpShared(peers)) => !peers.is_empty(),
+            Some(Kind::UdpShared(shared)) => !shared.peers.is_empty(),
             _ => false,
         };
         if kept {

@@ -20,6 +20,7 @@ pub(crate) mod resolver;
 pub(crate) mod sctp;
 pub(crate) mod session;
 pub(crate) mod setup;
+pub(crate) mod socket;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
@@ -109,10 +110,12 @@ pub(crate) struct Carriers {
     pub(crate) dtls: DtlsCarrier,
     pub(crate) sctp: SctpCarrier,
     pub(crate) channels: Slab<Channel>,
+    /// What is reported of these.
+    pub(crate) socket_events: Events,
     /// Lingering sockets that were not read empty within the budget.
     pub(crate) pending_lingers: Vec<Key>,
     /// Shared UDP sockets, likewise.
-    pub(crate) pending_shared: Vec<(Key, Key)>,
+    pub(crate) pending_shared: Vec<Key>,
     /// The UDP sockets of listeners that connections share, and what they were opened with, with the ports that they got.
     pub(crate) shared: Vec<(Key, SocketOptions)>,
     /// The same of listeners that have stopped: see [`listen`].
@@ -156,13 +159,15 @@ impl Carriers {
     /// What a carrier reports next.
     pub(crate) fn poll_event(&mut self) -> Option<CarrierEvent> {
         let (quic, dtls, sctp) = (&mut self.quic.events, &mut self.dtls.events, &mut self.sctp.events);
-        quic.pop_front().or_else(|| dtls.pop_front()).or_else(|| sctp.pop_front())
+        let sockets = self.socket_events.pop_front();
+        sockets.or_else(|| quic.pop_front()).or_else(|| dtls.pop_front()).or_else(|| sctp.pop_front())
     }
 
     /// Whether a carrier has something to report.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        !(self.quic.events.is_empty()
+        !(self.socket_events.is_empty()
+            && self.quic.events.is_empty()
             && self.dtls.events.is_empty()
             && self.dtls.layer_events.is_empty()
             && self.sctp.events.is_empty())

@@ -30,6 +30,7 @@ impl FlowId {
     /// The session by which a cached outcome is tried alone, if this is what a connection is to be carried by.
     pub(crate) const fn tries(self) -> Option<SessionId> {
         match self {
+            Self::Channel(k) => Some(SessionId::Channel(k)),
             Self::Dtls { dtls } => Some(SessionId::Dtls(dtls)),
             flow => flow.waits_on(),
         }

@@ -79,6 +79,14 @@ impl<N: Net> Engine<N> {
             }
             CarrierEvent::FlowClosed { conn } => self.flow_closed(conn),
             CarrierEvent::FlowFailed { conn, error } => self.fail_connection(conn, error),
+            CarrierEvent::Accepted { session, listener } => self.accepted(session, listener),
+            CarrierEvent::HandshakeOver { listener } => self.handshake_over(listener),
+            CarrierEvent::HandshakeDue { conn } => self.early_timeout(conn),
+            CarrierEvent::FromPeer { listener, socket, peer, data, ecn } => {
+                self.from_peer(listener, (socket, peer), ReceivedDatagram { data, ecn });
+            }
+            CarrierEvent::ReadOn { socket, round } => self.carriers.read_on(&mut self.cx, socket, round),
+            CarrierEvent::CloseWentOn { conn, closed } => self.closing_went_on(conn, closed),
         }
     }
 

@@ -4,7 +4,11 @@
 //! *Not responsible for* whom a full listener gives up for others ([`crate::backlog`]).
 
 use super::{HANDSHAKE_TIMEOUT, Listener};
+use crate::carrier::SessionId;
 use crate::carrier::dispatch::CarrierTimer;
+use crate::carrier::tcp::accept::Begun;
+use crate::conn::Conn;
+use crate::engine::fast_path;
 use crate::event::Event;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId};
@@ -12,6 +16,7 @@ use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Connections accepted per socket and turn.
 pub(crate) const ACCEPT_BUDGET: usize = 64;
@@ -27,10 +32,10 @@ impl Listener {
         }
     }
 
-    /// Whether it has room, and what comes over TCP can be delivered as it is: no handshake, no framer, no rate.
+    /// Whether it has room, and what is accepted can be delivered as soon as it has its whole stack: no framer, no rate.
     pub(crate) fn delivers_plainly(&self) -> bool {
         let has_room = self.limit.is_none_or(|n| n > 0) && !self.backlog.is_full() && !self.backlog.has_waiting();
-        has_room && self.takes_sockets() && self.handshaking == 0 && !self.needs_handshake()
+        has_room && self.takes_sockets() && self.handshaking == 0
     }
 
     /// Whether a connection over TCP is ready as soon as TCP is: no framer, no rate.
@@ -128,6 +133,48 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// Accepts one connection, and delivers it or begins its handshake.
+    #[inline]
+    fn accept_next(&mut self, listener: Key, key: Key) -> Result<(), NetError> {
+        if self.cx.config.fast_path
+            && self.carriers.accepts_plainly(key)
+            && self.listeners.get(listener).is_some_and(Listener::takes_sockets)
+        {
+            return fast_path!(self).accept(listener, key);
+        }
+        let (channel, _) = self.carriers.accept_from(&mut self.cx, listener, key)?;
+        self.begin_handshake(listener, channel);
+        Ok(())
+    }
+
+    /// The handshake begins of a connection that was accepted.
+    fn begin_handshake(&mut self, listener: Key, channel: Key) {
+        if !self.listeners.contains(listener) {
+            return;
+        }
+        match self.carriers.begin_handshake(&mut self.cx, channel) {
+            Begun::Complete(session) => self.accepted(session, listener),
+            Begun::Open => {
+                self.count_handshake(listener, channel);
+                self.carriers.advance_incoming(&mut self.cx, channel);
+                // What it is bounded by counts before the next is accepted.
+                self.drain_carriers();
+            }
+            Begun::Failed => {}
+        }
+    }
+
+    /// A connection that was accepted has its whole stack.
+    pub(crate) fn accepted(&mut self, session: SessionId, listener: Key) {
+        let Some(l) = self.listeners.get(listener) else { return };
+        let Some((stack, _)) = self.carriers.describe(session) else { return };
+        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
+        (c.stack, c.passive, c.flow) = (Some(stack), true, session.awaiting());
+        let conn = self.conns.insert(c);
+        self.carriers.hand_over(session, conn);
+        self.deliver_incoming(listener, conn);
+    }
+
     /// Tells of what keeps a listener from accepting, once for each time that it tries again.
     #[cold]
     fn cannot_accept(&mut self, listener: Key, error: NetError) {
@@ -142,7 +189,7 @@ impl<N: Net> Engine<N> {
     /// Accepts one connection while one source, `crowd`, holds most of the room: it takes the place of one of that source's, or waits.
     #[cold]
     fn accept_of_many(&mut self, listener: Key, key: Key, crowd: IpAddr) -> Result<(), NetError> {
-        let (channel, remote) = self.accept_to_wait(listener, key)?;
+        let (channel, remote) = self.carriers.accept_from(&mut self.cx, listener, key)?;
         // The crowd's own never displace one of their own, and cost no look at all that there are.
         if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
             self.begin_handshake(listener, channel);

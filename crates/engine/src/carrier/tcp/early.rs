@@ -1,7 +1,6 @@
 //! TLS's early data: the first flight of a client, and connections that a server has delivered before the end of their
 //! handshake.
 
-use crate::Engine;
 use crate::carrier::channel::{Channel, Kind};
 use crate::carrier::dispatch::CarrierTimer;
 use crate::carrier::{Carriers, FlowId};
@@ -68,15 +67,12 @@ impl Carriers {
             _ => false,
         }
     }
-}
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
     /// Moves on the handshake of a connection that was delivered before its end. `reads`: after a failure the program reads
     /// what has come before it, and the failure then.
-    pub(crate) fn shake_early(&mut self, key: Key, reads: bool) -> Early {
-        let driven = self.drive_tls(key);
-        let Some(ch) = self.carriers.channels.get_mut(key) else { return Early::Open };
+    pub(crate) fn shake_early<N: Net>(&mut self, cx: &mut Context<N>, key: Key, reads: bool) -> Early {
+        let driven = self.drive_tls(cx, key);
+        let Some(ch) = self.channels.get_mut(key) else { return Early::Open };
         match driven {
             Ok(_) if unfinished(ch) => Early::Open,
             Ok(_) => {

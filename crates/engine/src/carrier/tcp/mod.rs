@@ -5,6 +5,7 @@
 //! (`neater-tls`).
 
 pub(crate) mod accept;
+pub(crate) mod connect;
 pub(crate) mod early;
 pub(crate) mod linger;
 
@@ -12,7 +13,6 @@ use super::Carriers;
 use super::channel::{Channel, Kind, SocketIo};
 use super::data::{Read, Remains, WriteError};
 use super::dispatch::CarrierTimer;
-use crate::Engine;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};
 use crate::queue::{Budget, Flushed, SendQueue};
@@ -288,12 +288,4 @@ fn read_tls<N: Net>(net: &mut N, ch: &mut Channel, buf: &mut [u8]) -> Result<Opt
 
 fn has_plain(ch: &Channel) -> bool {
     matches!(&ch.kind, Kind::Tls(tls) if tls.pending_plain() > 0)
-}
-
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
-    /// See [`Carriers::drive_tls`].
-    pub(crate) fn drive_tls(&mut self, key: Key) -> Result<bool, AttemptError> {
-        self.carriers.drive_tls(&mut self.cx, key)
-    }
 }

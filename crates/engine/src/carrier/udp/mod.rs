@@ -5,14 +5,17 @@
 
 pub(crate) mod shared;
 
-use super::Carriers;
-use super::channel::{Channel, Peer};
+use super::channel::{Behind, Channel, Kind, Peer};
+use super::dispatch::CarrierSocket;
+use super::establish::{AttemptFor, Target};
+use super::{Carriers, SessionId};
 use crate::context::Context;
-use crate::event::{ConnectionError, SendError};
+use crate::event::{AttemptError, ConnectionError, SendError};
 use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
+use crate::request::socket_priority;
 use bytes::Bytes;
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, IcmpError, Net, NetError, RecvBatch, Transmit};
+use neater_base::net::{Ecn, ErrorKind, IcmpError, Net, NetError, RecvBatch, SocketOption, Transmit};
 
 /// What one UDP packet can hold: datagrams that leave together must fit into it.
 const UDP_MAX: usize = 65_507;
@@ -117,6 +120,28 @@ pub(crate) enum Batch {
 }
 
 impl Carriers {
+    pub(in crate::carrier) fn udp_connect<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        (conn, candidate): AttemptFor,
+        to: &Target<'_>,
+    ) -> Result<SessionId, AttemptError> {
+        let key = self.channels.next_key();
+        let sock = cx.net.udp(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
+        if let Err(e) = cx.net.udp_connect(sock, to.addr) {
+            cx.net.close(sock);
+            return Err(AttemptError::Net(e));
+        }
+        if let p @ 1.. = socket_priority(to.request.properties.connection.priority) {
+            // A wish: the datagrams leave without it, too.
+            let _ = cx.net.set(sock, SocketOption::Priority(p));
+        }
+        let mut channel = Channel::new(sock, Kind::Udp, Behind::Attempt(conn, candidate), to.addr, cx.now);
+        (channel.connected, channel.writable, channel.readable) = (true, true, true);
+        self.channels.insert(channel);
+        Ok(SessionId::Channel(key))
+    }
+
     /// Takes a batch of datagrams from a socket, and notes when none are left.
     pub(crate) fn receive_batch<N: Net>(&mut self, cx: &mut Context<N>, key: Key, batch: &mut RecvBatch) -> Batch {
         let Some(ch) = self.channels.get_mut(key) else { return Batch::Empty };

@@ -1,143 +1,138 @@
 //! UDP sockets of listeners, each of which many connections share.
 //!
-//! *Responsible for* whose a datagram or an ICMP error is, and for the connection of a peer that has not been heard of (RFC 9623 section
-//! 4.7.2). *Not responsible for* DTLS ([`crate::carrier::dtls`]), which has books of its own.
+//! *Responsible for* whose a datagram or an ICMP error is. *Not responsible for* the connection of a new peer ([`crate::listen`]), nor
+//! for DTLS ([`crate::carrier::dtls`]), which knows its peers itself.
 
-use crate::Engine;
-use crate::Stack;
-use crate::carrier::FlowId;
-use crate::carrier::channel::{Channel, ICMP_BUDGET, Kind, Peer};
-use crate::config::Refusal;
-use crate::conn::Conn;
-use crate::event::Event;
+use crate::carrier::Carriers;
+use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
+use crate::carrier::event::CarrierEvent;
+use crate::context::Context;
 use crate::listen::ACCEPT_BUDGET;
-use crate::queue::ReceivedDatagram;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-impl<N: Net> Engine<N> {
-    /// A shared UDP socket is ready: datagrams of a new peer make a connection (RFC 9623 section 4.7.2).
-    pub(crate) fn shared_ready(&mut self, listener: Key, key: Key, writable: bool) {
+/// Whose a socket is that several share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// The connection of each peer.
+    pub(crate) peers: BTreeMap<Peer, Key>,
+    /// The ICMP errors of what was sent are asked for.
+    pub(crate) soft_errors: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(soft_errors: bool) -> Self {
+        Self { soft_errors, ..Self::default() }
+    }
+}
+
+/// For whom a datagram is that has come to a shared socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Conn(Key),
+    /// For a new connection; the socket has so many. See [`Carriers::bind_peer`].
+    New {
+        peer: Peer,
+        others: usize,
+    },
+}
+
+impl Carriers {
+    /// A shared UDP socket is ready, or may be: reports who can write, ICMP errors and datagrams.
+    pub(in crate::carrier) fn shared_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
+        let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return };
         if writable {
-            let peers: Vec<Key> = match self.carriers.channels.get(key).map(|c| &c.kind) {
-                Some(Kind::UdpShared(peers)) => peers.values().copied().collect(),
-                _ => Vec::new(),
-            };
-            for conn in peers {
-                self.conn_ready_stream(conn, false);
-            }
+            self.socket_events.extend(shared.peers.values().map(|conn| CarrierEvent::Writable { conn: *conn }));
         }
-        let Some(c) = self.carriers.channels.get(key) else { return };
-        let sock = c.sock;
-        self.shared_icmp(listener, key);
-        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
-        for round in 0.. {
-            if round >= ACCEPT_BUDGET {
-                self.look_again_at(listener, key);
-                break;
-            }
-            match self.cx.net.recv(sock, &mut batch) {
-                Ok(_) => {
-                    for (meta, data) in batch.filled() {
-                        let peer = Peer::of(&meta);
-                        for one in data.chunks(meta.stride.max(1)) {
-                            self.shared_datagram(listener, key, peer, one, meta.ecn);
-                        }
-                        if meta.len == 0 {
-                            self.shared_datagram(listener, key, peer, &[], meta.ecn);
-                        }
-                    }
-                    if batch.drained {
-                        break;
-                    }
-                }
-                Err(e) if e.is_would_block() => break,
-                // An ICMP error of something we sent, of which the queue says more if it was asked for.
-                Err(_) => {}
-            }
+        if shared.soft_errors {
+            self.shared_icmp(cx, key);
         }
-        if let Some(c) = self.carriers.channels.get_mut(key) {
-            c.readable = false;
-        }
-        self.cx.batch = Some(batch);
+        self.socket_events.push_back(CarrierEvent::ReadOn { socket: key, round: 0 });
     }
 
-    /// Empties the queue of ICMP errors, where they were asked for, and tells each to the connections that it is about. The kernel counts
-    /// what nobody takes against what the socket may receive.
-    fn shared_icmp(&mut self, listener: Key, key: Key) {
-        let Some(Channel { kind: Kind::UdpShared(peers), sock, .. }) = self.carriers.channels.get(key) else { return };
-        let sock = *sock;
-        let anybody = peers.values().next().and_then(|conn| self.conns.get(*conn)).map(|c| &c.request);
-        let request = self.listeners.get(listener).map(|l| &l.request.0).or(anybody);
-        if !request.is_some_and(|r| r.soft_errors) {
-            return;
+    /// Reads a batch of datagrams from a shared socket; `round`: the number of those that were read of it in this turn.
+    pub(crate) fn read_on<N: Net>(&mut self, cx: &mut Context<N>, key: Key, round: usize) {
+        if round >= ACCEPT_BUDGET {
+            self.look_again_at(cx, key);
+            return self.has_drained(key);
         }
-        for _ in 0..ICMP_BUDGET {
-            let Some(icmp) = self.cx.net.take_icmp_error(sock) else { return };
-            let (Some(remote), Some(Channel { kind: Kind::UdpShared(peers), .. })) =
-                (icmp.destination, self.carriers.channels.get(key))
-            else {
-                continue;
-            };
-            let about: Vec<Key> =
-                peers.range(Peer::from(remote)..).take_while(|(p, _)| p.remote == remote).map(|(_, k)| *k).collect();
-            for conn in about {
-                self.notify(conn, Event::SoftError(icmp));
+        let Some(Channel { sock, behind: Behind::Listener(listener), .. }) = self.channels.get(key) else { return };
+        let (sock, listener) = (*sock, *listener);
+        let mut batch = cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let drained = match cx.net.recv(sock, &mut batch) {
+            Ok(_) => {
+                let events = &mut self.socket_events;
+                for (meta, data) in batch.filled() {
+                    let (peer, ecn) = (Peer::of(&meta), meta.ecn);
+                    let mut take = |data: &[u8]| {
+                        let data = Bytes::copy_from_slice(data);
+                        events.push_back(CarrierEvent::FromPeer { listener, socket: key, peer, data, ecn });
+                    };
+                    data.chunks(meta.stride.max(1)).for_each(&mut take);
+                    if meta.len == 0 {
+                        take(&[]);
+                    }
+                }
+                batch.drained
             }
+            // Otherwise an ICMP error of something we sent, of which the queue says more if it was asked for.
+            Err(e) => e.is_would_block(),
+        };
+        cx.batch = Some(batch);
+        if drained {
+            self.has_drained(key);
+        } else {
+            self.socket_events.push_back(CarrierEvent::ReadOn { socket: key, round: round + 1 });
+        }
+    }
+
+    fn has_drained(&mut self, key: Key) {
+        if let Some(c) = self.channels.get_mut(key) {
+            c.readable = false;
+        }
+    }
+
+    /// Empties the queue of ICMP errors, and reports each to the connections that it is about. The kernel counts what is left there
+    /// against what the socket may receive.
+    fn shared_icmp<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(Channel { kind: Kind::UdpShared(shared), sock, .. }) = self.channels.get(key) else { return };
+        for _ in 0..ICMP_BUDGET {
+            let Some(error) = cx.net.take_icmp_error(*sock) else { return };
+            let Some(remote) = error.destination else { continue };
+            let about = shared.peers.range(Peer::from(remote)..).take_while(|(p, _)| p.remote == remote);
+            self.socket_events.extend(about.map(|(_, conn)| CarrierEvent::SoftError { conn: *conn, error }));
         }
         // There may be more of them.
-        self.look_again_at(listener, key);
+        self.look_again_at(cx, key);
     }
 
     /// There may be more at a socket that several share: the next turn sees to it.
-    fn look_again_at(&mut self, listener: Key, key: Key) {
-        self.cx.again = true;
-        if !self.carriers.pending_shared.contains(&(listener, key)) {
-            self.carriers.pending_shared.push((listener, key));
+    pub(crate) fn look_again_at<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        cx.again = true;
+        if !self.pending_shared.contains(&key) {
+            self.pending_shared.push(key);
         }
     }
 
-    fn shared_datagram(&mut self, listener: Key, key: Key, peer: Peer, data: &[u8], ecn: neater_base::net::Ecn) {
-        let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.carriers.channels.get(key) else { return };
-        let mut known = peers.get(&peer).copied();
+    /// For whom a datagram is that has come from this peer to a shared socket; `None`: the socket is gone.
+    pub(crate) fn owner<N: Net>(&self, cx: &Context<N>, key: Key, peer: Peer) -> Option<Owner> {
+        let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return None };
+        let mut known = shared.peers.get(&peer).copied();
         let mut peer = peer;
-        if known.is_none() && !self.cx.is_own(peer.here) {
-            // It was sent to many (broadcast, multicast), and nobody answers from there.
+        if known.is_none() && !cx.is_own(peer.here) {
+            // It was sent to many (broadcast, multicast), and nothing answers from there.
             peer = Peer::from(peer.remote);
-            known = peers.get(&peer).copied();
+            known = shared.peers.get(&peer).copied();
         }
-        let count = peers.len();
-        let queued = ReceivedDatagram { data: Bytes::copy_from_slice(data), ecn };
-        if let Some(conn) = known {
-            if self.queue_datagram(conn, queued) {
-                self.arrived(conn);
-            }
-            return;
+        Some(known.map_or(Owner::New { peer, others: shared.peers.len() }, Owner::Conn))
+    }
+
+    /// What comes from this peer is for this connection from now on.
+    pub(crate) fn bind_peer(&mut self, key: Key, peer: Peer, conn: Key) {
+        if let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get_mut(key) {
+            shared.peers.insert(peer, conn);
         }
-        let Some(l) = self.listeners.get(listener) else { return };
-        let refused = if l.limit == Some(0) || l.backlog.is_full() {
-            Some(Refusal::Untaken)
-        } else if count >= self.cx.limits.udp_peers {
-            Some(Refusal::Peer)
-        } else {
-            (self.conns.len() >= self.cx.limits.connections).then_some(Refusal::Connection)
-        };
-        if let Some(what) = refused {
-            self.cx.stats.unclaimed_datagrams += 1;
-            return self.cx.stats.refuse(what);
-        }
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
-        c.stack = Some(Stack::Udp);
-        c.passive = true;
-        c.flow = FlowId::Peer { channel: key };
-        c.ext().peer = Some(peer);
-        let conn = self.conns.insert(c);
-        if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.carriers.channels.get_mut(key) {
-            peers.insert(peer, conn);
-        }
-        self.queue_datagram(conn, queued);
-        self.deliver_incoming(listener, conn);
     }
 }

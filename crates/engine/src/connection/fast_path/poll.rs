@@ -32,7 +32,7 @@ impl<N: Net> FastPath<'_, N> {
                     self.read_clock(now);
                     return self.on_connect_ended(key, conn);
                 }
-                Behind::Listener(listener) if ch.accepts() => {
+                Behind::Listener(listener) if ch.accepts_plainly() => {
                     ch.note(ready);
                     self.read_clock(now);
                     return self.accept_all(listener, key);

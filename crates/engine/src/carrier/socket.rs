@@ -1,0 +1,114 @@
+//! Sockets of TCP and UDP: what their readiness and their deadlines mean.
+//!
+//! *Responsible for* finding out whose a socket is, and for the work that its carrier has with it. *Not responsible for* the readiness of a
+//! connection, which its reader and writer are notified of: that is returned, not reported, because it is the commonest of all.
+
+use super::channel::{Behind, Channel, Kind};
+use super::event::CarrierEvent;
+use super::{Carriers, SessionId};
+use crate::config::Refusal;
+use crate::context::Context;
+use crate::event::AttemptError;
+use crate::listen::HANDSHAKE_TIMEOUT;
+use neater_base::Key;
+use neater_base::net::{Net, Ready};
+
+/// Whose a socket is that has become ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// A connection's, that may be worth reading or writing.
+    Conn { conn: Key, readable: bool, writable: bool },
+    /// A connection's, and the system reports an error.
+    Error { conn: Key },
+    /// The only attempt of this connection. [`Carriers::on_socket_ready`] follows, unless its end was found in another way.
+    Alone { conn: Key },
+    /// A listener's, which may accept from it.
+    Accepts { listener: Key },
+    /// Anything else, which [`Carriers::on_socket_ready`] sees to; `writable`: that is news.
+    Other { writable: bool },
+}
+
+impl Channel {
+    /// Whether connections are accepted from it that have their whole stack at once.
+    #[inline]
+    pub(crate) fn accepts_plainly(&self) -> bool {
+        matches!(self.kind, Kind::Accept(None))
+    }
+
+    /// Notes readiness, and finds out whose the socket is.
+    #[inline]
+    fn wake(&mut self, ready: Ready) -> Woken {
+        let (readable, writable) = self.note(ready);
+        match self.behind {
+            Behind::Conn(conn) if ready.error => Woken::Error { conn },
+            Behind::Conn(conn) => {
+                let readable = readable || ready.readable || ready.hangup;
+                Woken::Conn { conn, readable, writable: writable || ready.writable }
+            }
+            Behind::Attempt(conn, None) => Woken::Alone { conn },
+            Behind::Listener(listener) if self.accepts() => Woken::Accepts { listener },
+            _ => Woken::Other { writable },
+        }
+    }
+}
+
+impl Carriers {
+    /// A socket is ready. `None`: it is gone.
+    #[inline]
+    pub(crate) fn wake(&mut self, key: Key, ready: Ready) -> Option<Woken> {
+        Some(self.channels.get_mut(key)?.wake(ready))
+    }
+
+    /// Does what there is to do about a socket that is ready and no connection's.
+    pub(crate) fn on_socket_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
+        let Some(c) = self.channels.get(key) else { return };
+        match (c.behind, &c.kind) {
+            (Behind::Attempt(..), _) => self.advance_attempt(cx, key),
+            (Behind::Listener(_), Kind::UdpShared(_)) => self.shared_ready(cx, key, writable),
+            // Its handshake has not begun.
+            (Behind::Listener(_), Kind::Accepted(_)) => {}
+            (Behind::Listener(_), _) => self.advance_incoming(cx, key),
+            (Behind::Lingering(_), _) => self.go_on_lingering(cx, key),
+            (Behind::Conn(_), _) => {}
+        }
+    }
+
+    /// Drops what the peer of a lingering socket sends, and reports what that means.
+    pub(in crate::carrier) fn go_on_lingering<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        if let Some((conn, closed)) = self.linger(cx, key) {
+            self.socket_events.push_back(CarrierEvent::CloseWentOn { conn, closed });
+        }
+    }
+
+    /// The deadline of a socket has come.
+    pub(in crate::carrier) fn on_socket_timer<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(ch) = self.channels.get(key) else { return };
+        match (ch.behind, &ch.kind) {
+            (Behind::Lingering(_), _) => self.lingered(cx, key),
+            (Behind::Listener(_), Kind::Accept(_) | Kind::UdpShared(_)) => {}
+            (Behind::Listener(_), Kind::Accepted(_)) => {
+                // It has waited so long for its handshake to begin that its peer will have given up.
+                self.abort_channel(cx, key);
+                cx.stats.refuse(Refusal::NotBegun);
+            }
+            (Behind::Listener(_), _) if cx.now - ch.started < HANDSHAKE_TIMEOUT => self.advance_incoming(cx, key),
+            (Behind::Listener(listener), _) => {
+                self.abort_channel(cx, key);
+                cx.stats.refuse(Refusal::Handshake);
+                self.socket_events.push_back(CarrierEvent::HandshakeOver { listener });
+            }
+            (Behind::Attempt(attempt, _), Kind::Tls(t))
+                if t.is_handshaking() && ch.deadline.is_some_and(|d| d <= cx.now) =>
+            {
+                let session = SessionId::Channel(key);
+                let error = AttemptError::TimedOut;
+                self.socket_events.push_back(CarrierEvent::Failed { attempt, session, error });
+            }
+            (Behind::Attempt(..), _) => self.advance_attempt(cx, key),
+            (Behind::Conn(conn), _) if super::tcp::early::unfinished(ch) => {
+                self.socket_events.push_back(CarrierEvent::HandshakeDue { conn });
+            }
+            (Behind::Conn(_), _) => {}
+        }
+    }
+}
