@@ -243,7 +243,7 @@ impl<N: Net> Engine<N> {
             }
             self.await_room_beside_others(conn);
         } else {
-            self.bind_stream(flow, conn);
+            self.bind_flow(flow, conn);
             self.enter_established(conn);
         }
         Ok(ConnectionId(conn))
@@ -265,7 +265,7 @@ impl<N: Net> Engine<N> {
             if let Some(c) = self.conns.get_mut(conn) {
                 c.flow = flow;
             }
-            self.bind_stream(flow, conn);
+            self.bind_flow(flow, conn);
             self.enter_established(conn);
         }
     }

@@ -240,10 +240,21 @@ impl<N: Net> Engine<N> {
     }
 
     /// The session below a connection is over.
-    pub(crate) fn session_lost(&mut self, conn: Key, SessionLost { error, orderly, unsent, all_left }: SessionLost) {
+    pub(crate) fn session_lost(
+        &mut self,
+        conn: Key,
+        SessionLost { error, orderly, unsent, all_left, ends_complete }: SessionLost,
+    ) {
         let Some(c) = self.conns.get_mut(conn) else { return };
+        // What a peer did not want it has not got, in whatever order its session ends.
+        let refused = c.refusal().filter(|_| ends_complete);
+        let orderly = orderly && refused.is_none();
+        let error = refused.unwrap_or(error);
         if c.is_greeting() {
             return self.greeting_failed(conn, &error);
+        }
+        if ends_complete && orderly && c.tx.is_empty() {
+            c.send = c.send.on_all_acked();
         }
         // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
         // the peer of a session that the program has ended.

@@ -4,14 +4,12 @@
 //! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
 
 use super::dtls::RECV_BUDGET;
-use super::layer::LayerEvent;
-use super::sctp::Came;
 use super::{Carriers, FlowId};
 use crate::Engine;
 use crate::config::{EngineStats, Refusals};
 use crate::context::Context;
 use crate::timer::Timer;
-use neater_base::net::{Ecn, Net, Ready, Token};
+use neater_base::net::{Net, Ready, Token};
 use neater_base::{Instant, Key};
 
 /// A socket of one of the carriers.
@@ -172,23 +170,26 @@ impl Carriers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     Quic,
+    Sctp,
 }
 
 impl Flushed {
     /// All of them, in the order in which they are flushed.
-    pub(crate) const ALL: [Self; 1] = [Self::Quic];
+    pub(crate) const ALL: [Self; 2] = [Self::Quic, Self::Sctp];
 }
 
 /// What is being flushed: a session, or what several have in common, and how far that is.
 #[derive(Debug)]
 pub(crate) enum Flush {
     Quic(Key, super::quic::Flushing),
+    Sctp(Key, super::sctp::Flushing),
 }
 
 impl Flush {
     pub(crate) fn new(of: Flushed, key: Key) -> Self {
         match of {
             Flushed::Quic => Self::Quic(key, super::quic::Flushing::default()),
+            Flushed::Sctp => Self::Sctp(key, super::sctp::Flushing::default()),
         }
     }
 
@@ -206,6 +207,7 @@ impl Carriers {
     pub(crate) fn take_dirty(&mut self, of: Flushed) -> Vec<Key> {
         match of {
             Flushed::Quic => core::mem::take(&mut self.quic.dirty),
+            Flushed::Sctp => core::mem::take(&mut self.sctp.dirty),
         }
     }
 
@@ -213,6 +215,7 @@ impl Carriers {
     pub(crate) fn keep_list(&mut self, of: Flushed, list: Vec<Key>) {
         let dirty = match of {
             Flushed::Quic => &mut self.quic.dirty,
+            Flushed::Sctp => &mut self.sctp.dirty,
         };
         if dirty.is_empty() {
             *dirty = list;
@@ -223,6 +226,7 @@ impl Carriers {
     pub(crate) fn is_dirty(&self, of: Flushed) -> bool {
         match of {
             Flushed::Quic => !self.quic.dirty.is_empty(),
+            Flushed::Sctp => !self.sctp.dirty.is_empty(),
         }
     }
 
@@ -230,6 +234,7 @@ impl Carriers {
     pub(crate) fn unmark(&mut self, of: Flushed, key: Key) {
         match of {
             Flushed::Quic => self.quic.unmark(key),
+            Flushed::Sctp => self.sctp.unmark(key),
         }
     }
 
@@ -237,6 +242,7 @@ impl Carriers {
     pub(crate) fn collect<N: Net>(&mut self, cx: &mut Context<N>, flush: &mut Flush) -> bool {
         match flush {
             Flush::Quic(key, progress) => self.quic.collect(cx, *key, progress),
+            Flush::Sctp(end, _) => self.sctp.collect(cx, *end),
         }
     }
 
@@ -244,6 +250,10 @@ impl Carriers {
     pub(crate) fn transmit<N: Net>(&mut self, cx: &mut Context<N>, flush: &mut Flush) -> bool {
         match flush {
             Flush::Quic(key, progress) => self.quic.transmit(cx, *key, progress),
+            Flush::Sctp(end, progress) => {
+                let (sctp, mut layers) = self.over_layers();
+                sctp.transmit(cx, &mut layers, *end, progress)
+            }
         }
     }
 
@@ -251,6 +261,7 @@ impl Carriers {
     pub(crate) fn rest<N: Net>(&mut self, cx: &mut Context<N>, flush: &Flush) {
         match flush {
             Flush::Quic(key, _) => self.quic.rest(cx, *key),
+            Flush::Sctp(end, _) => self.sctp.rest(cx, *end),
         }
     }
 
@@ -258,6 +269,7 @@ impl Carriers {
     pub(crate) fn tidy<N: Net>(&mut self, cx: &mut Context<N>, flush: &Flush) {
         match flush {
             Flush::Quic(key, _) => self.quic.tidy(cx, *key),
+            Flush::Sctp(..) => self.sctp.tidy_all(cx),
         }
     }
 }
@@ -275,7 +287,7 @@ impl<N: Net> Engine<N> {
                 self.cx.connections = self.conns.len();
                 self.carriers.quic.socket_ready(&mut self.cx, key, ready);
             }
-            Socket::Sctp(key) => self.sctp_socket_ready(key, ready),
+            Socket::Sctp(key) => self.carriers.sctp.on_ready(&mut self.cx, key, ready),
             Socket::Dtls(key) => {
                 if self.carriers.dtls.on_ready(&mut self.cx, key, ready) {
                     self.drain_carriers();
@@ -295,9 +307,9 @@ impl<N: Net> Engine<N> {
             Due::Quic(quic) => self.carriers.quic.timeout(&self.cx, quic),
             Due::QuicTrial(quic) => self.carriers.quic.trial_over(quic),
             Due::QuicSilence(quic) => self.carriers.quic.silence(&mut self.cx, quic),
-            Due::Sctp(end) => self.sctp_timeout(end),
-            Due::SctpTrial(key) => self.sctp_trial_over(key),
-            Due::SctpEnd(end) => self.sctp_end_over(end),
+            Due::Sctp(end) => self.carriers.sctp.on_timeout(&self.cx, end),
+            Due::SctpTrial(key) => self.carriers.sctp.trial_over(&mut self.cx, key),
+            Due::SctpEnd(end) => self.carriers.sctp.endpoint_over(&mut self.cx, end),
             Due::Dtls(dtls) => {
                 if let Some(socket) = self.carriers.dtls.begin_timeout(&self.cx, dtls) {
                     self.read_dtls(socket);
@@ -317,7 +329,7 @@ impl<N: Net> Engine<N> {
             self.carriers.quic.socket_ready(&mut self.cx, key, READABLE);
         }
         for key in core::mem::take(&mut self.carriers.sctp.unread) {
-            self.sctp_socket_ready(key, READABLE);
+            self.carriers.sctp.on_ready(&mut self.cx, key, READABLE);
         }
         for key in core::mem::take(&mut self.carriers.pending_lingers) {
             self.carriers.go_on_lingering(&mut self.cx, key);
@@ -343,9 +355,7 @@ impl<N: Net> Engine<N> {
         if self.carriers.quic.is_to_take_back(&self.cx) {
             self.carriers.quic.take_back_windows(&mut self.cx, None);
         }
-        if self.carriers.sctp.looked != self.cx.windows.looks {
-            self.sctp_take_back();
-        }
+        self.carriers.sctp.take_back_if_asked(&mut self.cx);
     }
 
     /// Reads a socket of DTLS sessions empty, within the budget of a turn.
@@ -360,25 +370,6 @@ impl<N: Net> Engine<N> {
                 return;
             }
         }
-    }
-
-    /// Passes what a layer reports on to the carrier that uses it.
-    pub(crate) fn on_layer_event(&mut self, event: LayerEvent) {
-        match event {
-            LayerEvent::Answered { user } => self.sctp_session_answered(user),
-            LayerEvent::Up { user } | LayerEvent::Writable { user } => self.sctp_session_up(user),
-            LayerEvent::Packet { user, from, ecn, data } => {
-                let came = Came { from, to: None, marked: ecn == Ecn::Ce };
-                self.sctp_datagram(user, came, &data);
-            }
-            LayerEvent::Lost { user, from, end } => self.sctp_session_lost(user, from, &end),
-            LayerEvent::Refused { user, error } => self.sctp_session_refused(user, error),
-        }
-    }
-
-    /// Sends what associations have to send, and reports what has happened to them.
-    pub(crate) fn flush_others(&mut self) {
-        self.drive_dirty_sctp();
     }
 }
 

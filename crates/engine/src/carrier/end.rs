@@ -85,6 +85,8 @@ pub(crate) struct SessionLost {
     pub(crate) unsent: bool,
     /// Nothing is acknowledged one by one, and all has left.
     pub(crate) all_left: bool,
+    /// Its protocol ends a session in order only when both sides have everything.
+    pub(crate) ends_complete: bool,
 }
 
 /// Whether the peer has what was sent.
@@ -202,6 +204,7 @@ impl Carriers {
     pub(crate) fn is_delivered(&mut self, flow: FlowId) -> bool {
         match flow {
             FlowId::Stream { quic, stream } => self.quic.is_delivered(quic, stream),
+            FlowId::Sctp { sctp, stream } => self.sctp.is_idle(sctp, stream),
             _ => false,
         }
     }
@@ -269,6 +272,10 @@ impl Carriers {
     pub(crate) fn discard_incoming<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId) -> Closed {
         match flow {
             FlowId::Channel(key) => self.discard(cx, conn, key),
+            FlowId::Sctp { sctp, stream } => {
+                self.sctp.ignore_incoming(sctp, stream);
+                End::Waits.into()
+            }
             _ => End::Waits.into(),
         }
     }
@@ -434,6 +441,7 @@ impl Carriers {
         peer: Option<Peer>,
         listens: impl FnOnce(Key) -> bool,
     ) -> Option<SessionOver> {
+        let mut over = None;
         match flow {
             FlowId::Channel(k) => {
                 if self.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
@@ -464,9 +472,10 @@ impl Carriers {
                             self.sctp.reset(sctp, stream, NO_CODE);
                         }
                     }
-                    Some((false, false)) => return self.sctp.close(cx.now, sctp, Some(NO_CODE)),
+                    Some((false, false)) => over = self.sctp.close(cx.now, sctp, Some(NO_CODE)),
                     _ => {}
                 }
+                self.sctp.unbind(&cx.limits, sctp, stream);
             }
             FlowId::Dtls { dtls } => self.dtls.drop_session(cx, dtls),
             FlowId::Peer { channel } => {
@@ -485,7 +494,7 @@ impl Carriers {
             }
             FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => {}
         }
-        None
+        over
     }
 }
 
@@ -497,8 +506,7 @@ impl<N: Net> Engine<N> {
             FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
                 self.close_spare(SessionId::Quic(quic));
             }
-            FlowId::Sctp { sctp, stream } => self.sctp_unbind(sctp, stream),
-            FlowId::SctpPending { sctp } => self.close_spare(SessionId::Sctp(sctp)),
+            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => self.close_spare(SessionId::Sctp(sctp)),
             FlowId::None | FlowId::Channel(_) | FlowId::Peer { .. } | FlowId::Dtls { .. } => {}
         }
     }

@@ -128,7 +128,7 @@ impl Carriers {
         match session {
             SessionId::Channel(k) => self.channels.get(k)?.behind.attempt(),
             SessionId::Quic(k) => self.quic.connections.get(k)?.attempt,
-            SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt.map(|(conn, _)| conn),
+            SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt,
             SessionId::Dtls(k) => self.dtls.sessions.get(k)?.attempt(),
         }
     }
@@ -162,7 +162,7 @@ impl Carriers {
         match session {
             SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn, candidate),
             SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
-            SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some((conn, candidate)),
+            SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some(conn),
             SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn),
         }
         self.answered_after(now, session)
@@ -209,6 +209,13 @@ impl Carriers {
             },
             SessionId::Dtls(k) => if_had_its_time(self.dtls.sessions.get(k).is_some_and(|d| d.silent_since(now, fair))),
         })
+    }
+
+    /// Ends an attempt over SCTP, and over the layer below it if there is one.
+    fn withdraw_sctp<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        self.sctp.withdraw(cx, key);
+        // The handshake of a layer is not to go on.
+        self.tie(cx);
     }
 
     /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported ([`CarrierEvent::LateAnswer`],
@@ -262,10 +269,11 @@ impl<N: Net> Engine<N> {
             }
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
                 let udp_port = to.remote.and_then(|r| r.encapsulation_port).unwrap_or(neater_sctp::UDP_PORT);
-                let (name, (conn, candidate)) = (to.server_name(), attempt);
+                let name = to.server_name();
                 let below = Below::of(stack).unwrap_or(Below::Udp);
                 let there = There { below, addr, udp_port, name: &name };
-                self.sctp_connect(conn, candidate, there, request, options).map(SessionId::Sctp)
+                let (sctp, mut layers) = self.carriers.over_layers();
+                sctp.connect(&mut self.cx, &mut layers, attempt.0, there, to).map(SessionId::Sctp)
             }
             Stack::Dtls => {
                 let (name, (conn, _)) = (to.server_name(), attempt);
@@ -289,7 +297,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             SessionId::Quic(k) => self.carriers.quic.withdraw(&self.cx, k),
-            SessionId::Sctp(k) => self.sctp_abandon(k),
+            SessionId::Sctp(k) => self.carriers.withdraw_sctp(&mut self.cx, k),
             SessionId::Dtls(k) => self.carriers.dtls.drop_session(&mut self.cx, k),
         }
     }
@@ -309,8 +317,7 @@ impl<N: Net> Engine<N> {
                     self.first_was_taken(conn);
                 }
             }
-            SessionId::Quic(_) => self.session_won(conn, session),
-            SessionId::Sctp(k) => self.sctp_won(conn, k),
+            SessionId::Quic(_) | SessionId::Sctp(_) => self.session_won(conn, session),
             SessionId::Dtls(dtls) => {
                 if let Some(c) = self.conns.get_mut(conn) {
                     c.flow = FlowId::Dtls { dtls };
@@ -328,7 +335,7 @@ impl<N: Net> Engine<N> {
                 self.accept_datagrams(session);
                 self.carriers.quic.report_early_stop(k, conn);
             }
-            SessionId::Sctp(k) => self.sctp_begin(k),
+            SessionId::Sctp(k) => self.carriers.sctp.begin(&mut self.cx, k),
             SessionId::Dtls(k) => self.carriers.dtls.take_early(k),
             SessionId::Channel(_) => {}
         }
@@ -346,7 +353,7 @@ impl<N: Net> Engine<N> {
                 self.close_spare(session);
             }
             FlowId::SctpPending { sctp } if self.carriers.attempt_of(SessionId::Sctp(sctp)) == Some(conn) => {
-                self.sctp_abandon(sctp);
+                self.carriers.withdraw_sctp(&mut self.cx, sctp);
             }
             FlowId::Dtls { dtls } => self.carriers.dtls.drop_session(&mut self.cx, dtls),
             FlowId::None => {}

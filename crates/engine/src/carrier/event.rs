@@ -7,8 +7,8 @@
 use super::SessionId;
 use super::channel::Peer;
 use super::end::{Closed, SessionLost};
-use crate::Stack;
-use crate::event::{AttemptError, ConnectionError};
+use crate::event::{AttemptError, ConnectionError, SendError};
+use crate::{MessageId, Stack};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Key;
@@ -45,7 +45,8 @@ pub(crate) enum CarrierEvent {
     /// Asks whether the program still uses a flow of the session: see [`super::Carriers::used`].
     IsUsed { session: SessionId },
     /// The session of a group is over. Its flows were reported before; those that wait for a stream of it get none.
-    SessionLost { session: SessionId, group: Key, lost: SessionLost },
+    /// `known`: this side has ended it, and its group knows that there are no more streams.
+    SessionLost { session: SessionId, group: Key, lost: SessionLost, known: bool },
     /// A session that was over was dropped: nothing is known of it any more.
     SessionGone { session: SessionId, group: Option<Key> },
     /// Data can be received on a flow, or its peer's end.
@@ -58,6 +59,14 @@ pub(crate) enum CarrierEvent {
     AllAcked { conn: Key },
     /// The peer does not want more of a flow, and says so with this code.
     PeerStopped { conn: Key, code: u64 },
+    /// The peer has abandoned its direction of a flow with this code, and nothing is left to be received before that.
+    PeerReset { conn: Key, code: u64 },
+    /// The peer has acknowledged a message whose fate was to be reported.
+    MessageAcked { conn: Key, id: MessageId },
+    /// Such a message was given up: because of this, or (`None`) because it was to be.
+    MessageLost { conn: Key, id: MessageId, error: Option<SendError> },
+    /// There is room in a session for those that wait for it: they are to have their turns.
+    Turns { session: SessionId },
     /// The session below a flow is over. What has arrived can still be received.
     FlowLost { conn: Key, lost: SessionLost },
     /// A datagram has arrived for a connection.

@@ -10,8 +10,9 @@
 //! Every layer authenticates its peer, and adds [`OVERHEAD`] bytes at most to a packet. It takes trains of packets, and hands
 //! packets up one by one. What may be lost on a network may be lost in a layer.
 
-use super::Carriers;
 use super::dtls::DtlsCarrier;
+use super::sctp::Came;
+use super::{Carriers, SctpCarrier};
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;
@@ -66,9 +67,33 @@ impl Carriers {
         Layers(&mut self.dtls)
     }
 
-    /// What a layer reports next.
-    pub(crate) fn poll_layer_event(&mut self) -> Option<LayerEvent> {
-        self.dtls.layer_events.pop_front()
+    /// The carrier that uses layers, and these.
+    pub(super) fn over_layers(&mut self) -> (&mut SctpCarrier, Layers<'_>) {
+        (&mut self.sctp, Layers(&mut self.dtls))
+    }
+
+    /// Passes on what a layer reports next, after what its user has left to do to layers. False: there is nothing to report.
+    pub(crate) fn pass_between_layers<N: Net>(&mut self, cx: &mut Context<N>) -> bool {
+        self.tie(cx);
+        let Some(event) = self.dtls.layer_events.pop_front() else { return false };
+        let (sctp, layers) = self.over_layers();
+        match event {
+            LayerEvent::Answered { user } => sctp.layer_answered(cx, user),
+            LayerEvent::Up { user } | LayerEvent::Writable { user } => sctp.layer_up(cx, &layers, user),
+            LayerEvent::Packet { user, from, ecn, data } => {
+                let came = Came { from, to: None, marked: ecn == Ecn::Ce };
+                sctp.datagram(cx, user, came, &data);
+            }
+            LayerEvent::Lost { user, from, end } => sctp.layer_lost(cx, user, from, &end),
+            LayerEvent::Refused { user, error } => sctp.layer_refused(cx, user, error),
+        }
+        true
+    }
+
+    /// Does what users have left to do to layers.
+    pub(super) fn tie<N: Net>(&mut self, cx: &mut Context<N>) {
+        let (sctp, mut layers) = self.over_layers();
+        sctp.tie(cx, &mut layers);
     }
 }
 

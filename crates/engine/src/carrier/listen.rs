@@ -170,7 +170,9 @@ impl<N: Net> Engine<N> {
         } else if let Some(below) = Below::of(stack) {
             let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
-            Place::Sctp(self.sctp_listen(listener, (below, addr.port()), &options, request)?)
+            let (sctp, mut layers) = self.carriers.over_layers();
+            let at = (below, addr.port());
+            Place::Sctp(sctp.listen(&mut self.cx, &mut layers, (listener, request), at, &options)?)
         } else if stack == Stack::Dtls {
             Place::Dtls(self.carriers.dtls.listen(&mut self.cx, listener, addr, request, &options)?)
         } else {
@@ -194,7 +196,7 @@ impl<N: Net> Engine<N> {
             }
             Place::Sctp(end) => match self.carriers.sctp.layer_below(end) {
                 Some(layer) => self.read_dtls(layer),
-                None => self.sctp_poll_end(end),
+                None => self.carriers.sctp.poll_endpoint(&mut self.cx, end),
             },
             Place::Dtls(key) => self.read_dtls(key),
         }
@@ -216,7 +218,7 @@ impl<N: Net> Engine<N> {
                 if let Some(layer) = self.carriers.sctp.layer_below(end) {
                     self.carriers.layers().stop_listening(&mut self.cx, layer);
                 }
-                self.release_sctp_listener(end);
+                self.carriers.sctp.stop_listening(&mut self.cx, end);
             }
             Place::Dtls(key) => self.carriers.dtls.stop_listening(&mut self.cx, key),
         }

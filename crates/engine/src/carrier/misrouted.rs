@@ -49,23 +49,23 @@ impl QuicCarrier {
     }
 }
 
+/// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine begins
+/// with its own. What opens an association has none.
+pub(super) fn engine_of_packet<N: Net>(cx: &Context<N>, packet: &[u8]) -> Option<u8> {
+    cx.config.shared_secret?;
+    let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
+    // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
+    let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
+    (*tag != [0; 4] && !is_sent_back && tag[0] != cx.config.engine).then_some(tag[0])
+}
+
+/// Keeps an SCTP packet for the engine with this number.
+pub(super) fn keep_packet<N: Net>(cx: &mut Context<N>, sock: Sock, engine: u8, came: Came, data: &[u8]) {
+    cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
+}
+
 // Until the protocols report events.
 impl<N: Net> Engine<N> {
-    /// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine
-    /// begins with its own. What opens an association has none.
-    pub(crate) fn sctp_sibling(&self, packet: &[u8]) -> Option<u8> {
-        self.cx.config.shared_secret?;
-        let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
-        // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
-        let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
-        (*tag != [0; 4] && !is_sent_back && tag[0] != self.cx.config.engine).then_some(tag[0])
-    }
-
-    /// The same for a packet of SCTP.
-    pub(crate) fn keep_foreign_sctp(&mut self, sock: Sock, engine: u8, came: Came, data: &[u8]) {
-        self.cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
-    }
-
     /// Takes in a datagram that has come to the wrong engine. `unclaimed`: the right one does not exist, and the peer is sent that
     /// its connection is unknown. The datagram is returned if there is no socket for it here.
     pub(crate) fn on_misrouted(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
@@ -88,7 +88,7 @@ impl<N: Net> Engine<N> {
             Packet::Sctp(came) => {
                 let here = self.carriers.sctp.sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
                 match here {
-                    Some((socket, _)) => self.sctp_unclaimed(socket, came, &datagram.data),
+                    Some((socket, _)) => self.carriers.sctp.unclaimed(&mut self.cx, socket, came, &datagram.data),
                     None => return Some(ForeignDatagram { packet: Misrouted(Packet::Sctp(came)), ..datagram }),
                 }
             }

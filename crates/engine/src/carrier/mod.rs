@@ -149,6 +149,10 @@ pub(crate) struct SctpCarrier {
     pub(crate) client_sockets: Vec<(crate::carrier::sctp::Sharing, Key)>,
     /// Endpoints that have something to do.
     pub(crate) dirty: Vec<Key>,
+    /// Associations that may be over and unused.
+    untidy: Vec<Key>,
+    /// What is left to do to the layers below.
+    ties: Vec<crate::carrier::sctp::Tie>,
     /// Sockets that were not read empty within the budget.
     pub(crate) unread: Vec<Key>,
     /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
@@ -170,6 +174,6 @@ impl Carriers {
             && self.quic.events.is_empty()
             && self.dtls.events.is_empty()
             && self.dtls.layer_events.is_empty()
-            && self.sctp.events.is_empty())
+            && !self.sctp.has_events())
     }
 }

@@ -5,11 +5,13 @@
 
 use super::end::SessionOver;
 use super::quic::DEFAULT_PRIORITY;
+use super::sctp::Waiter;
 use super::{Carriers, FlowId, SessionId};
 use crate::context::Context;
 use crate::event::{ConnectionError, EstablishmentError, Reason};
 use crate::request::Compiled;
-use crate::{Engine, RemoteEndpoint, Stack};
+use crate::terminate::ABORTED;
+use crate::{RemoteEndpoint, Stack};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -90,6 +92,8 @@ pub(crate) enum Arrived {
     Datagrams,
     /// At once: there is no other, and no group.
     Connection,
+    /// At once, with a stream that is open from the beginning.
+    Begun,
 }
 
 impl Carriers {
@@ -242,24 +246,32 @@ impl Carriers {
     pub(crate) fn accept_stream(&mut self, session: SessionId) -> Option<(OpenedStream, Direction)> {
         match session {
             SessionId::Quic(k) => self.quic.accept_stream(k),
-            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+            SessionId::Sctp(k) => self.sctp.accept_stream(k).map(|stream| (stream, Direction::Both)),
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
         }
     }
 
-    /// A stream of the peer's that no connection is made for.
-    pub(crate) fn refuse_stream(&mut self, flow: FlowId) {
-        if let FlowId::Stream { quic, stream } = flow {
-            self.quic.refuse_stream(quic, stream);
+    /// A stream of the peer's that no connection is made for. Returns its session if that has ended with it.
+    pub(crate) fn refuse_stream<N: Net>(&mut self, cx: &Context<N>, flow: FlowId) -> Option<SessionOver> {
+        match flow {
+            FlowId::Stream { quic, stream } => self.quic.refuse_stream(quic, stream),
+            FlowId::Sctp { sctp, stream } => return self.sctp.refuse_stream(cx, sctp, stream),
+            _ => {}
         }
+        None
     }
 
     /// A connection uses this stream from now on, with this priority.
     pub(crate) fn bind<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, conn: Key, priority: u32) {
-        if let FlowId::Stream { quic, stream } = flow {
-            self.quic.bind(cx, quic, stream, conn);
-            if priority != DEFAULT_PRIORITY {
-                self.set_priority(flow, priority);
+        match flow {
+            FlowId::Stream { quic, stream } => {
+                self.quic.bind(cx, quic, stream, conn);
+                if priority != DEFAULT_PRIORITY {
+                    self.set_priority(flow, priority);
+                }
             }
+            FlowId::Sctp { sctp, stream } => self.sctp.bind(sctp, stream, conn, priority),
+            _ => {}
         }
     }
 
@@ -267,7 +279,11 @@ impl Carriers {
     pub(crate) fn take_session(&mut self, session: SessionId, group: Key, conn: Key) -> Option<Taken> {
         match session {
             SessionId::Quic(k) => self.quic.take(k, group, conn),
-            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+            SessionId::Sctp(sctp) => {
+                let (stream, first) = self.sctp.take(sctp, group)?;
+                Some(Taken { flow: FlowId::Sctp { sctp, stream }, waits: None, first })
+            }
+            SessionId::Channel(_) | SessionId::Dtls(_) => None,
         }
     }
 
@@ -278,8 +294,9 @@ impl Carriers {
                 let q = self.quic.connections.get(k).filter(|q| q.lost.is_none())?;
                 Some(if q.stack == Stack::QuicDatagram { Arrived::Datagrams } else { Arrived::Streams })
             }
+            SessionId::Sctp(k) => self.sctp.associations.contains(k).then_some(Arrived::Begun),
             SessionId::Dtls(k) => self.dtls.sessions.contains(k).then_some(Arrived::Connection),
-            SessionId::Sctp(_) | SessionId::Channel(_) => None,
+            SessionId::Channel(_) => None,
         }
     }
 
@@ -291,7 +308,17 @@ impl Carriers {
                     q.group = Some(group);
                 }
             }
-            SessionId::Sctp(_) | SessionId::Channel(_) | SessionId::Dtls(_) => {}
+            SessionId::Sctp(k) => self.sctp.set_group(k, group),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
+        }
+    }
+
+    /// A session has come to a listener that does not take it.
+    pub(crate) fn turn_away<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId) {
+        match session {
+            SessionId::Quic(k) => drop(self.quic.close(cx, k, ABORTED, b"")),
+            SessionId::Sctp(k) => self.sctp.turn_away(cx, k),
+            SessionId::Channel(_) | SessionId::Dtls(_) => {}
         }
     }
 
@@ -369,6 +396,36 @@ impl Carriers {
     pub(crate) fn used<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, held: impl Fn(Key) -> bool) {
         if let SessionId::Quic(k) = session {
             self.quic.used(cx, k, held);
+        }
+    }
+
+    /// Those that use a session, in the order in which their turns come when there is room. Those that do not wait are to be left out.
+    pub(crate) fn in_turn(&self, session: SessionId) -> Vec<Waiter> {
+        match session {
+            SessionId::Sctp(k) => self.sctp.in_turn(k),
+            SessionId::Quic(_) | SessionId::Channel(_) | SessionId::Dtls(_) => Vec::new(),
+        }
+    }
+
+    /// Begins the turns of those that wait for room in a session.
+    pub(crate) fn begin_turns(&mut self, session: SessionId, waiting: Vec<Waiter>) {
+        if let SessionId::Sctp(k) = session {
+            self.sctp.begin_turns(k, waiting);
+        }
+    }
+
+    /// Whose turn it is: it may hand over its share until [`Carriers::end_turn`]. `None`: nothing waits any more, or there is no room.
+    pub(crate) fn next_turn(&mut self, session: SessionId) -> Option<Key> {
+        match session {
+            SessionId::Sctp(k) => self.sctp.next_turn(k),
+            SessionId::Quic(_) | SessionId::Channel(_) | SessionId::Dtls(_) => None,
+        }
+    }
+
+    /// The turn of a connection is over. `more`: it has handed over something, and has more.
+    pub(crate) fn end_turn(&mut self, session: SessionId, more: bool) {
+        if let SessionId::Sctp(k) = session {
+            self.sctp.end_turn(k, more);
         }
     }
 
@@ -489,25 +546,6 @@ impl Carriers {
                 .get(k)
                 .is_some_and(|a| a.client && a.lost.is_none() && a.attempt.is_none() && !a.is_used()),
             SessionId::Channel(_) | SessionId::Dtls(_) => false,
-        }
-    }
-}
-
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
-    /// Makes connections of the streams that the peer has opened, as far as there is room for them.
-    pub(crate) fn accept_streams(&mut self, session: SessionId) {
-        match session {
-            SessionId::Sctp(k) => self.sctp_accept(k),
-            _ => self.accept_all_streams(session),
-        }
-    }
-
-    /// The connection uses this stream from now on.
-    pub(crate) fn bind_stream(&mut self, flow: FlowId, conn: Key) {
-        match flow {
-            FlowId::Sctp { sctp, stream } => self.sctp_bind(sctp, stream, conn),
-            _ => self.bind_flow(flow, conn),
         }
     }
 }

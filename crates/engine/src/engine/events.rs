@@ -14,23 +14,25 @@ impl<N: Net> Engine<N> {
     /// Handles what the carriers have reported, until there is no more.
     pub(crate) fn drain_carriers(&mut self) {
         loop {
-            if let Some(event) = self.carriers.poll_layer_event() {
-                self.on_layer_event(event);
-            } else if let Some(event) = self.carriers.poll_event() {
-                self.on_carrier_event(event);
-            } else {
-                return;
+            if self.carriers.pass_between_layers(&mut self.cx) {
+                continue;
             }
+            let Some(event) = self.carriers.poll_event() else { return };
+            self.on_carrier_event(event);
         }
     }
 
     fn on_carrier_event(&mut self, event: CarrierEvent) {
         match event {
-            CarrierEvent::Readable { conn } => self.conn_ready_stream(conn, true),
+            CarrierEvent::Readable { conn } => self.flow_readable(conn),
             CarrierEvent::Writable { conn } => self.conn_ready_stream(conn, false),
             CarrierEvent::AllLeft { conn } => self.all_left(conn),
             CarrierEvent::AllAcked { conn } => self.all_acked(conn),
             CarrierEvent::PeerStopped { conn, code } => self.peer_stopped(conn, code),
+            CarrierEvent::PeerReset { conn, code } => self.peer_reset(conn, code),
+            CarrierEvent::MessageAcked { conn, id } => self.message_acked(conn, id),
+            CarrierEvent::MessageLost { conn, id, error } => self.message_lost(conn, id, error),
+            CarrierEvent::Turns { session } => self.give_turns(session),
             CarrierEvent::FlowLost { conn, lost } => self.session_lost(conn, lost),
             CarrierEvent::StreamsWaiting { session } => self.accept_streams(session),
             CarrierEvent::StreamsAllowed { session } => self.open_pending(session),
@@ -60,7 +62,9 @@ impl<N: Net> Engine<N> {
             CarrierEvent::NoAnswer { session } => self.trial_failed(session),
             CarrierEvent::Incoming { session, listener } => self.session_arrived(session, listener),
             CarrierEvent::IsUsed { session } => self.say_if_used(session),
-            CarrierEvent::SessionLost { session, group, lost } => self.group_lost(session, group, &lost),
+            CarrierEvent::SessionLost { session, group, lost, known } => {
+                self.group_lost(session, group, &lost, known);
+            }
             CarrierEvent::SessionGone { session, group } => {
                 self.trial_without_end(session);
                 if let Some(group) = group {

@@ -29,7 +29,6 @@ impl<N: Net> Engine<N> {
         for of in Flushed::ALL {
             self.flush_dirty(of);
         }
-        self.flush_others();
     }
 
     /// Lets every session of a carrier that has something to do do it.

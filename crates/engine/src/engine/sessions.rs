@@ -65,10 +65,13 @@ impl<N: Net> Engine<N> {
         let groups = listens.is_some_and(|l| l.groups);
         // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
         let waits = arrived == Arrived::Streams && !groups;
-        if listens.is_none_or(|l| l.backlog.is_full()) || !waits && self.is_full(listener) {
+        let full = listens.is_none_or(|l| l.backlog.is_full()) || !waits && self.is_full(listener);
+        // Its first connection needs a place at once.
+        let crowded = arrived == Arrived::Begun && self.conns.len() >= self.cx.limits.connections;
+        if full || crowded {
             // The program takes nothing, and no kernel keeps this for it.
-            self.cx.stats.refuse(Refusal::Untaken);
-            return self.end_session(session, Some(ABORTED));
+            self.cx.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
+            return self.carriers.turn_away(&mut self.cx, session);
         }
         let group = self.new_group(Some(session), Some(listener));
         self.carriers.set_group(session, group);
@@ -125,7 +128,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Makes connections of the streams that the peer has opened, as far as there is room for them.
-    pub(crate) fn accept_all_streams(&mut self, session: SessionId) {
+    pub(crate) fn accept_streams(&mut self, session: SessionId) {
         loop {
             let Some(group) = self.carriers.group_of(session) else { return };
             if self.is_group_full(group) {
@@ -150,7 +153,9 @@ impl<N: Net> Engine<N> {
             let flow = stream.flow;
             // Or there is no room for another connection.
             if unwanted || self.conns.len() >= self.cx.limits.connections {
-                self.carriers.refuse_stream(flow);
+                if let Some(over) = self.carriers.refuse_stream(&self.cx, flow) {
+                    self.session_over(over);
+                }
                 self.cx.stats.refuse(Refusal::Stream);
                 continue;
             }
@@ -221,7 +226,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The session of a group is over, after its flows were: members that wait for a stream of it get none.
-    pub(super) fn group_lost(&mut self, session: SessionId, group: Key, lost: &SessionLost) {
+    pub(super) fn group_lost(&mut self, session: SessionId, group: Key, lost: &SessionLost, known: bool) {
         let whose = self.group_of(session);
         let pending = self.pending_on(session);
         if let Some(g) = self.groups.get_mut(group) {
@@ -230,7 +235,9 @@ impl<N: Net> Engine<N> {
         for conn in pending {
             self.session_lost(conn, lost.clone());
         }
-        self.no_more_streams(whose, lost.error.clone());
+        if !known {
+            self.no_more_streams(whose, lost.error.clone());
+        }
     }
 
     /// Ends a session: at once with a code, or as its protocol ends in order.

@@ -22,11 +22,6 @@ pub(crate) fn with_scope(addr: SocketAddr, interface: Option<u32>) -> SocketAddr
 }
 
 impl<N: Net> Engine<N> {
-    /// Whether the system knows a way to `addr`, as far as can be said before something is sent.
-    pub(crate) fn may_have_route(&mut self, addr: SocketAddr) -> bool {
-        self.cx.route_to(addr).is_some()
-    }
-
     /// The paths of a race: local endpoints, then interfaces, then remote endpoints.
     pub(super) fn lay_out(
         &mut self,

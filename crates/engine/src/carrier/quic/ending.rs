@@ -44,5 +44,6 @@ pub(super) fn lost(error: &QuicError, unsent: bool, all_left: bool) -> SessionLo
         orderly: matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed),
         unsent,
         all_left,
+        ends_complete: false,
     }
 }

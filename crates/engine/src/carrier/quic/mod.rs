@@ -371,7 +371,7 @@ impl QuicCarrier {
         }
         if let Some(group) = q.group {
             let lost = ending::lost(&error, false, false);
-            self.events.push_back(CarrierEvent::SessionLost { session, group, lost });
+            self.events.push_back(CarrierEvent::SessionLost { session, group, lost, known: false });
         }
     }
 

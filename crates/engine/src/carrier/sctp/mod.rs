@@ -1,11 +1,11 @@
 //! SCTP associations over UDP or straight over IP, and the connections that are their streams.
 //!
 //! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
-//! (`stream`, `sending`, `receiving`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol
-//! (`neater-sctp`).
+//! (`stream`, `sending`, `receiving`), and packet layers below (`secure`); what two of our engines say to each other is in `wire`. *Not
+//! responsible for* the protocol (`neater-sctp`), nor for connections, groups and listeners, of which it knows keys only.
 //!
 //! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped when its association is over and
-//! nobody uses it; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
+//! unused; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
 //! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
 
 mod open;
@@ -19,26 +19,27 @@ mod wire;
 use crate::carrier::dispatch::Due;
 use crate::carrier::end::SessionOver;
 use crate::carrier::event::CarrierEvent;
-use crate::carrier::{FlowId, SctpCarrier, SessionId};
-use crate::conn::{Conn, ConnectionState};
-use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
+use crate::carrier::layer::Layers;
+use crate::carrier::{SctpCarrier, SessionId};
+use crate::context::Context;
+use crate::event::{AttemptError, ConnectionError};
 use crate::request::Compiled;
-use crate::{Engine, MessageId, RemoteEndpoint, Stack};
+use crate::{MessageId, RemoteEndpoint, Stack};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use neater_base::net::{Net, NetError, Sock, SocketOptions};
+use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key};
-use neater_race::CandidateId;
 use neater_sctp::{
     AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train,
 };
 pub(crate) use open::There;
-pub(crate) use socket::LINGER;
+use sending::Turns;
+pub(crate) use sending::Waiter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use stream::Stream;
+use stream::{Stream, flow_lost};
 
 /// SCTP's number among the protocols over IP (RFC 9260 section 1.5).
 pub(crate) const PROTOCOL: u8 = 132;
@@ -125,7 +126,7 @@ pub(crate) struct Came {
 pub(crate) struct SctpSocket {
     pub(crate) sock: Sock,
     below: Below,
-    /// Whose socket it is, if it is a packet layer's: see [`crate::carrier::layer`].
+    /// The layer whose socket it is, if one is below.
     layer: Option<Key>,
     v6: bool,
     /// By SCTP port, and by our address where it is for one alone.
@@ -180,7 +181,8 @@ pub(crate) struct SctpEnd {
     at: Option<IpAddr>,
     endpoint: Endpoint,
     associations: HashMap<AssociationId, Key, FixedState>,
-    listener: Option<Key>,
+    /// The listener of what arrives, and what it asks for.
+    listener: Option<(Key, Arc<Compiled>)>,
     profile: Profile,
     dirty: bool,
     armed: Option<Instant>,
@@ -205,8 +207,8 @@ impl SctpEnd {
 #[derive(Debug)]
 pub(crate) struct Sctp {
     pub(crate) stack: Stack,
-    /// The path of its packet layer, if it has one.
-    pub(crate) dtls: Option<Key>,
+    /// The path of the layer below it.
+    pub(crate) path: Option<Key>,
     end: Key,
     id: AssociationId,
     /// We have opened it.
@@ -221,13 +223,15 @@ pub(crate) struct Sctp {
     pub(crate) mux: bool,
     /// Why it is over, or that we have ended it. What had arrived can still be read.
     pub(crate) lost: Option<CloseReason>,
-    /// The endpoint has said its last word about it.
+    /// We have ended it before its end, and its connections' group knows that.
+    ended_here: bool,
+    /// The endpoint has reported its end, and reports nothing more of it.
     over: bool,
-    pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
+    pub(crate) attempt: Option<Key>,
     /// What the peer has ended while the race was being decided.
     before: Option<Box<Before>>,
     /// It was withdrawn from a race, and whether it would have been answered is reported.
-    on_trial: bool,
+    pub(crate) on_trial: bool,
     pub(crate) group: Option<Key>,
     /// By what names them among connections: the number of the stream, and which use of it above that.
     streams: BTreeMap<u32, Stream>,
@@ -252,8 +256,10 @@ pub(crate) struct Sctp {
     blocked: bool,
     /// How many bytes one connection may hand over before it is another's turn.
     share: usize,
-    /// Whose turn it is when there is room.
+    /// The stream whose turn it is when there is room.
     turn: u32,
+    /// Turns that are being taken.
+    turns: Option<Box<Turns>>,
     /// The sum of [`Stream::reserved`], or more, where streams have ended.
     reserved: usize,
     /// Where the bytes are shared: how far the one was that has handed over last. Who comes late begins there.
@@ -267,7 +273,7 @@ pub(crate) struct Sctp {
     pub(crate) started: Instant,
 }
 
-/// Ends that came before anybody could be told of them. The data before them waits in the endpoint.
+/// Ends that came before there was a connection to report them to. The data before them waits in the endpoint.
 #[derive(Debug, Default)]
 struct Before {
     streams: BTreeSet<u16>,
@@ -309,16 +315,6 @@ impl SctpCarrier {
         if let Some(end) = self.associations.get(key).map(|a| a.end) {
             self.mark_dirty(end);
         }
-    }
-
-    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
-    /// wait to be acknowledged.
-    pub(crate) fn set_user_timeout(&mut self, key: Key, limit: Option<Duration>) {
-        let Some(a) = self.associations.get(key) else { return };
-        if let Some(e) = self.endpoints.get_mut(a.end).filter(|_| !a.over) {
-            e.endpoint.set_patience(a.id, limit);
-        }
-        self.mark_dirty_of(key);
     }
 
     /// Ends an association: in order, or at once with the code of its last connection. Returns why it is over for its
@@ -390,147 +386,150 @@ impl SctpCarrier {
     }
 }
 
-impl<N: Net> Engine<N> {
-    /// See [`SctpCarrier::mark_dirty`].
-    pub(crate) fn mark_sctp(&mut self, end: Key) {
-        self.carriers.sctp.mark_dirty(end);
+/// What an association does to the layer below it: see [`SctpCarrier::tie`].
+#[derive(Debug)]
+pub(crate) enum Tie {
+    /// This association uses the path that leads to its peer.
+    Join(Key),
+    /// An association has left this path.
+    Leave(Key),
+    /// This layer is not needed any more.
+    Close(Key),
+}
+
+/// How far the flush of one endpoint is.
+#[derive(Debug, Default)]
+pub(crate) struct Flushing {
+    /// What cannot be done now was tried.
+    looked: bool,
+}
+
+impl SctpCarrier {
+    /// Whether there is something to report, or to do to the layers below.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty() || !self.ties.is_empty()
     }
 
-    fn mark_sctp_of(&mut self, key: Key) {
-        self.carriers.sctp.mark_dirty_of(key);
-    }
-
-    /// Lets every endpoint that has something to do do it.
-    pub(crate) fn drive_dirty_sctp(&mut self) {
-        // Driving one may mark another; what is marked again by the budget waits for the next turn.
-        for _ in 0..8 {
-            if self.carriers.sctp.dirty.is_empty() {
-                return;
-            }
-            let mut list = core::mem::take(&mut self.carriers.sctp.dirty);
-            for key in list.drain(..) {
-                if let Some(e) = self.carriers.sctp.endpoints.get_mut(key) {
-                    e.dirty = false;
-                }
-                self.drive_sctp(key);
-            }
-            if self.carriers.sctp.dirty.is_empty() {
-                self.carriers.sctp.dirty = list;
-            }
+    /// What an endpoint has to do is being done.
+    pub(crate) fn unmark(&mut self, end: Key) {
+        if let Some(e) = self.endpoints.get_mut(end) {
+            e.dirty = false;
         }
-        self.cx.again |= !self.carriers.sctp.dirty.is_empty();
     }
 
-    fn drive_sctp(&mut self, key: Key) {
-        let mut looked = false;
-        loop {
-            // Events first: they may produce more to send, or end what would be sent.
-            self.sctp_events(key);
-            self.drain_carriers();
-            if self.sctp_send(key) {
-                self.mark_sctp(key);
-                self.cx.again = true;
-                break;
-            }
-            let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
-            // Once: what cannot be done now is tried when something has come, or a timer has.
-            if !core::mem::replace(&mut looked, true) {
-                for _ in 0..end.ending.len().min(ENDINGS) {
-                    let Some(a) = self.carriers.sctp.endpoints.get_mut(key).and_then(|e| e.ending.pop_front()) else {
-                        break;
-                    };
-                    if let Some(a) = self.carriers.sctp.associations.get_mut(a) {
-                        a.listed = false;
-                    }
-                    self.sctp_end_streams(a);
-                }
-                self.sctp_feed_ranked(key);
-            }
-            let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
-            if end.endpoint.is_idle() {
-                break;
-            }
-            let waits = self.carriers.sctp.sockets.get(end.socket).is_some_and(|s| !s.writable);
-            if waits {
-                break;
-            }
+    /// Takes the next of what an endpoint has to report: later ones may be about what the engine does in answer to this one. False:
+    /// there is no more.
+    pub(crate) fn collect<N: Net>(&mut self, cx: &mut Context<N>, end: Key) -> bool {
+        let Some(e) = self.endpoints.get_mut(end) else { return false };
+        let Some((id, event)) = e.endpoint.poll_event() else { return false };
+        match (e.associations.get(&id).copied(), event) {
+            (Some(a), event) => self.on_event(cx, a, event),
+            (None, SctpEvent::Accepted) => self.accepted(cx, end, id),
+            (None, _) => {}
         }
-        let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
-        let soon = (end.ending.len() > ENDINGS).then(|| self.cx.now + ENDINGS_AGAIN);
+        true
+    }
+
+    /// Sends what an endpoint has to send, within a budget. False: there is nothing more to do now.
+    pub(crate) fn transmit<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        layers: &mut Layers<'_>,
+        end: Key,
+        flushing: &mut Flushing,
+    ) -> bool {
+        if self.send_trains(cx, layers, end) {
+            self.mark_dirty(end);
+            cx.again = true;
+            return false;
+        }
+        // Once: what cannot be done now is tried when something has come, or a timer has.
+        if !core::mem::replace(&mut flushing.looked, true) {
+            self.end_directions(end);
+            self.feed_ranked(cx, end);
+            return true;
+        }
+        let Some(e) = self.endpoints.get(end) else { return false };
+        !e.endpoint.is_idle() && self.sockets.get(e.socket).is_none_or(|s| s.writable)
+    }
+
+    fn end_directions(&mut self, end: Key) {
+        let count = self.endpoints.get(end).map_or(0, |e| e.ending.len().min(ENDINGS));
+        for _ in 0..count {
+            let Some(key) = self.endpoints.get_mut(end).and_then(|e| e.ending.pop_front()) else { return };
+            if let Some(a) = self.associations.get_mut(key) {
+                a.listed = false;
+            }
+            self.end_streams(key);
+        }
+    }
+
+    /// An endpoint has sent what it may: sets its deadline.
+    pub(crate) fn rest<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(end) = self.endpoints.get_mut(key) else { return };
+        let soon = (end.ending.len() > ENDINGS).then(|| cx.now + ENDINGS_AGAIN);
         if let Some(at) = [end.endpoint.next_timeout(), soon].into_iter().flatten().min()
             && end.armed.is_none_or(|a| at < a)
         {
             end.armed = Some(at);
-            self.cx.timers.push(at, Due::Sctp(key).into());
+            cx.timers.push(at, Due::Sctp(key).into());
         }
     }
 
-    pub(crate) fn sctp_timeout(&mut self, key: Key) {
-        let now = self.cx.now;
-        let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
-        end.armed = end.armed.filter(|at| *at > self.cx.now);
-        end.endpoint.handle_timeout(now);
-        self.mark_sctp(key);
+    /// A deadline of an endpoint has passed.
+    pub(crate) fn on_timeout<N: Net>(&mut self, cx: &Context<N>, key: Key) {
+        let Some(end) = self.endpoints.get_mut(key) else { return };
+        end.armed = end.armed.filter(|at| *at > cx.now);
+        end.endpoint.handle_timeout(cx.now);
+        self.mark_dirty(key);
     }
 
-    /// Takes what an endpoint has to report.
-    fn sctp_events(&mut self, end: Key) {
-        while let Some((id, event)) = self.carriers.sctp.endpoints.get_mut(end).and_then(|e| e.endpoint.poll_event()) {
-            let known = self.carriers.sctp.endpoints.get(end).and_then(|e| e.associations.get(&id).copied());
-            match (known, event) {
-                (Some(a), event) => self.sctp_event(a, event),
-                (None, SctpEvent::Accepted) => self.sctp_accepted(end, id),
-                (None, _) => {}
-            }
-        }
-    }
-
-    fn sctp_event(&mut self, key: Key, event: SctpEvent) {
+    fn on_event<N: Net>(&mut self, cx: &mut Context<N>, key: Key, event: SctpEvent) {
         match event {
-            SctpEvent::Reachable => self.sctp_reachable(key),
-            SctpEvent::Connected => self.sctp_connected(key),
-            SctpEvent::Readable => self.sctp_take(key),
-            SctpEvent::Writable => self.sctp_writable(key),
-            SctpEvent::Acknowledged { message } => self.sctp_reported(key, message.0, true),
-            SctpEvent::Failed { message, .. } => self.sctp_reported(key, message.0, false),
-            // Where streams are no connections, that one begins anew ends nothing: its numbers do (RFC 6525 section 5.2.2).
+            SctpEvent::Reachable => self.reachable(cx, key),
+            SctpEvent::Connected => self.connected(key),
+            SctpEvent::Readable => self.take_arrived(&cx.limits, key),
+            SctpEvent::Writable => self.writable(cx, key),
+            SctpEvent::Acknowledged { message } => self.reported(key, message.0, true),
+            SctpEvent::Failed { message, .. } => self.reported(key, message.0, false),
+            // Where streams are no connections, that one begins again ends nothing: its numbers do (RFC 6525 section 5.2.2).
             SctpEvent::OutgoingReset { .. } | SctpEvent::IncomingReset { .. }
-                if self.carriers.sctp.associations.get(key).is_none_or(|a| !a.mux) => {}
+                if self.associations.get(key).is_none_or(|a| !a.mux) => {}
             SctpEvent::OutgoingReset { streams, .. } => {
-                if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
+                if let Some(a) = self.associations.get_mut(key) {
                     a.resetting = false;
                 }
-                // Refused or forgotten (the peer has begun anew): whoever is of our kind and does that harms only itself.
+                // Refused or forgotten (the peer has restarted): a peer that is of our kind and does that harms only itself.
                 for stream in streams {
-                    self.sctp_ended(key, stream.0);
+                    self.ended(key, stream.0);
                 }
             }
             SctpEvent::IncomingReset { streams } => {
-                let streams = match (&streams[..], self.carriers.sctp.associations.get(key)) {
+                let streams = match (&streams[..], self.associations.get(key)) {
                     // All that there are.
                     ([], Some(a)) => a.numbers.keys().copied().collect::<Vec<_>>(),
                     (some, _) => some.iter().map(|s| s.0).collect(),
                 };
-                match self.sctp_racing(key) {
+                match self.racing(key) {
                     Some(before) => before.streams.extend(streams),
-                    None => self.sctp_reset_came(key, streams.into_iter()),
+                    None => self.reset_received(&cx.limits, key, streams.into_iter()),
                 }
             }
-            SctpEvent::PeerShutdown => match self.sctp_racing(key) {
+            SctpEvent::PeerShutdown => match self.racing(key) {
                 Some(before) => before.shutdown = true,
-                None => self.sctp_shutdown_came(key),
+                None => self.shutdown_received(&cx.limits, key),
             },
-            SctpEvent::PartLost { stream, number } => self.sctp_part_lost(key, stream.0, number),
-            SctpEvent::Restarted => self.sctp_restarted(key),
-            SctpEvent::Closed(reason) => self.sctp_closed(key, reason),
+            SctpEvent::PartLost { stream, number } => self.part_lost(&cx.limits, key, stream.0, number),
+            SctpEvent::Restarted => self.restarted(cx, key),
+            SctpEvent::Closed(reason) => self.closed(cx, key, reason),
             // An association has one path here, and its failure is the association's; but the peer's address can change (behind a NAT).
             SctpEvent::Path { route, state: PathState::Active, .. } => {
-                if let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| a.dtls.is_none()) {
+                if let Some(a) = self.associations.get_mut(key).filter(|a| a.stack != Stack::SctpDtls) {
                     a.route = route.remote;
                     a.remote.set_ip(route.remote.ip());
                 }
             }
-            // Streams are not added, and an error that the peer reports without an end is for nobody.
+            // Streams are not added, and an error that the peer reports without an end concerns nothing here.
             SctpEvent::Path { .. }
             | SctpEvent::PrimaryPath { .. }
             | SctpEvent::StreamsAdded { .. }
@@ -539,163 +538,124 @@ impl<N: Net> Engine<N> {
             #[allow(unreachable_patterns, reason = "the enum may grow")]
             _ => {}
         }
-        self.sctp_end_streams(key);
-        self.tidy_sctp(key);
+        self.end_streams(key);
+        if self.associations.get(key).is_some_and(|a| a.over) {
+            self.tidy_later(key);
+        }
     }
 
     /// The association is over, in whatever way. What had arrived is read first.
-    fn sctp_closed(&mut self, key: Key, reason: CloseReason) {
-        // A peer that has said everything and ended in order while the race is being decided can still be read by the winner, as with
-        // TCP: `sctp_begin` goes on from here.
-        let racing = self.carriers.sctp.associations.get_mut(key).filter(|a| a.connected && a.attempt.is_some());
+    fn closed<N: Net>(&mut self, cx: &mut Context<N>, key: Key, reason: CloseReason) {
+        // A peer that has sent everything and ended in order while the race is being decided can still be read by the winner, as with
+        // TCP: `begin` goes on from here.
+        let racing = self.associations.get_mut(key).filter(|a| a.connected && a.attempt.is_some());
         if let Some(a) = racing.filter(|_| reason == CloseReason::Shutdown) {
             a.over = true;
             a.before.get_or_insert_default().closed = true;
             return;
         }
-        self.sctp_take(key);
-        self.sctp_lost(key, reason);
+        self.take_arrived(&cx.limits, key);
+        self.lose(cx, key, reason);
     }
 
     /// Nothing more comes of an association.
-    fn sctp_lost(&mut self, key: Key, reason: CloseReason) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    fn lose<N: Net>(&mut self, cx: &mut Context<N>, key: Key, reason: CloseReason) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         a.over = true;
-        let ours = a.lost.replace(reason.clone()).is_some();
-        // What it had more than others is for others, also while the program keeps its connections.
-        self.sctp_give_back(key);
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        if let Some((conn, _)) = a.attempt {
+        a.ended_here = a.lost.replace(reason.clone()).is_some();
+        // What it had more than others is for others, also while applications keep its connections.
+        self.give_back(cx, key);
+        let Some(a) = self.associations.get_mut(key) else { return };
+        if let Some(attempt) = a.attempt {
             let error = match reason {
                 CloseReason::Unreachable => AttemptError::TimedOut,
                 reason => AttemptError::Sctp(reason),
             };
-            return self.carriers.sctp.events.push_back(CarrierEvent::Failed {
-                attempt: conn,
-                session: SessionId::Sctp(key),
-                error,
-            });
+            return self.events.push_back(CarrierEvent::Failed { attempt, session: SessionId::Sctp(key), error });
         }
         if a.on_trial && !a.answered && reason != CloseReason::Unreachable {
-            return self.sctp_trial_passed(key);
+            return self.answered_late(cx, key);
         }
-        let group = a.group;
-        // Members that go take the association with them.
-        let whose = self.group_of(SessionId::Sctp(key));
-        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
-        let mut members: Vec<Key> = a.streams.values().filter_map(|s| s.conn).collect();
-        for conn in self.pending_on(SessionId::Sctp(key)) {
-            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
-                g.pending.retain(|(c, _)| *c != conn);
-            }
-            members.push(conn);
+        for conn in a.streams.values().filter_map(|s| s.conn) {
+            self.events.push_back(CarrierEvent::FlowLost { conn, lost: flow_lost(reason.clone()) });
         }
-        for conn in members {
-            self.sctp_member_lost(conn, &reason);
-        }
-        if !ours {
-            self.no_more_streams(whose, ConnectionError::Sctp(reason));
+        self.report_lost(key);
+    }
+
+    /// Reports to the group of an association that this is over.
+    fn report_lost(&mut self, key: Key) {
+        let Some(a) = self.associations.get(key) else { return };
+        if let (Some(group), Some(reason)) = (a.group, a.lost.clone()) {
+            let (session, lost) = (SessionId::Sctp(key), flow_lost(reason));
+            self.events.push_back(CarrierEvent::SessionLost { session, group, lost, known: a.ended_here });
         }
     }
 
-    /// The association below a connection is over.
-    fn sctp_member_lost(&mut self, conn: Key, reason: &CloseReason) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let refused = c.refusal();
-        // What a peer did not want it has not got, in whatever order the association ends.
-        let orderly = *reason == CloseReason::Shutdown && refused.is_none();
-        let error = refused.unwrap_or_else(|| ConnectionError::Sctp(reason.clone()));
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &error);
-        }
-        // Neither side ends in order before the other has everything (RFC 9260 section 9.2).
-        if orderly && c.tx.is_empty() {
-            c.send = c.send.on_all_acked();
-        }
-        match c.state {
-            ConnectionState::Establishing => {
-                let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
-                self.fail(conn, error);
-            }
-            ConnectionState::Closing if orderly && c.tx.is_empty() => self.finish_close(conn),
-            // What has arrived can still be read.
-            ConnectionState::Established if orderly && c.tx.is_empty() => {
-                self.end_message(conn);
-                self.notify(conn, Event::Readable);
-                self.notify(conn, Event::Closed);
-                self.set_closed(conn);
-            }
-            ConnectionState::Established | ConnectionState::Closing => {
-                self.notify(conn, Event::Readable);
-                self.fail_connection(conn, error);
-            }
-            ConnectionState::Closed => {}
-        }
-    }
-
-    /// The peer has begun anew, with an association of the same name (RFC 9260 section 5.2): to the connections it is lost, and
+    /// The peer has restarted, with an association of the same name (RFC 9260 section 5.2): to the connections it is lost, and
     /// to a listener it is new.
-    fn sctp_restarted(&mut self, key: Key) {
-        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
+    fn restarted<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(a) = self.associations.get(key) else { return };
         let (end, id) = (a.end, a.id);
         // What the endpoint holds under this name is the new one's from here on, data that came with the cookie included.
-        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
+        if let Some(e) = self.endpoints.get_mut(end) {
             e.associations.remove(&id);
             e.endpoint.set_held(id, 0);
         }
-        self.sctp_lost(key, CloseReason::PeerAborted { cause: None, reason: b"it has restarted".to_vec() });
-        self.sctp_accepted(end, id);
+        self.lose(cx, key, CloseReason::PeerAborted { cause: None, reason: b"it has restarted".to_vec() });
+        self.accepted(cx, end, id);
     }
 
-    /// Drops an association that is over and used by nobody.
-    pub(crate) fn tidy_sctp(&mut self, key: Key) {
-        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
+    /// Drops an association when what was reported of it is handled, if it is over and unused then.
+    pub(super) fn tidy_later(&mut self, key: Key) {
+        let Some(end) = self.associations.get(key).map(|a| a.end) else { return };
+        self.untidy.push(key);
+        if self.endpoints.contains(end) {
+            self.mark_dirty(end);
+        } else {
+            // It was closed before the connections of an association that the peer has replaced: the next flush tidies all.
+            self.dirty.push(end);
+        }
+    }
+
+    /// Drops the associations that are over and unused. Every event that names one was handled.
+    pub(crate) fn tidy_all<N: Net>(&mut self, cx: &mut Context<N>) {
+        for key in core::mem::take(&mut self.untidy) {
+            self.tidy(cx, key);
+        }
+    }
+
+    /// Drops an association that is over and unused.
+    fn tidy<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(a) = self.associations.get(key) else { return };
         if !a.over || a.attempt.is_some() || a.on_trial || a.is_used() {
             return;
         }
-        let (end, id, group, session) = (a.end, a.id, a.group, a.dtls);
-        self.sctp_give_back(key);
-        self.carriers.sctp.associations.remove(key);
-        if let Some(session) = session {
-            self.sctp_leaves_session(session);
-        }
-        if let Some(e) = self.carriers.sctp.endpoints.get_mut(end)
+        let (end, id, group, path) = (a.end, a.id, a.group, a.path);
+        self.give_back(cx, key);
+        self.associations.remove(key);
+        self.ties.extend(path.map(Tie::Leave));
+        if let Some(e) = self.endpoints.get_mut(end)
             && e.associations.get(&id) == Some(&key)
         {
             e.associations.remove(&id);
             e.endpoint.release(id);
         }
-        if let Some(g) = group {
-            self.session_is_gone(g, SessionId::Sctp(key));
-        }
-        self.tidy_sctp_end(end);
+        self.events.push_back(CarrierEvent::SessionGone { session: SessionId::Sctp(key), group });
+        self.tidy_endpoint(cx, end);
     }
 
-    /// Ends an association: in order, or at once with the code of its last connection.
-    pub(crate) fn sctp_close(&mut self, key: Key, abort: Option<u64>) {
-        if let Some(over) = self.carriers.sctp.close(self.cx.now, key, abort) {
-            self.session_over(over);
+    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
+    /// wait to be acknowledged.
+    pub(crate) fn set_user_timeout(&mut self, key: Key, limit: Option<Duration>) {
+        let Some(a) = self.associations.get(key) else { return };
+        if let Some(e) = self.endpoints.get_mut(a.end).filter(|_| !a.over) {
+            e.endpoint.set_patience(a.id, limit);
         }
-    }
-
-    /// A member of the group for a stream that the peer has opened.
-    fn sctp_conn(&mut self, key: Key, stream: u32) -> Option<Key> {
-        let a = self.carriers.sctp.associations.get(key)?;
-        let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.cx.now);
-        c.stack = Some(a.stack);
-        c.passive = true;
-        c.flow = FlowId::Sctp { sctp: key, stream };
-        let group = a.group;
-        let conn = self.conns.insert(c);
-        self.sctp_bind(key, stream, conn);
-        if let Some(group) = group {
-            self.join_group(group, conn);
-        }
-        Some(conn)
+        self.mark_dirty_of(key);
     }
 
     /// Refused by the system before anything was sent.
-    fn sctp_cannot(kind: neater_base::net::ErrorKind) -> AttemptError {
+    fn cannot(kind: ErrorKind) -> AttemptError {
         AttemptError::Net(NetError::new(kind))
     }
 }

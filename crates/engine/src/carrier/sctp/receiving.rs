@@ -4,14 +4,13 @@ use super::socket::receive_buffer;
 use super::stream::Stream;
 use super::wire::{Control, PPID_CONTROL, PPID_EMPTY};
 use super::{Before, Sctp};
-use crate::carrier::SctpCarrier;
-use crate::conn::ConnectionState;
+use crate::Limits;
+use crate::carrier::event::CarrierEvent;
+use crate::carrier::{SctpCarrier, SessionId};
 use crate::event::ConnectionError;
 use crate::receive::Received;
-use crate::{Engine, Limits};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
-use neater_base::net::Net;
 use neater_sctp::{CloseReason, Message};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -113,79 +112,72 @@ impl SctpCarrier {
             self.mark_dirty(end);
         }
     }
-}
 
-impl<N: Net> Engine<N> {
-    /// What is to be remembered of the peer's words as long as the race that an association is in has not been decided; `None`: it
+    /// What is to be remembered of what the peer has said as long as the race that an association is in has not been decided; `None`: it
     /// has, and they can be passed on.
-    pub(super) fn sctp_racing(&mut self, key: Key) -> Option<&mut Before> {
-        let a = self.carriers.sctp.associations.get_mut(key).filter(|a| a.attempt.is_some())?;
+    pub(super) fn racing(&mut self, key: Key) -> Option<&mut Before> {
+        let a = self.associations.get_mut(key).filter(|a| a.attempt.is_some())?;
         Some(a.before.get_or_insert_default())
     }
 
     /// The peer has ended its direction of these streams.
-    pub(super) fn sctp_reset_came(&mut self, key: Key, streams: impl Iterator<Item = u16>) {
+    pub(super) fn reset_received(&mut self, limits: &Limits, key: Key, streams: impl Iterator<Item = u16>) {
         // What came before it is read first.
-        self.sctp_take(key);
+        self.take_arrived(limits, key);
         for stream in streams {
-            self.sctp_peer_ended(key, stream);
+            self.peer_ended(key, stream);
         }
     }
 
     /// The peer has ended its direction of all streams.
-    pub(super) fn sctp_shutdown_came(&mut self, key: Key) {
-        self.sctp_take(key);
-        let streams = self
-            .carriers
-            .sctp
-            .associations
-            .get(key)
-            .map(|a| a.numbers.keys().copied().collect::<Vec<_>>())
-            .unwrap_or_default();
-        self.sctp_reset_came(key, streams.into_iter());
+    pub(super) fn shutdown_received(&mut self, limits: &Limits, key: Key) {
+        self.take_arrived(limits, key);
+        let Some(a) = self.associations.get(key) else { return };
+        let streams: Vec<u16> = a.numbers.keys().copied().collect();
+        self.reset_received(limits, key, streams.into_iter());
     }
 
     /// Takes what has arrived to the connections that it is for: not before it is certain that there will be one.
-    pub(super) fn sctp_take(&mut self, key: Key) {
-        if self.carriers.sctp.associations.get(key).is_some_and(|a| a.attempt.is_some()) {
+    pub(super) fn take_arrived(&mut self, limits: &Limits, key: Key) {
+        if self.associations.get(key).is_some_and(|a| a.attempt.is_some()) {
             return;
         }
-        let mut told = BTreeSet::new();
+        let mut readable = BTreeSet::new();
         let mut opened = false;
-        while let Some(a) = self.carriers.sctp.associations.get(key)
+        while let Some(a) = self.associations.get(key)
             && let (end, id) = (a.end, a.id)
-            && let Some(message) = self.carriers.sctp.endpoints.get_mut(end).and_then(|e| e.endpoint.receive(id))
+            && let Some(message) = self.endpoints.get_mut(end).and_then(|e| e.endpoint.receive(id))
         {
-            let Some((stream, new)) = self.sctp_stream_for(key, message.stream.0) else {
+            let Some((stream, new)) = self.stream_for(key, message.stream.0) else {
                 let full = |a: &Sctp| a.streams.len() >= MAX_USES && a.lost.is_none();
-                let crowded = self.carriers.sctp.associations.get(key).is_some_and(full);
-                if let Some(e) = self.carriers.sctp.endpoints.get_mut(end) {
+                let crowded = self.associations.get(key).is_some_and(full);
+                if let Some(e) = self.endpoints.get_mut(end) {
                     e.endpoint.recycle(id, message.payload);
                     if crowded {
                         e.endpoint.abort(id, b"too many streams are not ended");
                     }
                 }
                 if crowded {
-                    self.mark_sctp(end);
+                    self.mark_dirty(end);
                 }
                 continue;
             };
             opened |= new;
-            self.sctp_arrived(key, stream, message);
-            told.insert(stream);
+            self.arrived(key, stream, message);
+            readable.insert(stream);
         }
-        self.carriers.sctp.report_held(&self.cx.limits, key);
-        for stream in told {
-            self.sctp_tell(key, stream);
+        self.report_held(limits, key);
+        for stream in readable {
+            self.report_readable(key, stream);
         }
         if opened {
-            self.sctp_accept(key);
+            self.events.push_back(CarrierEvent::StreamsWaiting { session: SessionId::Sctp(key) });
         }
     }
 
-    /// The stream that a message on this number is for, and whether it is new. `None`: nobody's.
-    fn sctp_stream_for(&mut self, key: Key, number: u16) -> Option<(u32, bool)> {
-        let a = self.carriers.sctp.associations.get(key)?;
+    /// The stream that a message on this number is for, and whether it is new. `None`: for none.
+    fn stream_for(&mut self, key: Key, number: u16) -> Option<(u32, bool)> {
+        let a = self.associations.get(key)?;
         let number = if a.mux { number } else { 0 };
         let current = a.numbers.get(&number).copied();
         if let Some(stream) = current {
@@ -195,29 +187,28 @@ impl<N: Net> Engine<N> {
             }
             // A new use of the number: the peer would not do that before it knew of our end.
             if !s.ended {
-                self.sctp_ended(key, number);
-                let a = self.carriers.sctp.associations.get_mut(key).filter(|a| a.may_open(number))?;
+                self.ended(key, number);
+                let a = self.associations.get_mut(key).filter(|a| a.may_open(number))?;
                 let stream = a.open_theirs(number);
                 a.streams.get_mut(&stream)?.stale = true;
                 return Some((stream, true));
             }
         }
-        let a = self.carriers.sctp.associations.get_mut(key).filter(|a| a.may_open(number))?;
+        let a = self.associations.get_mut(key).filter(|a| a.may_open(number))?;
         Some((a.open_theirs(number), true))
     }
 
-    fn sctp_arrived(&mut self, key: Key, stream: u32, message: Message) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    fn arrived(&mut self, key: Key, stream: u32, message: Message) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         if a.mux && message.ppid.0 == PPID_CONTROL {
             return match Control::parse(&message.payload) {
                 Some(Control::Reset(code)) => s.reset = Some(code),
-                Some(Control::Stop(code)) => self.sctp_stopped(key, stream, code),
+                Some(Control::Stop(code)) => self.peer_stopped(key, stream, code),
                 None => {}
             };
         }
-        let gone = s.conn.is_some_and(|c| self.conns.get(c).is_none_or(|c| c.state == ConnectionState::Closing));
-        if s.deaf || gone {
+        if s.deaf {
             return;
         }
         let empty = a.mux && message.ppid.0 == PPID_EMPTY;
@@ -228,34 +219,32 @@ impl<N: Net> Engine<N> {
     }
 
     /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.
-    pub(super) fn sctp_part_lost(&mut self, key: Key, number: u16, message: u64) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    pub(super) fn part_lost(&mut self, limits: &Limits, key: Key, number: u16, message: u64) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         let (mux, number) = (a.mux, if a.mux { number } else { 0 });
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         // Nothing of it is where the program reads: so nothing of it was.
         if let Some(parts) = s.parked.remove(&message) {
             a.held -= parts.iter().map(Piece::cost).sum::<usize>();
-            return self.carriers.sctp.report_held(&self.cx.limits, key);
+            return self.report_held(limits, key);
         }
         if mux && s.partial != Some(message) {
             return;
         }
         if let Some(conn) = s.conn {
             let why = CloseReason::PeerMisbehaved("it gave up a message of which a part was delivered");
-            return self.fail_connection(conn, ConnectionError::Sctp(why));
+            return self.events.push_back(CarrierEvent::FlowFailed { conn, error: ConnectionError::Sctp(why) });
         }
-        // Nobody has taken the stream yet, so nobody has read any of it.
+        // The stream is not taken yet, so none of it was read.
         let gone: usize = s.rx.iter().filter(|p| p.number == message).map(Piece::cost).sum();
         s.rx.retain(|p| p.number != message);
         s.partial = None;
         s.unpark();
         a.held -= gone;
-        self.carriers.sctp.report_held(&self.cx.limits, key);
+        self.report_held(limits, key);
     }
-}
 
-impl SctpCarrier {
     /// Whether a stream from which nothing can be read has ended, or why it has failed.
     pub(crate) fn has_ended(&self, (key, stream): (Key, u32)) -> Result<bool, ConnectionError> {
         let Some(a) = self.associations.get(key) else { return Err(ConnectionError::Closed) };

@@ -2,10 +2,11 @@
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
 use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
-use crate::Engine;
-use crate::carrier::SctpCarrier;
 use crate::carrier::data::{Sender, WriteError};
-use crate::event::{ConnectionError, Event, SendError};
+use crate::carrier::event::CarrierEvent;
+use crate::carrier::{SctpCarrier, SessionId};
+use crate::context::Context;
+use crate::event::{ConnectionError, SendError};
 use crate::queue::{Budget, Flushed, Segment, SendFlags, SendQueue};
 use bytes::Bytes;
 use core::cmp::Reverse;
@@ -22,186 +23,196 @@ const BYTES_MAX: usize = 64 << 10;
 /// What a byte of a connection of weight 1 counts.
 const FED_SCALE: u64 = 1 << 16;
 
-impl<N: Net> Engine<N> {
-    /// There is room again: everybody who waits gets a share in turn, the most important first if that is what was asked for.
-    pub(super) fn sctp_writable(&mut self, key: Key) {
-        self.sctp_tune(key);
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+/// A connection that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) conn: Key,
+    /// Its stream.
+    stream: u32,
+    /// It has something in its queue. Others write when there is room.
+    pub(crate) queued: bool,
+    /// `connPriority`: lower is more important.
+    pub(crate) priority: u32,
+}
+
+/// The turns of those that wait for room.
+#[derive(Debug)]
+pub(super) struct Turns {
+    waiting: Vec<Waiter>,
+    order: Order,
+    /// Whose turn it is, by its place among those that wait.
+    current: usize,
+}
+
+/// Who is next.
+#[derive(Debug)]
+enum Order {
+    /// One after the other: who has more comes again at the end.
+    Ring(VecDeque<usize>),
+    /// The most important for as long as it has more.
+    Ranked(VecDeque<usize>),
+    /// Who has been given the least, by its weight.
+    Fair(BinaryHeap<Reverse<(u64, usize)>>),
+}
+
+impl Order {
+    fn pop(&mut self) -> Option<(usize, Option<u64>)> {
+        match self {
+            Self::Ring(queue) | Self::Ranked(queue) => queue.pop_front().map(|i| (i, None)),
+            Self::Fair(heap) => heap.pop().map(|Reverse((fed, i))| (i, Some(fed))),
+        }
+    }
+}
+
+impl SctpCarrier {
+    /// There is room again: whatever waits is to get a share in turn.
+    pub(super) fn writable<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        self.tune(cx, key);
+        let Some(a) = self.associations.get_mut(key) else { return };
         a.blocked = false;
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
+        self.events.push_back(CarrierEvent::Turns { session: SessionId::Sctp(key) });
+    }
+
+    /// The connections of an association, in the order in which their turns come. Those that do not wait are to be left out.
+    pub(crate) fn in_turn(&self, key: Key) -> Vec<Waiter> {
+        let Some(a) = self.associations.get(key) else { return Vec::new() };
+        let all = a.streams.iter().filter_map(|(stream, s)| {
+            Some(Waiter { conn: s.conn?, stream: *stream, queued: false, priority: u32::MAX })
+        });
+        let (mut first, mut rest): (Vec<_>, Vec<_>) = all.partition(|w| w.stream >= a.turn);
+        first.append(&mut rest);
+        first
+    }
+
+    /// Begins the turns of those that wait, the most important first if that is what was asked for.
+    pub(crate) fn begin_turns(&mut self, key: Key, mut waiting: Vec<Waiter>) {
+        let Some(a) = self.associations.get_mut(key) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let scheduler = e.profile.scheduler;
-        let (ranked, room) = (scheduler == Scheduler::Priority, e.endpoint.room(a.id));
-        let fair = shares(scheduler);
-        let (before, after): (Vec<_>, Vec<_>) =
-            a.streams.iter().filter_map(|(k, s)| Some((*k, s.conn?))).partition(|(k, _)| *k < a.turn);
-        let mut waiting: VecDeque<(u32, Key)> = after.into_iter().chain(before).collect();
-        waiting.retain(|(_, c)| self.conns.get(*c).is_some_and(|c| !c.tx.is_empty() || c.wants_room));
-        self.sctp_reserve(key, scheduler, room, &mut waiting);
-        if fair {
-            return self.sctp_feed_fairly(key, &Vec::from(waiting));
+        a.reserve(scheduler, e.endpoint.room(a.id), &waiting);
+        let order = if shares(scheduler) {
+            let fed = |w: &Waiter| a.streams.get(&w.stream).map_or(0, |s| s.fed.max(a.fed));
+            Order::Fair(waiting.iter().enumerate().map(|(i, w)| Reverse((fed(w), i))).collect())
+        } else if scheduler == Scheduler::Priority {
+            waiting.sort_by_key(|w| w.priority);
+            Order::Ranked((0..waiting.len()).collect())
+        } else {
+            Order::Ring((0..waiting.len()).collect())
+        };
+        a.turns = Some(Box::new(Turns { waiting, order, current: 0 }));
+    }
+
+    /// Whose turn it is: until [`SctpCarrier::end_turn`] it may hand over its share. `None`: nothing waits any more, or there is no room.
+    pub(crate) fn next_turn(&mut self, key: Key) -> Option<Key> {
+        let a = self.associations.get_mut(key)?;
+        let mut turns = a.turns.take().filter(|_| !a.blocked)?;
+        let (i, fed) = turns.order.pop()?;
+        turns.current = i;
+        let Waiter { conn, stream, .. } = *turns.waiting.get(i)?;
+        match fed {
+            Some(fed) => a.fed = a.fed.max(fed),
+            None => a.turn = stream,
         }
-        if ranked {
-            let rank = |c: &Key| self.conns.get(*c).map_or(u32::MAX, crate::conn::Conn::priority);
-            waiting.make_contiguous().sort_by_key(|(_, c)| rank(c));
-        }
-        while let Some((stream, conn)) = waiting.pop_front() {
-            let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.blocked) else { return };
-            a.turn = stream;
-            match (self.sctp_has_turn(key, conn), ranked) {
-                (true, true) => waiting.push_front((stream, conn)),
-                (true, false) => waiting.push_back((stream, conn)),
-                (false, _) => {}
+        a.share = SHARE;
+        a.turns = Some(turns);
+        Some(conn)
+    }
+
+    /// A connection has handed over its share. `more`: it has something left.
+    pub(crate) fn end_turn(&mut self, key: Key, more: bool) {
+        let Some(a) = self.associations.get_mut(key) else { return };
+        a.share = usize::MAX;
+        let Some(turns) = a.turns.as_deref_mut().filter(|_| more) else { return };
+        let i = turns.current;
+        match &mut turns.order {
+            Order::Ring(queue) => queue.push_back(i),
+            Order::Ranked(queue) => queue.push_front(i),
+            Order::Fair(heap) => {
+                if let Some(s) = turns.waiting.get(i).and_then(|w| a.streams.get(&w.stream)) {
+                    heap.push(Reverse((s.fed, i)));
+                }
             }
         }
     }
 
     /// The buffer follows the path: twice what may be in flight, as far as there is room for the windows of all.
-    fn sctp_tune(&mut self, key: Key) {
-        let want = |this: &Self| {
-            let a = this.carriers.sctp.associations.get(key)?;
-            let window = usize::try_from(2 * this.carriers.sctp.endpoints.get(a.end)?.endpoint.window(a.id))
-                .unwrap_or(usize::MAX);
-            let (least, has) = (this.cx.limits.send_buffer, a.send_buffer);
-            let want = window.clamp(least, SEND_BUFFER_MAX.max(least));
-            (want > has.saturating_add(has / 4)).then(|| (want - has) as u64)
-        };
-        let Some(more) = want(self) else { return };
+    fn tune<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(a) = self.associations.get(key) else { return };
+        let Some(e) = self.endpoints.get(a.end) else { return };
+        let window = usize::try_from(2 * e.endpoint.window(a.id)).unwrap_or(usize::MAX);
+        let (least, has) = (cx.limits.send_buffer, a.send_buffer);
+        let want = window.clamp(least, SEND_BUFFER_MAX.max(least));
+        if want <= has.saturating_add(has / 4) {
+            return;
+        }
+        let more = (want - has) as u64;
         // What is left after it is for others: it is given back when nothing waits here any more.
-        let grow = more.min(self.find_room(more) / 2) as usize;
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+        let grow = more.min(self.find_room(cx, more) / 2) as usize;
+        let Some(a) = self.associations.get(key) else { return };
         if grow > a.send_buffer / 4 {
-            self.sctp_set_buffer(key, grow as isize);
+            self.set_buffer(cx, key, grow as isize);
         }
     }
 
-    /// By how much buffers may grow now, after sessions that need less have given back if that is little.
-    fn find_room(&mut self, wanted: u64) -> u64 {
-        let room = self.cx.room_for_windows();
-        if room >= wanted || !self.cx.may_look_at_windows() {
+    /// By how much buffers may grow now, after those that need less have given back if that is little.
+    fn find_room<N: Net>(&mut self, cx: &mut Context<N>, wanted: u64) -> u64 {
+        let room = cx.room_for_windows();
+        if room >= wanted || !cx.may_look_at_windows() {
             return room;
         }
-        self.carriers.quic.take_back_windows(&mut self.cx, None);
-        self.sctp_take_back();
-        self.cx.room_for_windows()
+        self.take_back(cx);
+        cx.room_for_windows()
     }
 
     /// Makes the buffer of an association so much larger, or smaller.
-    pub(crate) fn sctp_set_buffer(&mut self, key: Key, by: isize) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    fn set_buffer<N: Net>(&mut self, cx: &mut Context<N>, key: Key, by: isize) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         a.send_buffer = a.send_buffer.saturating_add_signed(by);
-        self.cx.windows.has_grown(by);
+        cx.windows.has_grown(by);
         // Of one that has ended the endpoint may have another by that name.
-        if let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end).filter(|_| a.lost.is_none()) {
+        if let Some(e) = self.endpoints.get_mut(a.end).filter(|_| a.lost.is_none()) {
             e.endpoint.set_send_buffer(a.id, a.send_buffer);
         }
     }
 
-    /// Makes the buffers small again of associations that have nothing in them.
-    pub(crate) fn sctp_take_back(&mut self) {
-        self.carriers.sctp.looked = self.cx.windows.looks;
-        for key in self.carriers.sctp.associations.keys() {
-            let Some(a) = self.carriers.sctp.associations.get(key) else { continue };
-            let idle = self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| e.endpoint.buffered(a.id) == 0);
+    /// Makes the buffers small again of associations that have nothing in them, if others have asked for room since that was done last.
+    pub(crate) fn take_back_if_asked<N: Net>(&mut self, cx: &mut Context<N>) {
+        if self.looked != cx.windows.looks {
+            self.take_back(cx);
+        }
+    }
+
+    fn take_back<N: Net>(&mut self, cx: &mut Context<N>) {
+        self.looked = cx.windows.looks;
+        for key in self.associations.keys() {
+            let Some(a) = self.associations.get(key) else { continue };
+            let idle = self.endpoints.get(a.end).is_some_and(|e| e.endpoint.buffered(a.id) == 0);
             if idle && a.lost.is_none() {
-                self.sctp_give_back(key);
+                self.give_back(cx, key);
             }
         }
     }
 
     /// An association is over, or has nothing to keep.
-    pub(super) fn sctp_give_back(&mut self, key: Key) {
-        let Some(grown) =
-            self.carriers.sctp.associations.get(key).map(|a| a.send_buffer.saturating_sub(self.cx.limits.send_buffer))
-        else {
-            return;
-        };
+    pub(super) fn give_back<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(a) = self.associations.get(key) else { return };
+        let grown = a.send_buffer.saturating_sub(cx.limits.send_buffer);
         if grown > 0 {
-            self.sctp_set_buffer(key, -(grown as isize));
-        }
-    }
-
-    /// Those who wait with nothing queued write when their programs get to it. Until then a share of the room is kept for each of them,
-    /// or whoever gets to it first would take everything, every time. A share that is not used is less each time, so that a program that
-    /// does not write after all holds nobody up; and what is acknowledged meanwhile is room for all.
-    fn sctp_reserve(&mut self, key: Key, scheduler: Scheduler, room: usize, waiting: &mut VecDeque<(u32, Key)>) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        let mut carried = 0;
-        for s in a.streams.values_mut().filter(|s| s.reserved > 0) {
-            s.reserved /= 2;
-            carried += s.reserved;
-        }
-        a.reserved = carried;
-        if waiting.len() < 2 {
-            return;
-        }
-        let free = room.saturating_sub(carried);
-        let conns = &self.conns;
-        let priority = |c: &Key| conns.get(*c).map_or(u32::MAX, crate::conn::Conn::priority);
-        let weight = |c: &Key| u64::from(weight_of(scheduler, priority(c)));
-        let first = waiting.iter().map(|(_, c)| priority(c)).min();
-        let all: u64 = waiting.iter().map(|(_, c)| weight(c)).sum();
-        for (stream, conn) in waiting.iter() {
-            if conns.get(*conn).is_none_or(|c| !c.tx.is_empty()) {
-                continue;
-            }
-            let share = match scheduler {
-                // The most important: the others have the rest, or what it does not use would hold them up.
-                Scheduler::Priority if first != Some(priority(conn)) => 0,
-                Scheduler::Priority => free / 2,
-                _ => (free as u64 * weight(conn) / all.max(1)) as usize,
-            };
-            if let Some(s) = a.streams.get_mut(stream) {
-                a.reserved = a.reserved - s.reserved + share.max(s.reserved);
-                s.reserved = s.reserved.max(share);
-            }
-        }
-    }
-
-    /// A connection hands over its share; returns whether it has more.
-    fn sctp_has_turn(&mut self, key: Key, conn: Key) -> bool {
-        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
-            a.share = SHARE;
-        }
-        let before = self.conns.get(conn).map_or((0, 0), |c| (c.bytes_sent, c.tx.queue.len()));
-        self.conn_ready_stream(conn, false);
-        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
-            a.share = usize::MAX;
-        }
-        let moved = |c: &crate::conn::Conn| c.bytes_sent > before.0 || c.tx.queue.len() < before.1;
-        self.conns.get(conn).is_some_and(|c| !c.tx.is_empty() && moved(c))
-    }
-
-    /// The bytes are shared, by weights or not: next is who has had the least by its weight. The association shares what it has been
-    /// given, which says nothing where the buffer is full of what others were let hand over.
-    fn sctp_feed_fairly(&mut self, key: Key, waiting: &[(u32, Key)]) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
-        let mut heap: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::with_capacity(waiting.len());
-        for (i, (stream, _)) in waiting.iter().enumerate() {
-            heap.push(Reverse((a.streams.get(stream).map_or(0, |s| s.fed.max(a.fed)), i)));
-        }
-        while let Some(Reverse((fed, i))) = heap.pop() {
-            let (stream, conn) = waiting[i];
-            let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.blocked) else { return };
-            a.fed = a.fed.max(fed);
-            if self.sctp_has_turn(key, conn)
-                && let Some(s) = self.carriers.sctp.associations.get(key).and_then(|a| a.streams.get(&stream))
-            {
-                heap.push(Reverse((s.fed, i)));
-            }
+            self.set_buffer(cx, key, -(grown as isize));
         }
     }
 
     /// Where what is more important goes first, its turn comes as soon as there is room, and not when half the buffer is empty:
     /// otherwise the rest of the buffer would be sent before it.
-    pub(super) fn sctp_feed_ranked(&mut self, end: Key) {
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
+    pub(super) fn feed_ranked<N: Net>(&mut self, cx: &mut Context<N>, end: Key) {
+        let Some(e) = self.endpoints.get_mut(end) else { return };
         for key in core::mem::take(&mut e.hungry) {
-            let Some(a) = self.carriers.sctp.associations.get(key).filter(|a| a.blocked && a.lost.is_none()) else {
+            let Some(a) = self.associations.get(key).filter(|a| a.blocked && a.lost.is_none()) else {
                 continue;
             };
-            let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
+            let Some(e) = self.endpoints.get_mut(end) else { return };
             if e.endpoint.buffered(a.id) + SHARE <= a.send_buffer {
-                self.sctp_writable(key);
+                self.writable(cx, key);
             } else {
                 e.hungry.push(key);
             }
@@ -209,24 +220,21 @@ impl<N: Net> Engine<N> {
     }
 
     /// What has become of a message that might have been given up.
-    pub(super) fn sctp_reported(&mut self, key: Key, message: u64, delivered: bool) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    pub(super) fn reported(&mut self, key: Key, message: u64, delivered: bool) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         let Some((conn, id)) = a.reports.remove(&message) else { return };
-        let over = self.carriers.sctp.endpoints.get(a.end).is_none_or(|e| e.endpoint.is_over(a.id));
-        if delivered {
-            if let Some(c) = self.conns.get_mut(conn) {
-                c.messages_sent = c.messages_sent.saturating_add(1);
-            }
-            self.notify(conn, Event::Sent(id));
-        } else if over {
-            self.notify(conn, Event::SendError(id, SendError::Connection(ConnectionError::Closed)));
+        let over = || self.endpoints.get(a.end).is_none_or(|e| e.endpoint.is_over(a.id));
+        self.events.push_back(if delivered {
+            CarrierEvent::MessageAcked { conn, id }
         } else {
-            self.notify(conn, Event::Expired(id));
-        }
+            CarrierEvent::MessageLost {
+                conn,
+                id,
+                error: over().then_some(SendError::Connection(ConnectionError::Closed)),
+            }
+        });
     }
-}
 
-impl SctpCarrier {
     /// Hands over as many messages of a connection's queue as there is room for.
     pub(crate) fn send(
         &mut self,
@@ -365,6 +373,37 @@ impl SctpCarrier {
 }
 
 impl Sctp {
+    /// Those that wait with nothing queued write when their applications get to it. Until then a share of the room is kept for each of
+    /// them, or the first to get to it would take everything, every time. A share that is not used is less each time, so that an
+    /// application that does not write after all holds nothing up; and what is acknowledged meanwhile is room for all.
+    fn reserve(&mut self, scheduler: Scheduler, room: usize, waiting: &[Waiter]) {
+        let mut carried = 0;
+        for s in self.streams.values_mut().filter(|s| s.reserved > 0) {
+            s.reserved /= 2;
+            carried += s.reserved;
+        }
+        self.reserved = carried;
+        if waiting.len() < 2 {
+            return;
+        }
+        let free = room.saturating_sub(carried);
+        let weight = |w: &Waiter| u64::from(weight_of(scheduler, w.priority));
+        let first = waiting.iter().map(|w| w.priority).min();
+        let all: u64 = waiting.iter().map(weight).sum();
+        for waiter in waiting.iter().filter(|w| !w.queued) {
+            let share = match scheduler {
+                // The most important: the others have the rest, or what it does not use would hold them up.
+                Scheduler::Priority if first != Some(waiter.priority) => 0,
+                Scheduler::Priority => free / 2,
+                _ => (free as u64 * weight(waiter) / all.max(1)) as usize,
+            };
+            if let Some(s) = self.streams.get_mut(&waiter.stream) {
+                self.reserved = self.reserved - s.reserved + share.max(s.reserved);
+                s.reserved = s.reserved.max(share);
+            }
+        }
+    }
+
     /// The most bytes that a connection may hand over now, for what others have been promised. No limit where nobody was promised
     /// anything, or nothing is buffered: something must go on.
     fn allowance(&self, stream: u32, e: &SctpEnd) -> usize {
@@ -391,7 +430,7 @@ impl Sctp {
         let begins = s.fed.max(self.fed);
         s.fed = begins + (bytes as u64 * FED_SCALE) / u64::from(weight.max(1));
         if self.share == usize::MAX && bytes > 0 {
-            // Nobody had to wait for it: it is not to be paid back to whoever comes later.
+            // Nothing had to wait for it: it is not to be paid back to what comes later.
             self.fed = begins;
         }
     }

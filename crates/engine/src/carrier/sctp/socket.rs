@@ -9,15 +9,16 @@
 //! another's, and are passed over.
 
 use super::wire::ADAPTATION;
-use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
-use crate::carrier::SessionId;
+use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket, Tie};
+use crate::Limits;
 use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 use crate::carrier::event::CarrierEvent;
-use crate::carrier::layer::RECORD_OVERHEAD;
-
+use crate::carrier::layer::{self, Layers};
+use crate::carrier::misrouted::{engine_of_packet, keep_packet};
+use crate::carrier::{SctpCarrier, SessionId};
+use crate::context::Context;
 use crate::event::AttemptError;
-use crate::{Engine, Limits};
 use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
@@ -65,108 +66,106 @@ fn receive_buffer_of(limits: &Limits, factor: usize) -> u32 {
     u32::try_from(limits.datagram_buffer.saturating_mul(factor)).unwrap_or(u32::MAX)
 }
 
-impl<N: Net> Engine<N> {
+impl SctpCarrier {
     /// The socket straight over IP for this family of addresses, opened if there is none.
-    pub(super) fn sctp_ip_socket(&mut self, family: SocketAddr, options: &SocketOptions) -> Result<Key, AttemptError> {
+    pub(super) fn ip_socket<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        family: SocketAddr,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
         let mut options = SocketOptions { local: None, reuse_address: false, ..options.clone() };
         options.set.retain(|o| !matches!(o, SocketOption::NoUdpChecksum(_)));
         let v6 = family.is_ipv6();
         let same = |s: &SctpSocket| s.below == Below::Ip && s.v6 == v6 && s.options == options;
-        let known = self.carriers.sctp.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
+        let known = self.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
         if let Some(key) = known {
             return Ok(key);
         }
-        let key = self.open_sctp_socket(family, &options, Below::Ip, true)?;
+        let key = self.open_socket(cx, family, &options, Below::Ip, true)?;
         // Nothing can have come yet, but no event is promised before it was tried.
-        self.sctp_socket_readable(key);
+        self.socket_readable(cx, key);
         Ok(key)
     }
 
     /// Opens a socket that speaks SCTP; `server`: peers send to it first.
-    pub(super) fn open_sctp_socket(
+    pub(super) fn open_socket<N: Net>(
         &mut self,
+        cx: &mut Context<N>,
         family: SocketAddr,
         options: &SocketOptions,
         below: Below,
         server: bool,
     ) -> Result<Key, AttemptError> {
         let with = wishes(options);
-        let key = self.carriers.sctp.sockets.next_key();
+        let key = self.sockets.next_key();
         let token = CarrierSocket(Socket::Sctp(key)).token();
         let sock = match below {
-            Below::Ip => self.cx.net.raw(token, PROTOCOL, family, &with),
+            Below::Ip => cx.net.raw(token, PROTOCOL, family, &with),
             // DTLS has sockets of its own.
-            Below::Udp | Below::Dtls => self.cx.net.udp(token, family, &with),
+            Below::Udp | Below::Dtls => cx.net.udp(token, family, &with),
         };
         let sock = sock.map_err(AttemptError::Net)?;
-        self.carriers.sctp.sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
+        self.sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
         Ok(key)
     }
 
     /// An endpoint on a socket, at this SCTP port or, for 0, at one that nobody has; and at this address alone, where the socket
     /// has all. `None`: the port is taken.
-    pub(super) fn open_sctp_end(
+    pub(super) fn open_endpoint<N: Net>(
         &mut self,
+        cx: &mut Context<N>,
         socket: Key,
         (at, port): (Option<IpAddr>, u16),
         profile: Profile,
-        listener: Option<Key>,
+        accepts: bool,
     ) -> Option<Key> {
-        let s = self.carriers.sctp.sockets.get(socket)?;
+        let s = self.sockets.get(socket)?;
         let has = |s: &SctpSocket, p: u16| s.ends.range((p, None)..).next().is_some_and(|((port, _), _)| *port == p);
         // What is sent straight to this host comes to every such socket.
-        let others = |p: u16| self.carriers.sctp.sockets.iter().any(|(_, o)| o.below == Below::Ip && has(o, p));
+        let others = |p: u16| self.sockets.iter().any(|(_, o)| o.below == Below::Ip && has(o, p));
         let taken = |p: &u16| if s.below == Below::Ip { others(*p) } else { has(s, *p) };
         let port = match port {
             0 => (0..PORT_TRIES)
-                .map(|_| EPHEMERAL.0 + self.cx.rng.below(u64::from(EPHEMERAL.1 - EPHEMERAL.0) + 1) as u16)
+                .map(|_| EPHEMERAL.0 + cx.rng.below(u64::from(EPHEMERAL.1 - EPHEMERAL.0) + 1) as u16)
                 .find(|p| !taken(p))?,
             p if s.ends.contains_key(&(p, at)) => return None,
             p => p,
         };
-        let key = self.make_sctp_end(socket, (at, port), profile, listener);
-        self.carriers.sctp.sockets.get_mut(socket)?.ends.insert((port, at), key);
+        let key = self.make_endpoint(cx, socket, (at, port), profile, accepts);
+        self.sockets.get_mut(socket)?.ends.insert((port, at), key);
         Some(key)
     }
 
-    /// The largest IP packet that leaves this host towards an address, as far as can be known here: by the interface of the source
-    /// address, or the largest of all.
-    pub(super) fn sctp_mtu(&mut self, local: Option<IpAddr>, remote: Option<IpAddr>) -> u16 {
-        let local = local.filter(|ip| !ip.is_unspecified()).or_else(|| self.cx.net.source_for(remote?));
-        let of = |i: &&net::Interface| local.is_none_or(|ip| i.addrs.iter().any(|a| a.addr == ip));
-        let mtu = self.cx.net.interfaces().iter().filter(|i| i.up).filter(of).map(|i| i.mtu).max();
-        u16::try_from(mtu.unwrap_or_default()).unwrap_or(u16::MAX).max(LEAST_MTU)
-    }
-
     /// The packet layer that a socket is (decision 0027).
-    fn sctp_layer(&self, socket: Key, mtu: u16) -> Layer {
-        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return Layer::udp() };
+    fn layer(&self, socket: Key, mtu: u16) -> Layer {
+        let Some(s) = self.sockets.get(socket) else { return Layer::udp() };
         let overhead = s.overhead();
         let authenticates = s.below == Below::Dtls;
         Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
     }
 
-    fn make_sctp_end(
+    fn make_endpoint<N: Net>(
         &mut self,
+        cx: &mut Context<N>,
         socket: Key,
         (at, port): (Option<IpAddr>, u16),
         profile: Profile,
-        listener: Option<Key>,
+        accepts: bool,
     ) -> Key {
-        let layer = self.sctp_layer(socket, profile.mtu);
-        let (below, shared) =
-            self.carriers.sctp.sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
-        let secret = self.cx.config.shared_secret.unwrap_or(self.cx.config.seed);
+        let layer = self.layer(socket, profile.mtu);
+        let (below, shared) = self.sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
+        let secret = cx.config.shared_secret.unwrap_or(cx.config.seed);
         let association = AssociationConfig {
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
-            receive_buffer: receive_buffer_of(&self.cx.limits, RECEIVE_FACTOR_MAX),
-            first_receive_buffer: receive_buffer(&self.cx.limits),
-            send_buffer: self.cx.limits.send_buffer,
-            max_message: self.cx.limits.message,
+            receive_buffer: receive_buffer_of(&cx.limits, RECEIVE_FACTOR_MAX),
+            first_receive_buffer: receive_buffer(&cx.limits),
+            send_buffer: cx.limits.send_buffer,
+            max_message: cx.limits.message,
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
-            extensions: Extensions { ecn: self.cx.config.sctp_ecn && below != Below::Dtls, ..Extensions::default() },
+            extensions: Extensions { ecn: cx.config.sctp_ecn && below != Below::Dtls, ..Extensions::default() },
             adaptation: Some(ADAPTATION),
             max_init_retransmits: INITS,
             // It is another connection's then.
@@ -181,31 +180,31 @@ impl<N: Net> Engine<N> {
         let config = Config {
             layers: vec![layer],
             port,
-            accept: listener.is_some(),
+            accept: accepts,
             // Its tags say whose they are where several engines share a port, or hear everything that comes over IP.
-            engine: self.cx.config.shared_secret.filter(|_| shared).map(|_| self.cx.config.engine),
+            engine: cx.config.shared_secret.filter(|_| shared).map(|_| cx.config.engine),
             // A listener has its port for itself; that of a client may also be another program's, of which nothing is known.
-            reserved: below == Below::Ip && listener.is_none(),
-            max_associations: self.cx.limits.connections,
-            max_per_source: self.cx.limits.sctp_per_source,
-            receive_budget: self.cx.limits.engine_bytes.saturating_mul(RECEIVE_BUDGET_FACTOR),
+            reserved: below == Below::Ip && !accepts,
+            max_associations: cx.limits.connections,
+            max_per_source: cx.limits.sctp_per_source,
+            receive_budget: cx.limits.engine_bytes.saturating_mul(RECEIVE_BUDGET_FACTOR),
             association,
             ..Config::default()
         };
         let mut secrets = neater_base::Rng::new(secret);
         // The first two are QUIC's.
         let [_, _, cookies] = core::array::from_fn(|_| secrets.seed());
-        let sock = self.carriers.sctp.sockets.get(socket).filter(|_| listener.is_some()).map(|s| s.sock);
-        let bound = sock.and_then(|s| self.cx.net.local_addr(s).ok()).map_or(0, |a| a.port());
+        let sock = self.sockets.get(socket).filter(|_| accepts).map(|s| s.sock);
+        let bound = sock.and_then(|s| cx.net.local_addr(s).ok()).map_or(0, |a| a.port());
         let cookies = cookies_of(cookies, below, bound);
-        let endpoint = Endpoint::new(config, self.cx.rng.seed(), &cookies);
-        let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(self.cx.rng.u64()));
-        self.carriers.sctp.endpoints.insert(SctpEnd {
+        let endpoint = Endpoint::new(config, cx.rng.seed(), &cookies);
+        let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(cx.rng.u64()));
+        self.endpoints.insert(SctpEnd {
             socket,
             at,
             endpoint,
             associations,
-            listener,
+            listener: None,
             profile,
             dirty: false,
             armed: None,
@@ -214,89 +213,74 @@ impl<N: Net> Engine<N> {
         })
     }
 
-    /// Whoever answers packets to a port that nobody has, as RFC 9260 section 8.4 says: INIT with ABORT, so that a peer need not find
+    /// What answers packets to a port that is not in use, as RFC 9260 section 8.4 says: INIT with ABORT, so that a peer need not find
     /// out by its timers, and within the bounds on answers to a source.
-    fn sctp_nobody(&mut self, socket: Key, port: u16) -> Option<Key> {
-        let s = self.carriers.sctp.sockets.get(socket).filter(|s| s.below != Below::Ip)?;
+    fn out_of_the_blue<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, port: u16) -> Option<Key> {
+        let s = self.sockets.get(socket).filter(|s| s.below != Below::Ip)?;
         let key = match s.nobody {
             Some(key) => key,
             None => {
                 let scheduler = Scheduler::FirstCome;
                 let profile = Profile { heartbeats: false, keep_alive: None, scheduler, mtu: LEAST_MTU };
-                let key = self.make_sctp_end(socket, (None, port), profile, None);
-                self.carriers.sctp.sockets.get_mut(socket)?.nobody = Some(key);
+                let key = self.make_endpoint(cx, socket, (None, port), profile, false);
+                self.sockets.get_mut(socket)?.nobody = Some(key);
                 key
             }
         };
-        self.carriers.sctp.endpoints.get_mut(key)?.endpoint.set_port(port);
+        self.endpoints.get_mut(key)?.endpoint.set_port(port);
         Some(key)
     }
 
-    /// Sends what an endpoint has to say, within the budget. True: there may be more.
-    pub(super) fn sctp_send(&mut self, key: Key) -> bool {
-        let now = self.cx.now;
+    /// Sends what an endpoint has to send, within the budget. True: there may be more.
+    pub(super) fn send_trains<N: Net>(&mut self, cx: &mut Context<N>, layers: &mut Layers<'_>, key: Key) -> bool {
         for _ in 0..SEND_BUDGET {
-            let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return false };
-            let Some(s) = self.carriers.sctp.sockets.get_mut(end.socket) else { return false };
+            let Some(end) = self.endpoints.get_mut(key) else { return false };
+            let Some(s) = self.sockets.get_mut(end.socket) else { return false };
             if !s.writable {
                 if !s.waiting.contains(&key) {
                     s.waiting.push(key);
                 }
                 return false;
             }
-            let sealed = s.below == Below::Dtls;
-            let most = self.cx.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
-            // A session makes each packet longer.
-            let room = if sealed { UDP_MAX - SEGMENTS_MAX * usize::from(RECORD_OVERHEAD) } else { UDP_MAX };
-            self.cx.packet.resize(UDP_MAX, 0);
-            let Some(train) = end.endpoint.poll_train(now, &mut self.cx.packet[..room], most) else { return false };
-            let contents = &self.cx.packet[..train.len];
+            let most = cx.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
+            // A layer makes each packet longer.
+            let room = UDP_MAX - s.layer.map_or(0, |_| SEGMENTS_MAX * usize::from(layer::RECORD_OVERHEAD));
+            cx.packet.resize(UDP_MAX, 0);
+            let Some(train) = end.endpoint.poll_train(cx.now, &mut cx.packet[..room], most) else { return false };
             let from = end.at;
             if train.whole != s.whole {
                 // Rare: chunks that were cut when packets could be longer. Without the option they travel like any UDP datagram.
                 s.whole = train.whole;
-                let _ = self.cx.net.set(s.sock, SocketOption::DontFragment(train.whole));
+                let _ = cx.net.set(s.sock, SocketOption::DontFragment(train.whole));
             }
-            let sent = if sealed {
-                let (socket, packet) = (end.socket, core::mem::take(&mut self.cx.packet));
-                let sent = self.sctp_seal(socket, &train, &packet[..train.len]);
-                self.cx.packet = packet;
-                sent
-            } else {
-                self.cx.net.send(s.sock, &transmit(&train, from, contents))
+            let sent = match s.layer {
+                Some(layer) => {
+                    let packet = core::mem::take(&mut cx.packet);
+                    let sent = layers.send(cx, layer, train.route.remote, &packet[..train.len], train.segment);
+                    cx.packet = packet;
+                    sent
+                }
+                None => cx.net.send(s.sock, &transmit(&train, from, &cx.packet[..train.len])),
             };
             match sent {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
-                    // The session keeps its own.
-                    let kept = (!sealed).then(|| (train, from, self.cx.packet[..train.len].to_vec()));
-                    let Some(s) = self
-                        .carriers
-                        .sctp
-                        .endpoints
-                        .get(key)
-                        .and_then(|end| self.carriers.sctp.sockets.get_mut(end.socket))
-                    else {
-                        return false;
-                    };
                     s.writable = false;
-                    s.blocked = kept;
+                    // The layer keeps its own.
+                    s.blocked = s.layer.is_none().then(|| (train, from, cx.packet[..train.len].to_vec()));
                     s.waiting.push(key);
                     return false;
                 }
-                Err(e) if e.kind == ErrorKind::MessageTooLarge => self.sctp_too_large(key, train.route),
+                Err(e) if e.kind == ErrorKind::MessageTooLarge => self.too_large(cx, key, train.route),
                 // Lost like any packet.
                 Err(e) if e.kind == ErrorKind::NoBuffers => {}
-                // What strangers say of a session, its peer knows better.
-                Err(_) if sealed => {}
+                // What strangers say of a path of a layer, its peer knows better.
+                Err(_) if s.layer.is_some() => {}
                 Err(e) => {
-                    // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
-                    let to = train.route.remote;
-                    let Some(socket) = self.carriers.sctp.endpoints.get(key).map(|end| end.socket) else {
-                        return false;
-                    };
-                    if !self.sctp_icmp_errors(socket) {
-                        self.sctp_refused(socket, to, e);
+                    // The socket is shared: what it reports here may be about an earlier datagram to another peer.
+                    let (socket, to) = (end.socket, train.route.remote);
+                    if !self.icmp_errors(cx, socket) {
+                        self.unreachable(cx, socket, to, e);
                     }
                 }
             }
@@ -304,20 +288,22 @@ impl<N: Net> Engine<N> {
         true
     }
 
-    pub(crate) fn sctp_socket_ready(&mut self, key: Key, ready: Ready) {
+    /// A socket is ready.
+    pub(crate) fn on_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, ready: Ready) {
         if ready.writable {
-            self.sctp_socket_writable(key);
+            self.socket_writable(cx, key);
         }
         if ready.readable || ready.error {
-            self.sctp_socket_readable(key);
+            self.socket_readable(cx, key);
         }
     }
 
-    pub(super) fn sctp_socket_writable(&mut self, key: Key) {
-        let Some(s) = self.carriers.sctp.sockets.get_mut(key) else { return };
+    /// A socket takes packets again.
+    pub(super) fn socket_writable<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(s) = self.sockets.get_mut(key) else { return };
         s.writable = true;
         if let Some((train, from, contents)) = s.blocked.take()
-            && let Err(e) = self.cx.net.send(s.sock, &transmit(&train, from, &contents))
+            && let Err(e) = cx.net.send(s.sock, &transmit(&train, from, &contents))
             && e.is_would_block()
         {
             s.writable = false;
@@ -325,30 +311,31 @@ impl<N: Net> Engine<N> {
             return;
         }
         for end in core::mem::take(&mut s.waiting) {
-            self.mark_sctp(end);
+            self.mark_dirty(end);
         }
     }
 
-    pub(crate) fn sctp_socket_readable(&mut self, key: Key) {
-        // A session's packets come by way of the session.
-        let Some(sock) = self.carriers.sctp.sockets.get(key).filter(|s| s.layer.is_none()).map(|s| s.sock) else {
+    /// Reads a socket empty, within the budget of a turn.
+    pub(crate) fn socket_readable<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        // A layer's packets are handed up by the layer.
+        let Some(sock) = self.sockets.get(key).filter(|s| s.layer.is_none()).map(|s| s.sock) else {
             return;
         };
-        let mut batch = self.cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut batch = cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut budget = RECV_BUDGET;
         loop {
             if budget == 0 {
-                self.cx.again = true;
-                self.carriers.sctp.unread.push(key);
+                cx.again = true;
+                self.unread.push(key);
                 break;
             }
             budget -= 1;
-            match self.cx.net.recv(sock, &mut batch) {
+            match cx.net.recv(sock, &mut batch) {
                 Ok(n) => {
                     for (meta, data) in batch.filled() {
                         let came = Came { from: meta.source, to: meta.local, marked: meta.ecn == Ecn::Ce };
                         for one in data.chunks(meta.stride.max(1)) {
-                            self.sctp_datagram(key, came, one);
+                            self.datagram(cx, key, came, one);
                         }
                     }
                     if n == 0 || batch.drained {
@@ -356,172 +343,184 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 Err(e) if e.is_would_block() => break,
-                // An ICMP error of an earlier datagram, to whomever.
-                Err(_) => drop(self.sctp_icmp_errors(key)),
+                // An ICMP error of an earlier datagram, to any peer.
+                Err(_) => drop(self.icmp_errors(cx, key)),
             }
         }
-        self.cx.batch = Some(batch);
+        cx.batch = Some(batch);
     }
 
     /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
-    pub(crate) fn sctp_datagram(&mut self, socket: Key, came: Came, data: &[u8]) {
-        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return };
+    pub(crate) fn datagram<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, came: Came, data: &[u8]) {
+        let Some(s) = self.sockets.get(socket) else { return };
         if s.server
             && s.below != Below::Dtls
-            && let Some(engine) = self.sctp_sibling(data)
+            && let Some(engine) = engine_of_packet(cx, data)
         {
             // Over IP every engine hears everything.
             if s.below == Below::Udp {
-                let sock = s.sock;
-                self.keep_foreign_sctp(sock, engine, came, data);
+                keep_packet(cx, s.sock, engine, came, data);
             }
             return;
         }
-        self.sctp_unclaimed(socket, came, data);
+        self.unclaimed(cx, socket, came, data);
     }
 
     /// The same for a packet that no other engine has.
-    pub(crate) fn sctp_unclaimed(&mut self, socket: Key, Came { from, to, marked }: Came, data: &[u8]) {
-        let now = self.cx.now;
-        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return };
+    pub(crate) fn unclaimed<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        socket: Key,
+        Came { from, to, marked }: Came,
+        data: &[u8],
+    ) {
+        let Some(s) = self.sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
-        let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };
-        let Some(end) = self.carriers.sctp.endpoints.get_mut(key) else { return };
+        let Some(key) = known.or_else(|| self.out_of_the_blue(cx, socket, port)) else { return };
+        let Some(end) = self.endpoints.get_mut(key) else { return };
         let from = peer_address(from);
-        end.endpoint.handle_packet(now, Route { layer: LayerId(0), remote: from }, marked, data);
-        self.mark_sctp(key);
+        end.endpoint.handle_packet(cx.now, Route { layer: LayerId(0), remote: from }, marked, data);
+        self.mark_dirty(key);
     }
 
     /// Takes the ICMP errors of a socket to those whom they concern. True if there were any.
     ///
     /// Anybody can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
     /// 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is this host's own.
-    fn sctp_icmp_errors(&mut self, key: Key) -> bool {
-        let Some((sock, below)) = self.carriers.sctp.sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
+    fn icmp_errors<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
+        let Some((sock, below)) = self.sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
         let mut any = false;
         for _ in 0..ICMP_BUDGET {
-            let Some(error) = self.cx.net.take_icmp_error(sock) else { break };
+            let Some(error) = cx.net.take_icmp_error(sock) else { break };
             any = true;
             let Some(to) = error.destination else { continue };
             let to = if below == Below::Ip { SocketAddr::new(to.ip(), 0) } else { to };
             if error.quoted.as_slice().is_empty() {
                 // That a packet is too large is told by the call that sends it, too.
                 if error.offender.is_none() && error.mtu.is_none() {
-                    self.sctp_refused(key, to, error.error);
+                    self.unreachable(cx, key, to, error.error);
                 }
                 continue;
             }
-            self.sctp_icmp(key, to, &error);
+            self.icmp(cx, key, to, &error);
         }
         any
     }
 
     /// An ICMP error that quotes a packet.
-    fn sctp_icmp(&mut self, socket: Key, to: SocketAddr, error: &IcmpError) {
-        let now = self.cx.now;
+    fn icmp<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, to: SocketAddr, error: &IcmpError) {
         let quoted = error.quoted.as_slice();
-        let Some(s) = self.carriers.sctp.sockets.get(socket) else { return };
+        let Some(s) = self.sockets.get(socket) else { return };
         let Some(port) = quoted.get(..2).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let route = Route { layer: LayerId(0), remote: to };
         let of_port = s.ends.range((port, None)..).take_while(|((p, _), _)| *p == port).map(|(_, end)| *end);
         let ends: Vec<Key> = of_port.collect();
         for end in ends {
-            let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { continue };
+            let Some(e) = self.endpoints.get_mut(end) else { continue };
             let Some(id) = e.endpoint.quoted(route, quoted) else { continue };
             let association = e.associations.get(&id).copied();
-            let what =
-                translate(error, to.is_ipv6(), self.carriers.sctp.sockets.get(socket).map_or(0, SctpSocket::overhead));
-            if let Some((key, a)) = association.and_then(|k| Some((k, self.carriers.sctp.associations.get(k)?)))
+            let what = translate(error, to.is_ipv6(), self.sockets.get(socket).map_or(0, SctpSocket::overhead));
+            if let Some((key, a)) = association.and_then(|k| Some((k, self.associations.get(k)?)))
                 && !a.connected
                 && !matches!(what, Some(neater_sctp::IcmpError::PacketTooBig { .. }))
             {
                 // To an attempt it is the end.
-                return self.sctp_attempt_refused(key, error.error);
+                return self.attempt_refused(cx, key, error.error);
             }
-            if let (Some(what), Some(e)) = (what, self.carriers.sctp.endpoints.get_mut(end)) {
-                e.endpoint.handle_icmp(now, route, what, quoted);
-                self.mark_sctp(end);
+            if let (Some(what), Some(e)) = (what, self.endpoints.get_mut(end)) {
+                e.endpoint.handle_icmp(cx.now, route, what, quoted);
+                self.mark_dirty(end);
             }
             return;
         }
     }
 
     /// This host does not take packets of that length towards there: what is sent is measured by the interface from now on.
-    fn sctp_too_large(&mut self, end: Key, route: Route) {
-        let (now, at) = (self.cx.now, self.carriers.sctp.endpoints.get(end).and_then(|e| e.at));
-        let mtu = self.sctp_mtu(at, Some(route.remote.ip()));
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(end) else { return };
-        let Some(s) = self.carriers.sctp.sockets.get(e.socket) else { return };
+    fn too_large<N: Net>(&mut self, cx: &mut Context<N>, end: Key, route: Route) {
+        let at = self.endpoints.get(end).and_then(|e| e.at);
+        let mtu = mtu(cx, at, Some(route.remote.ip()));
+        let Some(e) = self.endpoints.get_mut(end) else { return };
+        let Some(s) = self.sockets.get(e.socket) else { return };
         let size = mtu.saturating_sub(s.overhead());
-        let packet: Vec<u8> = self.cx.packet.iter().take(net::Quoted::MAX).copied().collect();
-        e.endpoint.handle_icmp(now, route, neater_sctp::IcmpError::PacketTooBig { size }, &packet);
+        let packet: Vec<u8> = cx.packet.iter().take(net::Quoted::MAX).copied().collect();
+        e.endpoint.handle_icmp(cx.now, route, neater_sctp::IcmpError::PacketTooBig { size }, &packet);
     }
 
     /// The network does not take packets to an address. For an attempt that is the end; an association that works otherwise has
     /// its own timers.
-    fn sctp_refused(&mut self, socket: Key, to: SocketAddr, error: net::NetError) {
+    fn unreachable<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, to: SocketAddr, error: net::NetError) {
         let hit: Vec<_> = self
-            .carriers
-            .sctp
             .associations
             .iter()
             .filter(|(_, a)| a.route == to && !a.connected && !a.over)
-            .filter(|(_, a)| self.carriers.sctp.endpoints.get(a.end).is_some_and(|e| e.socket == socket))
+            .filter(|(_, a)| self.endpoints.get(a.end).is_some_and(|e| e.socket == socket))
             .map(|(k, _)| k)
             .collect();
         for key in hit {
-            self.sctp_attempt_refused(key, error);
+            self.attempt_refused(cx, key, error);
         }
     }
 
-    pub(super) fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
-        match self.carriers.sctp.associations.get(key).map(|a| a.attempt) {
-            Some(Some((conn, _))) => {
-                self.carriers.sctp.events.push_back(CarrierEvent::Failed {
-                    attempt: conn,
+    /// The network does not take an attempt to where it should lead.
+    pub(super) fn attempt_refused<N: Net>(&mut self, cx: &mut Context<N>, key: Key, error: net::NetError) {
+        match self.associations.get(key).map(|a| a.attempt) {
+            Some(Some(attempt)) => {
+                self.events.push_back(CarrierEvent::Failed {
+                    attempt,
                     session: SessionId::Sctp(key),
                     error: AttemptError::Net(error),
                 });
             }
             // It was withdrawn, and is no longer silent.
-            Some(None) => self.sctp_trial_passed(key),
+            Some(None) => self.answered_late(cx, key),
             None => {}
         }
     }
 
-    /// An endpoint that nobody uses is dropped, after a while in which it still answers; its socket goes with the last.
-    pub(super) fn tidy_sctp_end(&mut self, key: Key) {
-        if self.carriers.sctp.endpoints.get(key).is_some_and(SctpEnd::is_unused) {
-            self.cx.timers.push(self.cx.now + LINGER, Due::SctpEnd(key).into());
+    /// An endpoint that is unused is dropped, after a while in which it still answers; its socket goes with the last.
+    pub(super) fn tidy_endpoint<N: Net>(&self, cx: &mut Context<N>, key: Key) {
+        if self.endpoints.get(key).is_some_and(SctpEnd::is_unused) {
+            cx.timers.push(cx.now + LINGER, Due::SctpEnd(key).into());
         }
     }
 
-    pub(crate) fn sctp_end_over(&mut self, key: Key) {
-        let Some(end) = self.carriers.sctp.endpoints.get(key).filter(|e| e.is_unused()) else { return };
+    /// An endpoint that is unused is dropped, and its socket with the last.
+    pub(crate) fn endpoint_over<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(end) = self.endpoints.get(key).filter(|e| e.is_unused()) else { return };
         let (socket, at) = (end.socket, (end.endpoint.port(), end.at));
-        if let Some(end) = self.carriers.sctp.endpoints.remove(key) {
-            self.cx.stats.refusals.associations += end.endpoint.stats().refused;
+        if let Some(end) = self.endpoints.remove(key) {
+            cx.stats.refusals.associations += end.endpoint.stats().refused;
         }
-        let Some(s) = self.carriers.sctp.sockets.get_mut(socket) else { return };
+        let Some(s) = self.sockets.get_mut(socket) else { return };
         s.ends.remove(&at);
-        self.tidy_sctp_socket(socket);
+        self.tidy_socket(cx, socket);
     }
 
-    pub(super) fn tidy_sctp_socket(&mut self, socket: Key) {
-        if self.carriers.sctp.sockets.get(socket).is_some_and(|s| s.ends.is_empty()) {
-            self.carriers.sctp.client_sockets.retain(|(_, k)| *k != socket);
-            if let Some(s) = self.carriers.sctp.sockets.remove(socket) {
+    /// Closes a socket without endpoints.
+    pub(super) fn tidy_socket<N: Net>(&mut self, cx: &mut Context<N>, socket: Key) {
+        if self.sockets.get(socket).is_some_and(|s| s.ends.is_empty()) {
+            self.client_sockets.retain(|(_, k)| *k != socket);
+            if let Some(s) = self.sockets.remove(socket) {
                 if let Some(nobody) = s.nobody {
-                    self.carriers.sctp.endpoints.remove(nobody);
+                    self.endpoints.remove(nobody);
                 }
                 match s.layer {
-                    Some(layer) => self.close_sctp_sessions(layer),
-                    None => self.cx.net.close(s.sock),
+                    Some(layer) => self.ties.push(Tie::Close(layer)),
+                    None => cx.net.close(s.sock),
                 }
             }
         }
     }
+}
+
+/// The largest IP packet that leaves this host towards an address, as far as can be known here: by the interface of the source
+/// address, or the largest of all.
+pub(super) fn mtu<N: Net>(cx: &mut Context<N>, local: Option<IpAddr>, remote: Option<IpAddr>) -> u16 {
+    let local = local.filter(|ip| !ip.is_unspecified()).or_else(|| cx.net.source_for(remote?));
+    let of = |i: &&net::Interface| local.is_none_or(|ip| i.addrs.iter().any(|a| a.addr == ip));
+    let mtu = cx.net.interfaces().iter().filter(|i| i.up).filter(of).map(|i| i.mtu).max();
+    u16::try_from(mtu.unwrap_or_default()).unwrap_or(u16::MAX).max(LEAST_MTU)
 }
 
 /// What every socket that carries SCTP is asked for beside what the program wants.

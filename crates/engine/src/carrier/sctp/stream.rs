@@ -1,18 +1,20 @@
 //! The streams of an association and the connections on them: who uses which, and how both directions end.
 
-use super::Sctp;
 use super::receiving::Piece;
 use super::wire::{Control, PPID_CONTROL};
+use super::{Sctp, SctpEnd};
+use crate::Limits;
+use crate::carrier::end::{SessionLost, SessionOver};
+use crate::carrier::event::CarrierEvent;
 use crate::carrier::{SctpCarrier, SessionId};
-use crate::conn::ConnectionState;
-use crate::event::{ConnectionError, Event};
+use crate::context::Context;
+use crate::event::ConnectionError;
 use crate::queue::SendFlags;
 use crate::terminate::NO_CODE;
-use crate::{Engine, Limits};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_sctp::{SendOptions, StreamId};
+use neater_sctp::{CloseReason, SendOptions, StreamId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Directions that end together (RFC 6525 section 4.1: the list must fit into a packet).
@@ -146,127 +148,104 @@ impl SctpCarrier {
             e.endpoint.set_stream_value(a.id, StreamId(stream as u16), value);
         }
     }
-}
 
-impl<N: Net> Engine<N> {
-    pub(crate) fn sctp_bind(&mut self, key: Key, stream: u32, conn: Key) {
-        if let Some(s) = self.carriers.sctp.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
-            s.conn = Some(conn);
-        }
-        if let Some(priority) = self.conns.get(conn).map(crate::conn::Conn::priority) {
-            self.carriers.sctp.set_priority(key, stream, priority);
+    /// A connection uses a stream from now on. What has arrived before is reported, and that nothing follows it if the association
+    /// is over: a stream may have waited for longer than its association existed.
+    pub(crate) fn bind(&mut self, key: Key, stream: u32, conn: Key, priority: u32) {
+        let Some(a) = self.associations.get_mut(key) else { return };
+        let Some(s) = a.streams.get_mut(&stream) else { return };
+        s.conn = Some(conn);
+        let over = a.lost.clone().filter(|_| a.over);
+        self.set_priority(key, stream, priority);
+        self.report_readable(key, stream);
+        if let Some(reason) = over {
+            self.events.push_back(CarrierEvent::FlowLost { conn, lost: flow_lost(reason) });
         }
     }
 
     /// A connection no longer uses its stream.
-    pub(crate) fn sctp_unbind(&mut self, key: Key, stream: u32) {
-        if let Some(a) = self.carriers.sctp.associations.get_mut(key) {
+    pub(crate) fn unbind(&mut self, limits: &Limits, key: Key, stream: u32) {
+        if let Some(a) = self.associations.get_mut(key) {
             a.discard(stream);
             if let Some(s) = a.streams.get_mut(&stream) {
                 s.conn = None;
             }
         }
-        self.carriers.sctp.report_held(&self.cx.limits, key);
-        self.sctp_tidy_stream(key, stream);
-        self.close_spare(SessionId::Sctp(key));
-        self.tidy_sctp(key);
-        self.mark_sctp_of(key);
+        self.report_held(limits, key);
+        self.tidy_stream(key, stream);
+        self.tidy_later(key);
+        self.mark_dirty_of(key);
     }
 
-    /// Forgets a stream whose ends are both known, and that nobody reads.
-    fn sctp_tidy_stream(&mut self, key: Key, stream: u32) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    /// Drops what still arrives on a stream whose connection is being closed. What has arrived keeps its place in the window until the
+    /// stream is stopped.
+    pub(crate) fn ignore_incoming(&mut self, key: Key, stream: u32) {
+        if let Some(s) = self.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
+            s.deaf = true;
+        }
+    }
+
+    /// Whether everything that was sent on a stream is acknowledged.
+    pub(crate) fn is_idle(&self, key: Key, stream: u32) -> bool {
+        let Some(a) = self.associations.get(key) else { return true };
+        let idle = |e: &SctpEnd| e.endpoint.is_stream_idle(a.id, StreamId(stream as u16));
+        self.endpoints.get(a.end).is_none_or(idle)
+    }
+
+    /// Forgets a stream whose ends are both known, and that nothing reads.
+    fn tidy_stream(&mut self, key: Key, stream: u32) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get(&stream) else { return };
         let number = stream as u16;
         if s.ended && s.peer_ended && a.numbers.get(&number) == Some(&stream) {
             a.numbers.remove(&number);
+            self.events.push_back(CarrierEvent::StreamsAllowed { session: SessionId::Sctp(key) });
         }
-        let Some(s) = a.streams.get(&stream) else { return };
         if s.conn.is_none() && !s.waits && (a.over || a.numbers.get(&number) != Some(&stream)) {
             a.streams.remove(&stream);
         }
-        self.open_pending(SessionId::Sctp(key));
     }
 
-    /// Tells a connection that there is something to read, or that there will be nothing more.
-    pub(super) fn sctp_tell(&mut self, key: Key, stream: u32) {
-        let Some(s) = self.carriers.sctp.associations.get(key).and_then(|a| a.streams.get(&stream)) else { return };
+    /// Reports to a connection that there is something to read, or that there will be nothing more.
+    pub(super) fn report_readable(&mut self, key: Key, stream: u32) {
+        let Some(s) = self.associations.get(key).and_then(|a| a.streams.get(&stream)) else { return };
         let (Some(conn), news) = (s.conn, !s.rx.is_empty() || s.peer_ended || s.reset.is_some()) else { return };
-        let reset = s.reset.filter(|_| s.rx.is_empty());
         if news {
-            self.conn_ready_stream(conn, true);
+            self.events.push_back(CarrierEvent::Readable { conn });
         }
-        // A stream on which nothing can be sent any more is over when the peer has abandoned the other direction, too.
-        if let (Some(code), Some(c)) = (reset, self.conns.get_mut(conn))
-            && c.is_open()
-            && c.send.is_over_for_peer()
-        {
-            c.recv = c.recv.on_reset(code);
-            self.fail_connection(conn, ConnectionError::StreamReset(code));
+        if let Some(code) = s.reset.filter(|_| s.rx.is_empty()) {
+            self.events.push_back(CarrierEvent::PeerReset { conn, code });
         }
     }
 
-    /// See [`SctpCarrier::finish`].
-    pub(crate) fn sctp_finish(&mut self, key: Key, stream: u32) {
-        self.carriers.sctp.finish(key, stream);
-    }
-
-    /// See [`SctpCarrier::reset`].
-    pub(crate) fn sctp_reset(&mut self, key: Key, stream: u32, code: u64) {
-        self.carriers.sctp.reset(key, stream, code);
-    }
-
-    /// See [`SctpCarrier::stop`].
-    pub(crate) fn sctp_stop(&mut self, key: Key, stream: u32, code: u64) {
-        self.carriers.sctp.stop(&self.cx.limits, key, stream, code);
-    }
-
-    /// A stream of the peer's that nobody will ever take.
-    pub(super) fn sctp_refuse_stream(&mut self, key: Key, stream: u32) {
-        self.sctp_stop(key, stream, NO_CODE);
-        if self.carriers.sctp.associations.get(key).is_some_and(|a| !a.mux) {
-            return self.sctp_close(key, Some(NO_CODE));
+    /// A stream of the peer's that will never be taken is refused.
+    pub(crate) fn refuse_stream<N: Net>(&mut self, cx: &Context<N>, key: Key, stream: u32) -> Option<SessionOver> {
+        self.stop(&cx.limits, key, stream, NO_CODE);
+        if self.associations.get(key).is_some_and(|a| !a.mux) {
+            return self.close(cx.now, key, Some(NO_CODE));
         }
-        self.sctp_reset(key, stream, NO_CODE);
-        self.sctp_tidy_stream(key, stream);
+        self.reset(key, stream, NO_CODE);
+        self.tidy_stream(key, stream);
+        None
     }
 
     /// The peer does not want more of this stream.
-    pub(super) fn sctp_stopped(&mut self, key: Key, stream: u32, code: u64) {
-        let Some(a) = self.carriers.sctp.associations.get(key) else { return };
-        let Some(conn) = a.streams.get(&stream).and_then(|s| s.conn) else {
-            return self.sctp_finish(key, stream);
-        };
-        let idle = self
-            .carriers
-            .sctp
-            .endpoints
-            .get(a.end)
-            .is_none_or(|e| e.endpoint.is_stream_idle(a.id, StreamId(stream as u16)));
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
+    pub(super) fn peer_stopped(&mut self, key: Key, stream: u32, code: u64) {
+        let Some(a) = self.associations.get(key) else { return };
+        match a.streams.get(&stream).and_then(|s| s.conn) {
+            Some(conn) => self.events.push_back(CarrierEvent::PeerStopped { conn, code }),
+            None => self.finish(key, stream),
         }
-        if c.send.is_finished() && code == NO_CODE && c.recv.reset_code().is_none() {
-            c.send = c.send.on_unwanted();
-            // Everything is on its way, the end included.
-            return;
-        }
-        // A peer that closes in order has what it has acknowledged.
-        let delivered = code == NO_CODE && c.tx.is_empty() && idle;
-        self.sctp_reset(key, stream, code);
-        self.given_up_by_peer(conn, delivered, code);
     }
 
-    /// Tells the peer of the directions that are to end and on which everything is acknowledged. Where streams mean nothing to
-    /// the peer, nobody is told.
-    pub(super) fn sctp_end_streams(&mut self, key: Key) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key).filter(|a| !a.ending.is_empty() && a.lost.is_none())
-        else {
+    /// Notifies the peer of the directions that are to end and on which everything is acknowledged; not where streams mean nothing to
+    /// the peer.
+    pub(super) fn end_streams(&mut self, key: Key) {
+        let Some(a) = self.associations.get_mut(key).filter(|a| !a.ending.is_empty() && a.lost.is_none()) else {
             return;
         };
         let (id, mux, waits) = (a.id, a.mux, a.resetting);
-        let Some(e) = self.carriers.sctp.endpoints.get_mut(a.end) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let mut now = Vec::new();
         if !waits {
             for _ in 0..a.ending.len().min(ENDS_TOGETHER) {
@@ -291,14 +270,14 @@ impl<N: Net> Engine<N> {
         }
         if !mux {
             for stream in now {
-                self.sctp_ended(key, stream.0);
+                self.ended(key, stream.0);
             }
         }
     }
 
     /// The peer knows that our direction of a stream has ended, and has everything that was sent on it.
-    pub(super) fn sctp_ended(&mut self, key: Key, number: u16) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    pub(super) fn ended(&mut self, key: Key, number: u16) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         // What we have not ended, or an earlier user of the number has, cannot be over because the peer says so.
@@ -306,36 +285,27 @@ impl<N: Net> Engine<N> {
             return;
         }
         s.ended = true;
-        if let Some(conn) = s.conn
-            && let Some(c) = self.conns.get_mut(conn)
-        {
-            // What it did not want it has not got.
-            if !c.given_up() {
-                c.send = c.send.on_all_acked();
-            }
-            if core::mem::take(&mut c.wants_room) {
-                self.notify(conn, Event::Writable);
-            }
-            if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
-                match self.conns.get(conn).and_then(crate::conn::Conn::refusal) {
-                    Some(error) => self.fail_connection(conn, error),
-                    None => self.finish_close(conn),
-                }
-            } else {
-                self.both_ended(conn);
-                self.sctp_tell(key, stream);
-            }
+        if let Some(conn) = s.conn {
+            self.events.push_back(CarrierEvent::AllAcked { conn });
+            self.report_readable(key, stream);
         }
-        self.sctp_tidy_stream(key, stream);
+        self.tidy_stream(key, stream);
     }
 
     /// The peer's direction of a stream has ended, after everything that came on it.
-    pub(super) fn sctp_peer_ended(&mut self, key: Key, number: u16) {
-        let Some(a) = self.carriers.sctp.associations.get_mut(key) else { return };
+    pub(super) fn peer_ended(&mut self, key: Key, number: u16) {
+        let Some(a) = self.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
         s.peer_ended = true;
-        self.sctp_tell(key, stream);
-        self.sctp_tidy_stream(key, stream);
+        self.report_readable(key, stream);
+        self.tidy_stream(key, stream);
     }
+}
+
+/// What the end of an association means to a connection on it. Neither side ends in order before the other has everything (RFC 9260
+/// section 9.2).
+pub(super) fn flow_lost(reason: CloseReason) -> SessionLost {
+    let orderly = reason == CloseReason::Shutdown;
+    SessionLost { error: ConnectionError::Sctp(reason), orderly, unsent: false, all_left: true, ends_complete: true }
 }
