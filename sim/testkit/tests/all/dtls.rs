@@ -66,6 +66,26 @@ fn a_session_opens_in_its_round_trips_and_says_what_it_is() {
 }
 
 #[test]
+fn a_session_that_is_closed_as_soon_as_it_is_up_ends_its_connection() {
+    use TlsVersion::Tls12;
+    // The server is up first, and the client finds the end of the handshake and of the session at once.
+    let mut town = Plan::new(1).build();
+    let node = town.server;
+    town.listen(&versions(Role::Listen, Tls12, Tls12), 443, Manner::patient());
+    let c = town.open(&versions(Role::Initiate, Tls12, Tls12), Manner::patient());
+    assert!(town.play.run_until(S, |p| !p.accepted(node).is_empty()));
+    assert!(!town.play.flow(c).is_ready());
+    let s = town.play.accepted(node)[0];
+    town.play.close(s);
+    let both_arrived = town.play.now() + 15 * MS;
+    town.play.world().run_until(both_arrived);
+    assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "{:?}", town.play.flow(c));
+    assert!(town.play.flow(c).is_ready(), "it was established");
+    assert_eq!(town.play.flow(c).end(), Some(&Over::Closed));
+    town.play.end();
+}
+
+#[test]
 fn sessions_come_up_and_carry_messages_over_a_lossy_path() {
     for seed in 0..10 {
         let mut town = Plan::new(seed).loss(0.1).build();
