@@ -15,7 +15,6 @@ mod unanswered;
 pub(crate) use self::cached::patience;
 use self::check::{check_locals, check_names, check_remotes, refused_first};
 pub(crate) use self::lessons::Trials;
-pub(crate) use self::paths::with_scope;
 pub use self::served::{Carrier, ServiceOutcome};
 use crate::carrier::establish::Target;
 use crate::carrier::{FlowId, SessionId};

@@ -30,6 +30,7 @@ mod endpoint;
 mod engine;
 mod establish;
 mod event;
+mod eviction;
 mod expiry;
 mod fork;
 mod greeting;

@@ -4,12 +4,11 @@
 //! leaves, packets may arrive at an engine that does not know the peer; something in the packet says which one does
 //! ([`crate::carrier::misrouted`]).
 //!
-//! *Responsible for* keeping such datagrams for whoever drives, and for taking in those that others have kept. *Not
-//! responsible for* carrying them from one engine to the other: engines do not know each other.
+//! *Responsible for* keeping such datagrams until the application takes them. *Not responsible for* taking in those that others
+//! have kept, nor for carrying them from one engine to the other: engines do not know each other.
 //!
 //! *Invariants*: what is kept is bounded and belongs to one turn; what was passed on once is not passed on again.
 
-use crate::Engine;
 use crate::carrier::misrouted::Misrouted;
 use crate::context::Context;
 use bytes::BytesMut;
@@ -53,35 +52,5 @@ impl<N: Net> Context<N> {
         if let Ok(local) = self.net.local_addr(sock) {
             self.foreign.push(ForeignDatagram { engine, local, packet, data: data() });
         }
-    }
-}
-
-impl<N: Net> Engine<N> {
-    /// Takes the datagrams for other engines that the last turn has found. What is not taken is gone after the next turn.
-    pub fn take_foreign(&mut self) -> Vec<ForeignDatagram> {
-        core::mem::take(&mut self.cx.foreign)
-    }
-
-    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect. One that this
-    /// engine cannot take, because it is not at that port any more, is returned, for [`Engine::deliver_unclaimed`] of the engine at
-    /// which it has arrived.
-    pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) -> Option<ForeignDatagram> {
-        if datagram.engine == self.cx.config.engine { self.take_in(datagram, false) } else { None }
-    }
-
-    /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
-    /// nobody knows its connection (RFC 9000 section 10.3, RFC 9260 section 8.4).
-    pub fn deliver_unclaimed(&mut self, datagram: ForeignDatagram) {
-        let _ = self.take_in(datagram, true);
-    }
-
-    fn take_in(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
-        if self.is_forked() {
-            return None;
-        }
-        self.cx.now = self.cx.net.now();
-        let left = self.on_misrouted(datagram, unclaimed);
-        self.drain_carriers();
-        left
     }
 }

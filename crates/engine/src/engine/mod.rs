@@ -6,6 +6,7 @@ mod flush;
 mod names;
 mod policy;
 mod sessions;
+mod siblings;
 mod sockets;
 
 /// The parts of the engine that the fast path works with: [`crate::connection::fast_path::FastPath`].

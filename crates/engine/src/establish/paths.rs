@@ -9,18 +9,6 @@ use neater_base::net::Net;
 use neater_race::{Family, PathId, PathSpec};
 use std::net::{IpAddr, SocketAddr};
 
-/// A link-local address with the interface it is reached by, as the system writes it on what comes from there (RFC 4007
-/// section 6): a socket that hears many peers has to know its own by that.
-pub(crate) fn with_scope(addr: SocketAddr, interface: Option<u32>) -> SocketAddr {
-    match (addr, interface) {
-        (SocketAddr::V6(mut a), Some(index)) if a.scope_id() == 0 && a.ip().is_unicast_link_local() => {
-            a.set_scope_id(index);
-            a.into()
-        }
-        _ => addr,
-    }
-}
-
 impl<N: Net> Engine<N> {
     /// The paths of a race: local endpoints, then interfaces, then remote endpoints.
     pub(super) fn lay_out(
@@ -183,20 +171,5 @@ const fn is_link_local(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_link_local_addresses_without_a_scope_get_one() {
-        let of = |text: &str, interface| with_scope(text.parse().unwrap(), interface).to_string();
-        assert_eq!(of("[fe80::1]:443", Some(7)), "[fe80::1%7]:443");
-        assert_eq!(of("[fe80::1%3]:443", Some(7)), "[fe80::1%3]:443");
-        assert_eq!(of("[fe80::1]:443", None), "[fe80::1]:443");
-        assert_eq!(of("[2001:db8::1]:443", Some(7)), "[2001:db8::1]:443");
-        assert_eq!(of("169.254.0.1:443", Some(7)), "169.254.0.1:443");
     }
 }

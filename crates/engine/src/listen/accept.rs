@@ -191,7 +191,7 @@ impl<N: Net> Engine<N> {
     fn accept_of_many(&mut self, listener: Key, key: Key, crowd: IpAddr) -> Result<(), NetError> {
         let (channel, remote) = self.carriers.accept_from(&mut self.cx, listener, key)?;
         // The crowd's own never displace one of their own, and cost no look at all that there are.
-        if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
+        if crate::eviction::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
             self.begin_handshake(listener, channel);
         } else {
             self.cx.timers.push(self.cx.now + HANDSHAKE_TIMEOUT, CarrierTimer::channel(channel));

@@ -7,7 +7,6 @@
 use super::peers::Pending;
 use super::socket::DtlsSocket;
 use super::{Dtls, DtlsCarrier, INCOMING_TIMEOUT};
-use crate::backlog::who_makes_room;
 use crate::carrier::SessionId;
 use crate::carrier::channel::Peer;
 use crate::carrier::dispatch::Due;
@@ -16,6 +15,7 @@ use crate::carrier::layer::{LayerEnd, LayerEvent};
 use crate::config::Refusal;
 use crate::context::Context;
 use crate::event::ConnectionError;
+use crate::eviction::who_makes_room;
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
 use neater_dtls::{HelloRandom, Look, Session, look};

@@ -134,7 +134,7 @@ impl QuicCarrier {
             }
         };
         // A UDP socket that is not connected does not report that there is no route until it sends.
-        let remote = crate::establish::with_scope(addr, options.interface);
+        let remote = crate::context::with_scope(addr, options.interface);
         let Some(source) = cx.route_to(remote) else {
             self.tidy_socket(cx, socket);
             return Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()));

@@ -105,7 +105,7 @@ pub(crate) struct Quic {
     pub(crate) armed: Option<Instant>,
     pub(crate) started: Instant,
     window: u64,
-    /// What it has of [`Windows`] for what its peer may send.
+    /// What it has of [`Windows`](crate::context::Windows) for what its peer may send.
     granted: u64,
     /// How many connections the peer may have in the group (`groupConnLimit`).
     pub(crate) peer_limit: Option<u32>,

@@ -3,7 +3,6 @@
 use super::connect::Beginning;
 use super::{RECV_BUDGET, UDP_MAX, transmit};
 use crate::Stack;
-use crate::backlog::who_makes_room;
 use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::end::SessionOver;
 use crate::carrier::event::CarrierEvent;
@@ -11,6 +10,7 @@ use crate::carrier::{QuicCarrier, SessionId};
 use crate::config::Refusal;
 use crate::context::Context;
 use crate::event::AttemptError;
+use crate::eviction::who_makes_room;
 use crate::terminate::ABORTED;
 use bytes::BytesMut;
 use neater_base::Key;
@@ -286,7 +286,7 @@ impl QuicCarrier {
     }
 
     /// Whether another incoming handshake may begin on this socket, `from` there: if there is no room, another one may have
-    /// to make it (see [`crate::backlog`]).
+    /// to make it (see [`crate::eviction`]).
     fn has_room_to_shake<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, from: IpAddr) -> bool {
         // Nearly always far below the limit: only then is it worth counting.
         if self.connections.len() < cx.limits.handshakes {

@@ -74,7 +74,7 @@ pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
 impl There<'_> {
     /// The same with the scope of a link-local address, and the address by which the peer is known to its endpoint.
     fn resolved(self, interface: Option<u32>) -> (Self, SocketAddr) {
-        let there = There { addr: crate::establish::with_scope(self.addr, interface), ..self };
+        let there = There { addr: crate::context::with_scope(self.addr, interface), ..self };
         let mut route = peer_address(there.addr);
         route.set_port(if there.below == Below::Ip { 0 } else { there.udp_port });
         (there, route)
