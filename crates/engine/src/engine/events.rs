@@ -87,7 +87,7 @@ impl<N: Net> Engine<N> {
             CarrierEvent::HandshakeOver { listener } => self.handshake_over(listener),
             CarrierEvent::HandshakeDue { conn } => self.early_timeout(conn),
             CarrierEvent::FromPeer { listener, socket, peer, data, ecn } => {
-                self.from_peer(listener, (socket, peer), ReceivedDatagram { data, ecn });
+                self.on_peer_datagram(listener, (socket, peer), ReceivedDatagram { data, ecn });
             }
             CarrierEvent::ReadOn { socket, round } => self.carriers.read_on(&mut self.cx, socket, round),
             CarrierEvent::CloseWentOn { conn, closed } => self.closing_went_on(conn, closed),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
     /// A datagram has come from a peer to a shared socket: one of a new peer makes a connection.
-    pub(crate) fn from_peer(&mut self, listener: Key, (socket, peer): (Key, Peer), datagram: ReceivedDatagram) {
+    pub(crate) fn on_peer_datagram(&mut self, listener: Key, (socket, peer): (Key, Peer), datagram: ReceivedDatagram) {
         let (peer, others) = match self.carriers.owner(&self.cx, socket, peer) {
             Some(Owner::Conn(conn)) => {
                 if self.queue_datagram(conn, datagram) {

@@ -15,7 +15,7 @@ const COUNTERS: [(Counter, &str, &str, &str); 3] = [
 
 fn bound(counter: Counter, program: Program) -> Option<f64> {
     match (counter, program) {
-        (Counter::Instructions, Program::NeaterFd) => Some(1200.0),
+        (Counter::Instructions, Program::NeaterFd) => Some(1300.0),
         (Counter::Instructions, Program::Neater) => Some(2000.0),
         (Counter::SystemCalls, Program::NeaterFd | Program::Neater) => Some(5.0),
         _ => None,
