@@ -221,7 +221,7 @@ impl<N: Net> Engine<N> {
             Ok(laid) => laid,
             Err(error) => {
                 if let Some(direct) = direct {
-                    self.release_attempt(direct.session, true);
+                    self.carriers.release_attempt(&mut self.cx, direct.session, true);
                 }
                 return self.fail(conn, error);
             }
@@ -392,7 +392,7 @@ impl<N: Net> Engine<N> {
         attempt.candidate = id;
         est.adopted = id;
         let session = attempt.session;
-        let answered = self.carriers.adopt(now, session, conn, id);
+        let answered = self.carriers.adopt(now, session, conn);
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         if let Some(rtt) = answered {
             self.step(conn, Step::Reachable { stack, addr: candidate.addr, rtt });
@@ -437,6 +437,7 @@ impl<N: Net> Engine<N> {
         let to = Target {
             stack,
             addr,
+            alone: candidate.is_none(),
             remote,
             remotes: &remotes,
             request: &request,
@@ -444,7 +445,7 @@ impl<N: Net> Engine<N> {
             first: first.as_ref(),
             may_become,
         };
-        let session = self.connect((conn, candidate), &to)?;
+        let session = self.carriers.connect(&mut self.cx, conn, &to)?;
         if let Some(est) = self.est(conn) {
             est.attempts.push(Attempt { candidate, session, stack, addr });
         }
@@ -504,7 +505,7 @@ impl<N: Net> Engine<N> {
         error: AttemptError,
     ) {
         let described = self.carriers.describe(session);
-        self.release_attempt(session, false);
+        self.carriers.release_attempt(&mut self.cx, session, false);
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state != ConnectionState::Establishing {
             return;
@@ -545,7 +546,7 @@ impl<N: Net> Engine<N> {
         let Some(est) = self.est(conn) else { return };
         let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
         let attempt = est.attempts.swap_remove(i);
-        self.release_attempt(attempt.session, true);
+        self.carriers.release_attempt(&mut self.cx, attempt.session, true);
         self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
     }
 }

@@ -101,7 +101,11 @@ impl<N: Net> Engine<N> {
     /// Tries every socket of a new listener once: no event is promised before that.
     fn poll_listener(&mut self, listener: Key) {
         for at in self.listeners.get(listener).map(|l| l.listening.clone()).unwrap_or_default() {
-            self.poll_listening(listener, at);
+            self.cx.connections = self.conns.len();
+            if let Some(socket) = self.carriers.poll_listening(&mut self.cx, at) {
+                self.accept(listener, socket);
+            }
+            self.drain_carriers();
         }
     }
 
@@ -191,7 +195,7 @@ impl<N: Net> Engine<N> {
         interface: Option<u32>,
         request: &Arc<crate::request::Compiled>,
     ) -> Result<SocketAddr, AttemptError> {
-        let at = self.open_listening(listener, stack, addr, interface, request)?;
+        let at = self.carriers.open_listening(&mut self.cx, listener, stack, addr, interface, request)?;
         if let Some(l) = self.listeners.get_mut(listener) {
             l.listening.push(at);
         }
@@ -202,7 +206,7 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get_mut(listener) else { return };
         l.addrs.truncate(addrs);
         for at in l.listening.split_off(sockets) {
-            self.stop_listening(at);
+            self.carriers.stop_listening(&mut self.cx, at);
         }
     }
 

@@ -169,7 +169,9 @@ impl<N: Net> Engine<N> {
         {
             self.session_over(over);
         }
-        self.leave_session(flow);
+        if let Some(session) = flow.session() {
+            self.close_spare(session);
+        }
         self.leave_group(conn);
     }
 

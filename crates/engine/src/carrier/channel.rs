@@ -5,7 +5,6 @@ use crate::carrier::tcp::linger::Lingering;
 use crate::carrier::udp::shared::Shared;
 use neater_base::net::{ErrorKind, Net, NetError, Ready, RecvMeta, Sock};
 use neater_base::{Instant, Key};
-use neater_race::CandidateId;
 use neater_tls::TlsStream;
 use neater_tls::rustls::ServerConfig;
 use std::io::{self, IoSlice};
@@ -15,8 +14,10 @@ use std::sync::Arc;
 /// Who is behind a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
-    /// An attempt of a race for a connection; `None`: the cached outcome, tried alone.
-    Attempt(Key, Option<CandidateId>),
+    /// An attempt of a race for a connection.
+    Attempt(Key),
+    /// The cached outcome, tried alone for a connection.
+    Alone(Key),
     /// A connection.
     Conn(Key),
     /// A listener: this socket accepts, or its connection is not established yet.
@@ -29,7 +30,7 @@ impl Behind {
     /// The connection that is attempted.
     pub(crate) fn attempt(self) -> Option<Key> {
         match self {
-            Self::Attempt(conn, _) => Some(conn),
+            Self::Attempt(conn) | Self::Alone(conn) => Some(conn),
             _ => None,
         }
     }

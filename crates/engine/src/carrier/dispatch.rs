@@ -3,9 +3,7 @@
 //! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of the engine only passes on, and
 //! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
 
-use super::dtls::RECV_BUDGET;
 use super::{Carriers, FlowId};
-use crate::Engine;
 use crate::config::{EngineStats, Refusals};
 use crate::context::Context;
 use crate::timer::Timer;
@@ -44,6 +42,15 @@ impl CarrierSocket {
     /// The socket of DTLS sessions.
     pub(in crate::carrier) const fn dtls(key: Key) -> Self {
         Self(Socket::Dtls(key))
+    }
+
+    /// The socket, if it is TCP's or UDP's own: [`Carriers::wake`] finds out whose.
+    #[inline]
+    pub(crate) const fn own(self) -> Option<Key> {
+        match self.0 {
+            Socket::Channel(key) => Some(key),
+            _ => None,
+        }
     }
 
     pub(crate) const fn token(self) -> Token {
@@ -159,7 +166,7 @@ impl Carriers {
         }
     }
 
-    /// Whether something waits for [`Engine::flush_carriers`].
+    /// Whether something waits to be reported or sent.
     #[inline]
     pub(crate) fn needs_flush(&self) -> bool {
         !self.quic.dirty.is_empty() || !self.sctp.dirty.is_empty() || self.has_events()
@@ -276,100 +283,70 @@ impl Carriers {
 
 const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
-    /// A socket is ready.
-    #[inline]
-    pub(crate) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
+impl Carriers {
+    /// A socket that is no [`CarrierSocket::own`] is ready.
+    pub(crate) fn on_ready<N: Net>(&mut self, cx: &mut Context<N>, socket: CarrierSocket, ready: Ready) {
         match socket.0 {
-            Socket::Channel(key) => return self.socket_ready(key, ready),
-            Socket::Quic(key) => {
-                self.cx.connections = self.conns.len();
-                self.carriers.quic.socket_ready(&mut self.cx, key, ready);
-            }
-            Socket::Sctp(key) => self.carriers.sctp.on_ready(&mut self.cx, key, ready),
+            // That of a connection alone, which the fast path has seen first.
+            Socket::Channel(_) => {}
+            Socket::Quic(key) => self.quic.socket_ready(cx, key, ready),
+            Socket::Sctp(key) => self.sctp.on_ready(cx, key, ready),
             Socket::Dtls(key) => {
-                if self.carriers.dtls.on_ready(&mut self.cx, key, ready) {
-                    self.drain_carriers();
-                    self.read_dtls(key);
+                if self.dtls.on_ready(cx, key, ready) {
+                    self.read_sessions(key, None);
                 }
             }
-        }
-        if self.carriers.has_events() {
-            self.drain_carriers();
         }
     }
 
     /// A deadline has passed.
-    pub(crate) fn on_carrier_timer(&mut self, timer: CarrierTimer) {
+    pub(crate) fn on_timer<N: Net>(&mut self, cx: &mut Context<N>, timer: CarrierTimer) {
         match timer.0 {
-            Due::Channel(channel) => self.carriers.on_socket_timer(&mut self.cx, channel),
-            Due::Quic(quic) => self.carriers.quic.timeout(&self.cx, quic),
-            Due::QuicTrial(quic) => self.carriers.quic.trial_over(quic),
-            Due::QuicSilence(quic) => self.carriers.quic.silence(&mut self.cx, quic),
-            Due::Sctp(end) => self.carriers.sctp.on_timeout(&self.cx, end),
-            Due::SctpTrial(key) => self.carriers.sctp.trial_over(&mut self.cx, key),
-            Due::SctpEnd(end) => self.carriers.sctp.endpoint_over(&mut self.cx, end),
-            Due::Dtls(dtls) => {
-                if let Some(socket) = self.carriers.dtls.begin_timeout(&self.cx, dtls) {
-                    self.read_dtls(socket);
-                }
-                self.carriers.dtls.on_timeout(&mut self.cx, dtls);
-            }
-            Due::DtlsUnverified(socket) => self.carriers.dtls.on_unverified_timeout(&mut self.cx, socket),
-            Due::DtlsIncoming(dtls) => self.carriers.dtls.on_incoming_timeout(&mut self.cx, dtls),
+            Due::Channel(channel) => self.on_socket_timer(cx, channel),
+            Due::Quic(quic) => self.quic.timeout(cx, quic),
+            Due::QuicTrial(quic) => self.quic.trial_over(quic),
+            Due::QuicSilence(quic) => self.quic.silence(cx, quic),
+            Due::Sctp(end) => self.sctp.on_timeout(cx, end),
+            Due::SctpTrial(key) => self.sctp.trial_over(cx, key),
+            Due::SctpEnd(end) => self.sctp.endpoint_over(cx, end),
+            Due::Dtls(dtls) => match self.dtls.begin_timeout(cx, dtls) {
+                Some(socket) => self.read_sessions(socket, Some(dtls)),
+                None => self.dtls.on_timeout(cx, dtls),
+            },
+            Due::DtlsUnverified(socket) => self.dtls.on_unverified_timeout(cx, socket),
+            Due::DtlsIncoming(dtls) => self.dtls.on_incoming_timeout(cx, dtls),
         }
-        self.drain_carriers();
     }
 
     /// Reads on from the sockets that the budget of the last turn has left unread, and ends what lingers.
-    pub(crate) fn resume_sockets(&mut self) {
-        for key in core::mem::take(&mut self.carriers.quic.unread) {
-            self.cx.connections = self.conns.len();
-            self.carriers.quic.socket_ready(&mut self.cx, key, READABLE);
+    pub(crate) fn resume_sockets<N: Net>(&mut self, cx: &mut Context<N>) {
+        for key in core::mem::take(&mut self.quic.unread) {
+            self.quic.socket_ready(cx, key, READABLE);
         }
-        for key in core::mem::take(&mut self.carriers.sctp.unread) {
-            self.carriers.sctp.on_ready(&mut self.cx, key, READABLE);
+        for key in core::mem::take(&mut self.sctp.unread) {
+            self.sctp.on_ready(cx, key, READABLE);
         }
-        for key in core::mem::take(&mut self.carriers.pending_lingers) {
-            self.carriers.go_on_lingering(&mut self.cx, key);
-            self.drain_carriers();
+        for key in core::mem::take(&mut self.pending_lingers) {
+            self.go_on_lingering(cx, key);
         }
-        self.drain_carriers();
     }
 
     /// The same of UDP sockets that the connections of a listener share.
-    pub(crate) fn resume_shared(&mut self) {
-        for key in core::mem::take(&mut self.carriers.pending_shared) {
-            self.carriers.shared_ready(&mut self.cx, key, false);
-            self.drain_carriers();
+    pub(crate) fn resume_shared<N: Net>(&mut self, cx: &mut Context<N>) {
+        for key in core::mem::take(&mut self.pending_shared) {
+            self.shared_ready(cx, key, false);
         }
-        for socket in core::mem::take(&mut self.carriers.dtls.unread) {
-            self.read_dtls(socket);
+        for socket in core::mem::take(&mut self.dtls.unread) {
+            self.read_sessions(socket, None);
         }
-        self.drain_carriers();
     }
 
     /// Lets those that have not done it since windows were looked at give back what they do not need of theirs.
-    pub(crate) fn take_back_windows(&mut self) {
-        if self.carriers.quic.is_to_take_back(&self.cx) {
-            self.carriers.quic.take_back_windows(&mut self.cx, None);
+    pub(crate) fn take_back_windows<N: Net>(&mut self, cx: &mut Context<N>) {
+        if self.quic.is_to_take_back(cx) {
+            self.quic.take_back_windows(cx, None);
         }
-        self.carriers.sctp.take_back_if_asked(&mut self.cx);
-    }
-
-    /// Reads a socket of DTLS sessions empty, within the budget of a turn.
-    pub(in crate::carrier) fn read_dtls(&mut self, socket: Key) {
-        let mut budget = RECV_BUDGET;
-        loop {
-            let full = self.carriers.dtls.listener_at(socket).is_some_and(|l| self.is_full(l));
-            self.cx.connections = self.conns.len();
-            let more = self.carriers.dtls.receive(&mut self.cx, socket, full, &mut budget);
-            self.drain_carriers();
-            if !more {
-                return;
-            }
-        }
+        self.sctp.take_back_if_asked(cx);
     }
 }
 

@@ -5,7 +5,6 @@
 //! connections, for how long a closing may take, and for what the program is notified of: these are decided by what the
 //! operations here return (`closing`, `terminate`).
 
-use crate::Engine;
 use crate::carrier::channel::{Behind, Channel, Kind, Peer};
 use crate::carrier::tcp::tls_out;
 use crate::carrier::{Carriers, FlowId, SessionId};
@@ -110,6 +109,17 @@ pub(crate) struct Progress {
 }
 
 impl FlowId {
+    /// The session that it shares, or waits for, which ends with the last that uses it.
+    pub(crate) const fn session(self) -> Option<SessionId> {
+        match self {
+            Self::Stream { quic, .. } | Self::Datagrams { quic } | Self::StreamPending { quic } => {
+                Some(SessionId::Quic(quic))
+            }
+            Self::Sctp { sctp, .. } | Self::SctpPending { sctp } => Some(SessionId::Sctp(sctp)),
+            Self::None | Self::Channel(_) | Self::Peer { .. } | Self::Dtls { .. } => None,
+        }
+    }
+
     /// Whether the peer acknowledges the end of this side's direction, and each direction can end alone for good. The flow
     /// keeps what has arrived when the connection fails.
     pub(crate) const fn acknowledges_end(self) -> bool {
@@ -431,7 +441,7 @@ impl Carriers {
 
     /// The connection does not use the flow any more. What was not ended in order is given up, and the peer notified; it
     /// changes nothing about what was. `peer`: the connection's, where several share a socket; `listens`: whether a listener
-    /// still does. [`Engine::leave_session`] follows.
+    /// still does. [`FlowId::session`] may be left without flows then.
     pub(crate) fn release<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -495,19 +505,5 @@ impl Carriers {
             FlowId::None | FlowId::StreamPending { .. } | FlowId::SctpPending { .. } => {}
         }
         over
-    }
-}
-
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
-    /// A released flow leaves its session, which ends if it was the last that used it.
-    pub(crate) fn leave_session(&mut self, flow: FlowId) {
-        match flow {
-            FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
-                self.close_spare(SessionId::Quic(quic));
-            }
-            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => self.close_spare(SessionId::Sctp(sctp)),
-            FlowId::None | FlowId::Channel(_) | FlowId::Peer { .. } | FlowId::Dtls { .. } => {}
-        }
     }
 }

@@ -5,31 +5,30 @@
 
 use crate::carrier::channel::{Behind, Kind};
 use crate::carrier::sctp::{Below, There};
+use crate::carrier::session::Taken;
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;
-use crate::{Engine, RemoteEndpoint, Stack};
+use crate::{RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{Net, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::ConnectionApi;
-use neater_race::CandidateId;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
 pub(crate) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The connection that an attempt is for, and its candidate in the race; without one it is the cached outcome, tried alone.
-pub(crate) type AttemptFor = (Key, Option<CandidateId>);
-
 /// Where an attempt leads, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) stack: Stack,
     pub(crate) addr: SocketAddr,
+    /// It is the only one: the cached outcome is tried.
+    pub(crate) alone: bool,
     /// Whose address it is.
     pub(crate) remote: Option<&'a RemoteEndpoint>,
     /// All of the connection's remote endpoints.
@@ -43,6 +42,11 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// What stands behind a socket that is the attempt's own.
+    pub(in crate::carrier) const fn behind(&self, attempt: Key) -> Behind {
+        if self.alone { Behind::Alone(attempt) } else { Behind::Attempt(attempt) }
+    }
+
     /// The name that certificates are checked against.
     pub(crate) fn server_name(&self) -> String {
         if let Some(name) = &self.request.server_name {
@@ -53,6 +57,13 @@ impl Target<'_> {
             None => self.addr.ip().to_string(),
         }
     }
+}
+
+/// What a connection had waited for was given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abandoned {
+    /// A session that may be unused now.
+    pub(crate) spare: Option<SessionId>,
 }
 
 /// Whether the peer of an attempt that is about to be withdrawn is silent.
@@ -84,7 +95,27 @@ impl FlowId {
     }
 }
 
+impl FlowId {
+    /// The session that may be unused when its connection does not wait for a stream of it any more.
+    pub(crate) const fn spared(self) -> Option<SessionId> {
+        match self {
+            Self::StreamPending { quic } => Some(SessionId::Quic(quic)),
+            _ => None,
+        }
+    }
+}
+
 impl SessionId {
+    /// Whether several connections may share it, so that it belongs to a group.
+    pub(crate) const fn is_shared(self) -> bool {
+        matches!(self, Self::Quic(_) | Self::Sctp(_))
+    }
+
+    /// Whether streams and datagrams of the peer's may wait in it when it wins.
+    pub(crate) const fn may_hold_more(self) -> bool {
+        matches!(self, Self::Quic(_))
+    }
+
     /// What stands in for the flow of a connection that waits for this attempt alone.
     pub(crate) const fn awaiting(self) -> FlowId {
         match self {
@@ -116,11 +147,9 @@ impl Carriers {
     }
 
     /// The attempt that a socket of its own is used for.
-    pub(crate) fn attempt_at(&self, socket: Key) -> Option<(AttemptFor, SessionId)> {
-        match self.channels.get(socket)?.behind {
-            Behind::Attempt(conn, candidate) => Some(((conn, candidate), SessionId::Channel(socket))),
-            _ => None,
-        }
+    pub(crate) fn attempt_at(&self, socket: Key) -> Option<(Key, SessionId)> {
+        let attempt = self.channels.get(socket)?.behind.attempt()?;
+        Some((attempt, SessionId::Channel(socket)))
     }
 
     /// The connection that is attempted.
@@ -152,15 +181,9 @@ impl Carriers {
     }
 
     /// Makes an attempt that of another candidate, and says how long after its start the peer had answered, if it has.
-    pub(crate) fn adopt(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        conn: Key,
-        candidate: Option<CandidateId>,
-    ) -> Option<Duration> {
+    pub(crate) fn adopt(&mut self, now: Instant, session: SessionId, conn: Key) -> Option<Duration> {
         match session {
-            SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn, candidate),
+            SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn),
             SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
             SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some(conn),
             SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn),
@@ -251,33 +274,35 @@ impl Carriers {
             _ => None,
         }
     }
-}
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
     /// Begins an attempt.
     ///
     /// # Errors
     /// Why this host cannot make it. Nothing has been sent then.
-    pub(crate) fn connect(&mut self, attempt: AttemptFor, to: &Target<'_>) -> Result<SessionId, AttemptError> {
+    pub(crate) fn connect<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        attempt: Key,
+        to: &Target<'_>,
+    ) -> Result<SessionId, AttemptError> {
         let Target { stack, addr, request, options, .. } = *to;
         match stack {
-            Stack::Tcp | Stack::Tls => self.carriers.tcp_connect(&mut self.cx, attempt, to),
-            Stack::Udp => self.carriers.udp_connect(&mut self.cx, attempt, to),
+            Stack::Tcp | Stack::Tls => self.tcp_connect(cx, attempt, to),
+            Stack::Udp => self.udp_connect(cx, attempt, to),
             Stack::Quic | Stack::QuicDatagram => {
-                self.carriers.quic.connect(&mut self.cx, attempt.0, to, &to.server_name()).map(SessionId::Quic)
+                self.quic.connect(cx, attempt, to, &to.server_name()).map(SessionId::Quic)
             }
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
                 let udp_port = to.remote.and_then(|r| r.encapsulation_port).unwrap_or(neater_sctp::UDP_PORT);
                 let name = to.server_name();
                 let below = Below::of(stack).unwrap_or(Below::Udp);
                 let there = There { below, addr, udp_port, name: &name };
-                let (sctp, mut layers) = self.carriers.over_layers();
-                sctp.connect(&mut self.cx, &mut layers, attempt.0, there, to).map(SessionId::Sctp)
+                let (sctp, mut layers) = self.over_layers();
+                sctp.connect(cx, &mut layers, attempt, there, to).map(SessionId::Sctp)
             }
             Stack::Dtls => {
-                let (name, (conn, _)) = (to.server_name(), attempt);
-                let session = self.carriers.dtls.connect(&mut self.cx, conn, (addr, &name), request, options)?;
+                let name = to.server_name();
+                let session = self.dtls.connect(cx, attempt, (addr, &name), request, options)?;
                 Ok(SessionId::Dtls(session))
             }
         }
@@ -285,87 +310,69 @@ impl<N: Net> Engine<N> {
 
     /// Ends an attempt that is not wanted any more, or has failed. What is withdrawn ends as early as its protocol allows: TCP by
     /// reset before any byte, QUIC by CONNECTION_CLOSE.
-    pub(crate) fn release_attempt(&mut self, session: SessionId, withdrawn: bool) {
+    pub(crate) fn release_attempt<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, withdrawn: bool) {
         match session {
             SessionId::Channel(k) => {
-                if let Some(c) = self.carriers.channels.remove(k) {
+                if let Some(c) = self.channels.remove(k) {
                     if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
-                        self.cx.net.abort(c.sock);
+                        cx.net.abort(c.sock);
                     } else {
-                        self.cx.net.close(c.sock);
+                        cx.net.close(c.sock);
                     }
                 }
             }
-            SessionId::Quic(k) => self.carriers.quic.withdraw(&self.cx, k),
-            SessionId::Sctp(k) => self.carriers.withdraw_sctp(&mut self.cx, k),
-            SessionId::Dtls(k) => self.carriers.dtls.drop_session(&mut self.cx, k),
+            SessionId::Quic(k) => self.quic.withdraw(cx, k),
+            SessionId::Sctp(k) => self.withdraw_sctp(cx, k),
+            SessionId::Dtls(k) => self.dtls.drop_session(cx, k),
         }
     }
 
-    /// Makes what an attempt has led to the flow of its connection.
-    pub(crate) fn take(&mut self, conn: Key, session: SessionId, stack: Stack) {
+    /// An attempt at a connection that shares no session has won: it carries this connection.
+    pub(crate) fn take(&mut self, session: SessionId, conn: Key) -> Taken {
+        let mut first = false;
         match session {
             SessionId::Channel(k) => {
-                if let Some(c) = self.conns.get_mut(conn) {
-                    c.flow = FlowId::Channel(k);
-                }
-                if let Some(ch) = self.carriers.channels.get_mut(k) {
+                if let Some(ch) = self.channels.get_mut(k) {
                     ch.behind = Behind::Conn(conn);
                     ch.deadline = None;
                 }
-                if stack == Stack::Tls && self.carriers.tls_took_first(k) {
-                    self.first_was_taken(conn);
-                }
+                first = self.tls_took_first(k);
             }
-            SessionId::Quic(_) | SessionId::Sctp(_) => self.session_won(conn, session),
-            SessionId::Dtls(dtls) => {
-                if let Some(c) = self.conns.get_mut(conn) {
-                    c.flow = FlowId::Dtls { dtls };
-                }
-                self.carriers.dtls.take(dtls, conn);
-            }
+            SessionId::Dtls(dtls) => self.dtls.take(dtls, conn),
+            SessionId::Quic(_) | SessionId::Sctp(_) => {}
         }
+        Taken { flow: session.awaiting(), waits: None, first }
     }
 
-    /// Takes what the peer sent while the race was being decided.
-    pub(crate) fn take_early(&mut self, conn: Key, session: SessionId) {
+    /// Takes what the peer has sent to a connection while its race was being decided.
+    pub(crate) fn take_early<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, conn: Key) {
         match session {
-            SessionId::Quic(k) => {
-                self.accept_streams(session);
-                self.accept_datagrams(session);
-                self.carriers.quic.report_early_stop(k, conn);
-            }
-            SessionId::Sctp(k) => self.carriers.sctp.begin(&mut self.cx, k),
-            SessionId::Dtls(k) => self.carriers.dtls.take_early(k),
+            SessionId::Quic(k) => self.quic.report_early_stop(k, conn),
+            SessionId::Sctp(k) => self.sctp.begin(cx, k),
+            SessionId::Dtls(k) => self.dtls.take_early(k),
             SessionId::Channel(_) => {}
         }
     }
 
-    /// Ends what a connection waits for that is taken back. False: it waits for nothing but its framer.
-    pub(crate) fn abandon(&mut self, conn: Key, flow: FlowId) -> bool {
-        match flow {
-            FlowId::Channel(k) => self.release_attempt(SessionId::Channel(k), true),
+    /// Ends what a connection waits for that is taken back. `None`: it waits for nothing but its framer.
+    pub(crate) fn abandon<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId) -> Option<Abandoned> {
+        let session = match flow {
             FlowId::StreamPending { quic } => {
                 let session = SessionId::Quic(quic);
-                if self.carriers.attempt_of(session) == Some(conn) {
-                    self.carriers.quic.withdraw(&self.cx, quic);
+                if self.attempt_of(session) == Some(conn) {
+                    self.release_attempt(cx, session, true);
                 }
-                self.close_spare(session);
+                return Some(Abandoned { spare: Some(session) });
             }
-            FlowId::SctpPending { sctp } if self.carriers.attempt_of(SessionId::Sctp(sctp)) == Some(conn) => {
-                self.carriers.withdraw_sctp(&mut self.cx, sctp);
+            FlowId::SctpPending { sctp } if self.attempt_of(SessionId::Sctp(sctp)) == Some(conn) => {
+                SessionId::Sctp(sctp)
             }
-            FlowId::Dtls { dtls } => self.carriers.dtls.drop_session(&mut self.cx, dtls),
-            FlowId::None => {}
-            _ => return false,
-        }
-        true
-    }
-
-    /// A connection does not wait for a stream of its session any more.
-    pub(crate) fn stop_awaiting(&mut self, flow: FlowId) {
-        if let FlowId::StreamPending { quic } = flow {
-            self.close_spare(SessionId::Quic(quic));
-        }
+            FlowId::Channel(k) => SessionId::Channel(k),
+            FlowId::Dtls { dtls } => SessionId::Dtls(dtls),
+            FlowId::None => return Some(Abandoned { spare: None }),
+            _ => return None,
+        };
+        self.release_attempt(cx, session, true);
+        Some(Abandoned { spare: None })
     }
 }

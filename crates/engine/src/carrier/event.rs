@@ -7,6 +7,7 @@
 use super::SessionId;
 use super::channel::Peer;
 use super::end::{Closed, SessionLost};
+use super::reading::Reading;
 use crate::event::{AttemptError, ConnectionError, SendError};
 use crate::{MessageId, Stack};
 use bytes::Bytes;
@@ -86,8 +87,8 @@ pub(crate) enum CarrierEvent {
     /// A datagram has come to a socket that the connections of a listener share. Whose it is, is asked when this is handled
     /// ([`super::Carriers::owner`]): the one before may have made its connection, or ended it.
     FromPeer { listener: Key, socket: Key, peer: Peer, data: Bytes, ecn: Ecn },
-    /// There may be more to be read from such a socket when what was reported before is handled: see [`super::Carriers::read_on`].
-    ReadOn { socket: Key, round: usize },
+    /// A socket is to be read, now that everything that was reported before is handled: see [`super::Carriers::read_on`].
+    ReadOn(Reading),
     /// The closing of a connection has gone on.
     CloseWentOn { conn: Key, closed: Closed },
 }

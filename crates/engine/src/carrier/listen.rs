@@ -11,10 +11,10 @@ use super::channel::{Behind, Channel, Kind};
 use super::dispatch::CarrierSocket;
 use super::sctp::Below;
 use super::udp::shared::Shared;
+use crate::Stack;
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;
-use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Net, SocketOptions};
 use std::net::SocketAddr;
@@ -140,17 +140,15 @@ impl Carriers {
         }
         gone.is_some()
     }
-}
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
     /// Listens with a stack at an address, whose port may be 0 for any; `udp_port`: at which port of UDP, where the stack has other
     /// ports above it.
     ///
     /// # Errors
     /// The system refuses. Nothing was opened then.
-    pub(crate) fn open_listening(
+    pub(crate) fn open_listening<N: Net>(
         &mut self,
+        cx: &mut Context<N>,
         listener: Key,
         stack: Stack,
         (addr, udp_port): (SocketAddr, Option<u16>),
@@ -159,83 +157,78 @@ impl<N: Net> Engine<N> {
     ) -> Result<Listening, AttemptError> {
         let base = request.setups.socket_options(stack);
         // Engines that share a secret may share ports.
-        let reuse_address = base.reuse_address || self.cx.config.shared_secret.is_some();
+        let reuse_address = base.reuse_address || cx.config.shared_secret.is_some();
         let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
         options.set.extend(request.setups.option_for_family(stack, addr.is_ipv4())?);
         Ok(Listening(if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
-            Place::Quic(match self.carriers.quic.reopen_socket(&mut self.cx, &options, listener, request)? {
+            Place::Quic(match self.quic.reopen_socket(cx, &options, listener, request)? {
                 Some(key) => key,
-                None => self.carriers.quic.open_socket(&mut self.cx, addr, &options, Some((listener, request)))?,
+                None => self.quic.open_socket(cx, addr, &options, Some((listener, request)))?,
             })
         } else if let Some(below) = Below::of(stack) {
             let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
-            let (sctp, mut layers) = self.carriers.over_layers();
+            let (sctp, mut layers) = self.over_layers();
             let at = (below, addr.port());
-            Place::Sctp(sctp.listen(&mut self.cx, &mut layers, (listener, request), at, &options)?)
+            Place::Sctp(sctp.listen(cx, &mut layers, (listener, request), at, &options)?)
         } else if stack == Stack::Dtls {
-            Place::Dtls(self.carriers.dtls.listen(&mut self.cx, listener, addr, request, &options)?)
+            Place::Dtls(self.dtls.listen(cx, listener, addr, request, &options)?)
         } else {
-            Place::Channel(self.carriers.open_channel(&mut self.cx, listener, (stack, addr), request, options)?)
+            Place::Channel(self.open_channel(cx, listener, (stack, addr), request, options)?)
         }))
     }
 
-    /// Tries a socket that has begun to listen: no event is promised before that.
-    pub(crate) fn poll_listening(&mut self, listener: Key, at: Listening) {
+    /// Tries a socket that has begun to listen: no event is promised before that. Returns it if connections are accepted from it
+    /// ([`Carriers::accept_from`]).
+    pub(crate) fn poll_listening<N: Net>(&mut self, cx: &mut Context<N>, at: Listening) -> Option<Key> {
         match at.0 {
-            Place::Channel(key) => match self.carriers.channels.get(key).map(|c| &c.kind) {
-                Some(Kind::UdpShared(_)) => {
-                    self.carriers.shared_ready(&mut self.cx, key, false);
-                    self.drain_carriers();
-                }
-                _ => self.accept(listener, key),
+            Place::Channel(key) if self.channels.get(key).is_some_and(Channel::accepts) => return Some(key),
+            Place::Channel(key) => self.shared_ready(cx, key, false),
+            Place::Quic(key) => self.quic.socket_readable(cx, key),
+            Place::Sctp(end) => match self.sctp.layer_below(end) {
+                Some(layer) => self.read_sessions(layer, None),
+                None => self.sctp.poll_endpoint(cx, end),
             },
-            Place::Quic(key) => {
-                self.cx.connections = self.conns.len();
-                self.carriers.quic.socket_readable(&mut self.cx, key);
-            }
-            Place::Sctp(end) => match self.carriers.sctp.layer_below(end) {
-                Some(layer) => self.read_dtls(layer),
-                None => self.carriers.sctp.poll_endpoint(&mut self.cx, end),
-            },
-            Place::Dtls(key) => self.read_dtls(key),
+            Place::Dtls(key) => self.read_sessions(key, None),
         }
+        None
     }
 
-    /// Accepts what waits in the kernel, where it may.
-    pub(crate) fn accept_at(&mut self, listener: Key, at: Listening) {
-        if let Place::Channel(key) = at.0 {
-            self.accept(listener, key);
+    /// The socket from which connections are accepted, where these wait in the kernel.
+    pub(crate) fn accepts_at(&self, at: Listening) -> Option<Key> {
+        match at.0 {
+            Place::Channel(key) => Some(key).filter(|k| self.channels.get(*k).is_some_and(Channel::accepts)),
+            Place::Quic(_) | Place::Sctp(_) | Place::Dtls(_) => None,
         }
     }
 
     /// A socket no longer listens; it lives on for the connections that it has.
-    pub(crate) fn stop_listening(&mut self, at: Listening) {
+    pub(crate) fn stop_listening<N: Net>(&mut self, cx: &mut Context<N>, at: Listening) {
         match at.0 {
-            Place::Channel(key) => self.stop_listening_at_channel(key),
-            Place::Quic(key) => self.carriers.quic.stop_listening(&mut self.cx, key),
+            Place::Channel(key) => self.stop_listening_at_channel(cx, key),
+            Place::Quic(key) => self.quic.stop_listening(cx, key),
             Place::Sctp(end) => {
-                if let Some(layer) = self.carriers.sctp.layer_below(end) {
-                    self.carriers.layers().stop_listening(&mut self.cx, layer);
+                if let Some(layer) = self.sctp.layer_below(end) {
+                    self.layers().stop_listening(cx, layer);
                 }
-                self.carriers.sctp.stop_listening(&mut self.cx, end);
+                self.sctp.stop_listening(cx, end);
             }
-            Place::Dtls(key) => self.carriers.dtls.stop_listening(&mut self.cx, key),
+            Place::Dtls(key) => self.dtls.stop_listening(cx, key),
         }
     }
 
-    fn stop_listening_at_channel(&mut self, key: Key) {
-        let shared = self.carriers.shared.iter().position(|(of, _)| *of == key);
-        let shared = shared.map(|at| self.carriers.shared.swap_remove(at));
-        self.carriers.left_behind.retain(|(key, _)| self.carriers.channels.contains(*key));
-        let kept = match self.carriers.channels.get(key).map(|c| &c.kind) {
+    fn stop_listening_at_channel<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let shared = self.shared.iter().position(|(of, _)| *of == key);
+        let shared = shared.map(|at| self.shared.swap_remove(at));
+        self.left_behind.retain(|(key, _)| self.channels.contains(*key));
+        let kept = match self.channels.get(key).map(|c| &c.kind) {
             Some(Kind::UdpShared(shared)) => !shared.peers.is_empty(),
             _ => false,
         };
         if kept {
-            self.carriers.left_behind.extend(shared);
-        } else if let Some(c) = self.carriers.channels.remove(key) {
-            self.cx.net.close(c.sock);
+            self.left_behind.extend(shared);
+        } else if let Some(c) = self.channels.remove(key) {
+            cx.net.close(c.sock);
         }
     }
 }

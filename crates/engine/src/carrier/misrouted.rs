@@ -3,10 +3,9 @@
 //! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking in one that another engine has
 //! found. *Not responsible for* keeping them ([`crate::siblings`]).
 
-use super::QuicCarrier;
 use super::quic::transmit;
 use super::sctp::Came;
-use crate::Engine;
+use super::{Carriers, QuicCarrier};
 use crate::context::Context;
 use crate::siblings::ForeignDatagram;
 use bytes::BytesMut;
@@ -64,21 +63,24 @@ pub(super) fn keep_packet<N: Net>(cx: &mut Context<N>, sock: Sock, engine: u8, c
     cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
 }
 
-// Until the protocols report events.
-impl<N: Net> Engine<N> {
+impl Carriers {
     /// Takes in a datagram that has come to the wrong engine. `unclaimed`: the right one does not exist, and the peer is sent that
     /// its connection is unknown. The datagram is returned if there is no socket for it here.
-    pub(crate) fn on_misrouted(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
-        let net = &self.cx.net;
+    pub(crate) fn on_misrouted<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        datagram: ForeignDatagram,
+        unclaimed: bool,
+    ) -> Option<ForeignDatagram> {
+        let net = &cx.net;
         let is_here = |sock| net.local_addr(sock).is_ok_and(|local| local == datagram.local);
         match datagram.packet.0 {
             Packet::Quic(meta, unknown) => {
-                let here = self.carriers.quic.sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
+                let here = self.quic.sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
                 match here.map(|(socket, s)| (socket, s.sock)) {
-                    Some((_, sock)) if unclaimed => answer(&mut self.cx, sock, unknown.as_ref()),
+                    Some((_, sock)) if unclaimed => answer(cx, sock, unknown.as_ref()),
                     Some((socket, _)) => {
-                        self.cx.connections = self.conns.len();
-                        self.carriers.quic.datagram(&mut self.cx, socket, meta, datagram.data);
+                        self.quic.datagram(cx, socket, meta, datagram.data);
                     }
                     None => {
                         return Some(ForeignDatagram { packet: Misrouted(Packet::Quic(meta, unknown)), ..datagram });
@@ -86,9 +88,9 @@ impl<N: Net> Engine<N> {
                 }
             }
             Packet::Sctp(came) => {
-                let here = self.carriers.sctp.sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
+                let here = self.sctp.sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
                 match here {
-                    Some((socket, _)) => self.carriers.sctp.unclaimed(&mut self.cx, socket, came, &datagram.data),
+                    Some((socket, _)) => self.sctp.unclaimed(cx, socket, came, &datagram.data),
                     None => return Some(ForeignDatagram { packet: Misrouted(Packet::Sctp(came)), ..datagram }),
                 }
             }

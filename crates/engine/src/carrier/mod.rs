@@ -16,6 +16,7 @@ pub(crate) mod listen;
 pub(crate) mod misrouted;
 pub(crate) mod property;
 pub(crate) mod quic;
+pub(crate) mod reading;
 pub(crate) mod resolver;
 pub(crate) mod sctp;
 pub(crate) mod session;
@@ -30,10 +31,12 @@ use crate::carrier::channel::Channel;
 use crate::carrier::dtls::DtlsCarrier;
 use crate::carrier::event::{CarrierEvent, Events};
 use crate::carrier::quic::{Quic, QuicSocket};
+use crate::carrier::reading::Reading;
 use crate::carrier::sctp::{Sctp, SctpEnd, SctpSocket};
 use neater_base::net::SocketOptions;
 use neater_base::{Key, Slab};
 use neater_quic::StreamId;
+use std::collections::VecDeque;
 
 /// What a connection is carried by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +115,8 @@ pub(crate) struct Carriers {
     pub(crate) channels: Slab<Channel>,
     /// What is reported of these.
     pub(crate) socket_events: Events,
+    /// Sockets that are to be read when everything that was reported is handled.
+    reading: VecDeque<Reading>,
     /// Lingering sockets that were not read empty within the budget.
     pub(crate) pending_lingers: Vec<Key>,
     /// Shared UDP sockets, likewise.
@@ -164,13 +169,15 @@ impl Carriers {
     pub(crate) fn poll_event(&mut self) -> Option<CarrierEvent> {
         let (quic, dtls, sctp) = (&mut self.quic.events, &mut self.dtls.events, &mut self.sctp.events);
         let sockets = self.socket_events.pop_front();
-        sockets.or_else(|| quic.pop_front()).or_else(|| dtls.pop_front()).or_else(|| sctp.pop_front())
+        let event = sockets.or_else(|| quic.pop_front()).or_else(|| dtls.pop_front()).or_else(|| sctp.pop_front());
+        event.or_else(|| self.reading.pop_front().map(CarrierEvent::ReadOn))
     }
 
     /// Whether a carrier has something to report.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         !(self.socket_events.is_empty()
+            && self.reading.is_empty()
             && self.quic.events.is_empty()
             && self.dtls.events.is_empty()
             && self.dtls.layer_events.is_empty()

@@ -107,7 +107,11 @@ impl Carriers {
     ) -> (FlowId, Option<Key>) {
         match session {
             SessionId::Dtls(dtls) => (FlowId::Dtls { dtls }, self.dtls.accept(cx, dtls, conn)),
-            SessionId::Channel(_) | SessionId::Quic(_) | SessionId::Sctp(_) => (FlowId::None, None),
+            SessionId::Channel(k) => {
+                self.hand_over(k, conn);
+                (FlowId::Channel(k), None)
+            }
+            SessionId::Quic(_) | SessionId::Sctp(_) => (FlowId::None, None),
         }
     }
 

@@ -45,7 +45,7 @@ impl Channel {
                 let readable = readable || ready.readable || ready.hangup;
                 Woken::Conn { conn, readable, writable: writable || ready.writable }
             }
-            Behind::Attempt(conn, None) => Woken::Alone { conn },
+            Behind::Alone(conn) => Woken::Alone { conn },
             Behind::Listener(listener) if self.accepts() => Woken::Accepts { listener },
             _ => Woken::Other { writable },
         }
@@ -63,7 +63,7 @@ impl Carriers {
     pub(crate) fn on_socket_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
         let Some(c) = self.channels.get(key) else { return };
         match (c.behind, &c.kind) {
-            (Behind::Attempt(..), _) => self.advance_attempt(cx, key),
+            (Behind::Attempt(_) | Behind::Alone(_), _) => self.advance_attempt(cx, key),
             (Behind::Listener(_), Kind::UdpShared(_)) => self.shared_ready(cx, key, writable),
             // Its handshake has not begun.
             (Behind::Listener(_), Kind::Accepted(_)) => {}
@@ -97,14 +97,14 @@ impl Carriers {
                 cx.stats.refuse(Refusal::Handshake);
                 self.socket_events.push_back(CarrierEvent::HandshakeOver { listener });
             }
-            (Behind::Attempt(attempt, _), Kind::Tls(t))
+            (Behind::Attempt(attempt) | Behind::Alone(attempt), Kind::Tls(t))
                 if t.is_handshaking() && ch.deadline.is_some_and(|d| d <= cx.now) =>
             {
                 let session = SessionId::Channel(key);
                 let error = AttemptError::TimedOut;
                 self.socket_events.push_back(CarrierEvent::Failed { attempt, session, error });
             }
-            (Behind::Attempt(..), _) => self.advance_attempt(cx, key),
+            (Behind::Attempt(_) | Behind::Alone(_), _) => self.advance_attempt(cx, key),
             (Behind::Conn(conn), _) if super::tcp::early::unfinished(ch) => {
                 self.socket_events.push_back(CarrierEvent::HandshakeDue { conn });
             }

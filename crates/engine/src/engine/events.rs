@@ -83,13 +83,17 @@ impl<N: Net> Engine<N> {
             }
             CarrierEvent::FlowClosed { conn } => self.flow_closed(conn),
             CarrierEvent::FlowFailed { conn, error } => self.fail_connection(conn, error),
-            CarrierEvent::Accepted { session, listener } => self.accepted(session, listener),
+            CarrierEvent::Accepted { session, listener } => drop(self.accepted(session, listener)),
             CarrierEvent::HandshakeOver { listener } => self.handshake_over(listener),
             CarrierEvent::HandshakeDue { conn } => self.early_timeout(conn),
             CarrierEvent::FromPeer { listener, socket, peer, data, ecn } => {
                 self.on_peer_datagram(listener, (socket, peer), ReceivedDatagram { data, ecn });
             }
-            CarrierEvent::ReadOn { socket, round } => self.carriers.read_on(&mut self.cx, socket, round),
+            CarrierEvent::ReadOn(reading) => {
+                let full = self.carriers.listener_read(&reading).is_some_and(|l| self.is_full(l));
+                self.cx.connections = self.conns.len();
+                self.carriers.read_on(&mut self.cx, reading, full);
+            }
             CarrierEvent::CloseWentOn { conn, closed } => self.closing_went_on(conn, closed),
         }
     }

@@ -15,7 +15,7 @@ impl<N: Net> Engine<N> {
     /// Sends what sessions have to send, and reports what has happened to them.
     #[inline(never)]
     pub(crate) fn flush_carriers(&mut self) {
-        self.take_back_windows();
+        self.carriers.take_back_windows(&mut self.cx);
         self.drain_carriers();
         self.flush_all();
         // What was reported may have something sent in turn.

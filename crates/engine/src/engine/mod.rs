@@ -275,11 +275,14 @@ impl<N: Net> Engine<N> {
     /// Goes on with what the budget of the last turn has left over.
     #[cold]
     fn take_up_pending(&mut self) {
-        self.resume_sockets();
+        self.cx.connections = self.conns.len();
+        self.carriers.resume_sockets(&mut self.cx);
+        self.drain_carriers();
         for conn in core::mem::take(&mut self.pending_greetings) {
             self.resume_greeting(conn);
         }
-        self.resume_shared();
+        self.carriers.resume_shared(&mut self.cx);
+        self.drain_carriers();
     }
 
     /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
@@ -434,7 +437,10 @@ impl<N: Net> Engine<N> {
                 Timer::Accept(listener) => self.accept_again(listener),
                 Timer::Rate(conn) => self.rate_timeout(conn),
                 Timer::Look(conn) => self.look_due(conn),
-                Timer::Carrier(timer) => self.on_carrier_timer(timer),
+                Timer::Carrier(timer) => {
+                    self.carriers.on_timer(&mut self.cx, timer);
+                    self.drain_carriers();
+                }
             }
         }
         for (at, timer) in next {

@@ -10,14 +10,13 @@ use crate::carrier::{FlowId, SessionId};
 use crate::config::Refusal;
 use crate::conn::Conn;
 use crate::connection::state::SendSide;
-use crate::event::{ConnectionError, Event, Step};
+use crate::event::{Event, Step};
 use crate::greeting::HandOver;
 use crate::queue::ReceivedDatagram;
 use crate::terminate::ABORTED;
 use crate::{Stack, StreamDirection};
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, Net};
-use std::sync::Arc;
+use neater_base::net::{Ecn, Net};
 
 impl<N: Net> Engine<N> {
     /// An attempt goes on as what its peer offers.
@@ -97,25 +96,15 @@ impl<N: Net> Engine<N> {
 
     /// The same, of a session that carries one connection and no group.
     fn connection_arrived(&mut self, session: SessionId, listener: Key) {
-        let Some((stack, _)) = self.carriers.describe(session) else { return };
-        // The program takes nothing, and no kernel keeps this for it.
         let room = !self.is_full(listener) && self.conns.len() < self.cx.limits.connections;
-        let Some(l) = self.listeners.get(listener).filter(|_| room) else {
+        if !room || !self.listeners.contains(listener) {
+            // The program takes nothing, and no kernel keeps this for it.
             self.cx.stats.refuse(Refusal::Untaken);
-            return self.release_attempt(session, false);
-        };
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
-        (c.stack, c.passive) = (Some(stack), true);
-        let conn = self.conns.insert(c);
-        let (flow, superseded) = self.carriers.accept(&mut self.cx, session, conn);
-        if let Some(c) = self.conns.get_mut(conn) {
-            c.flow = flow;
+            return self.carriers.release_attempt(&mut self.cx, session, false);
         }
-        if let Some(superseded) = superseded {
-            self.fail_connection(superseded, ConnectionError::Net(ErrorKind::ConnectionReset.into()));
+        if let Some(conn) = self.accepted(session, listener) {
+            self.take_early(conn, session);
         }
-        self.deliver_incoming(listener, conn);
-        self.take_early(conn, session);
     }
 
     /// A connection that the peer has opened.

@@ -28,7 +28,8 @@ impl<N: Net> Engine<N> {
             return None;
         }
         self.cx.now = self.cx.net.now();
-        let left = self.on_misrouted(datagram, unclaimed);
+        self.cx.connections = self.conns.len();
+        let left = self.carriers.on_misrouted(&mut self.cx, datagram, unclaimed);
         self.drain_carriers();
         left
     }

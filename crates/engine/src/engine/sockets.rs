@@ -1,17 +1,28 @@
-//! Sockets that carry one connection each, or are a listener's: what follows from their readiness.
+//! Sockets of carriers: what follows from their readiness.
 //!
 //! *Responsible for* trying the fast path before the general way. *Not responsible for* the sockets themselves
 //! ([`crate::carrier::socket`]).
 
 use super::{Engine, fast_path};
+use crate::carrier::dispatch::CarrierSocket;
 use crate::carrier::socket::Woken;
 use neater_base::Key;
 use neater_base::net::{Net, Ready};
 
 impl<N: Net> Engine<N> {
-    /// A socket is ready.
+    /// A socket of a carrier is ready.
     #[inline]
-    pub(crate) fn socket_ready(&mut self, key: Key, ready: Ready) {
+    pub(super) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
+        if let Some(key) = socket.own() {
+            return self.socket_ready(key, ready);
+        }
+        self.cx.connections = self.conns.len();
+        self.carriers.on_ready(&mut self.cx, socket, ready);
+        self.drain_carriers();
+    }
+
+    #[inline]
+    fn socket_ready(&mut self, key: Key, ready: Ready) {
         match self.carriers.wake(key, ready) {
             None => {}
             Some(Woken::Conn { conn, readable, writable }) => {

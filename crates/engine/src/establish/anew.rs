@@ -94,7 +94,7 @@ impl<N: Net> Engine<N> {
 
     fn give_up(&mut self, conn: Key, session: SessionId) {
         let described = self.carriers.describe(session);
-        self.release_attempt(session, true);
+        self.carriers.release_attempt(&mut self.cx, session, true);
         if let Some((stack, addr)) = described {
             self.step(conn, Step::Withdrawn { stack, addr });
         }

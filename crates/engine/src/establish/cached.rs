@@ -116,8 +116,8 @@ impl<N: Net> Engine<N> {
     /// The cached outcome, tried alone on a socket of its own, could not be established.
     #[cold]
     pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
-        if let Some(((conn, candidate), session)) = self.carriers.attempt_at(key) {
-            self.attempt_failed(conn, candidate, session, AttemptError::Net(error));
+        if let Some((conn, session)) = self.carriers.attempt_at(key) {
+            self.attempt_failed(conn, None, session, AttemptError::Net(error));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
 
 use crate::Engine;
+use crate::carrier::establish::Abandoned;
+use crate::carrier::session::Taken;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
@@ -35,12 +37,12 @@ impl<N: Net> Engine<N> {
                     && let Some(i) = est.attempts.iter().position(|a| a.candidate == Some(id))
                 {
                     let attempt = est.attempts.swap_remove(i);
-                    self.release_attempt(attempt.session, true);
+                    self.carriers.release_attempt(&mut self.cx, attempt.session, true);
                     self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
                 }
             }
             for attempt in est.attempts.iter().filter(|a| a.session != session) {
-                self.release_attempt(attempt.session, true);
+                self.carriers.release_attempt(&mut self.cx, attempt.session, true);
             }
             for id in &est.lookups {
                 self.names.abandon(&mut self.cx, *id);
@@ -56,7 +58,7 @@ impl<N: Net> Engine<N> {
         c.stack = Some(stack);
         c.since = now;
         let establishment = c.since - c.began;
-        self.take(conn, session, stack);
+        self.take(conn, session);
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
         // That a stack without a handshake was chosen beside others shows only that those were silent then.
@@ -85,6 +87,29 @@ impl<N: Net> Engine<N> {
             self.follow_flow(conn, by, answered_after);
         }
         self.take_early(conn, session);
+    }
+
+    /// Makes what an attempt has led to the flow of its connection.
+    fn take(&mut self, conn: Key, session: SessionId) {
+        if session.is_shared() {
+            return self.session_won(conn, session);
+        }
+        let Taken { flow, first, .. } = self.carriers.take(session, conn);
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.flow = flow;
+        }
+        if first {
+            self.first_was_taken(conn);
+        }
+    }
+
+    /// Takes what the peer sent while the race was being decided.
+    pub(crate) fn take_early(&mut self, conn: Key, session: SessionId) {
+        if session.may_hold_more() {
+            self.accept_streams(session);
+            self.accept_datagrams(session);
+        }
+        self.carriers.take_early(&mut self.cx, session, conn);
     }
 
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
@@ -133,7 +158,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(est) = c.est.take() else { return };
         for attempt in &est.attempts {
-            self.release_attempt(attempt.session, true);
+            self.carriers.release_attempt(&mut self.cx, attempt.session, true);
         }
         for id in &est.lookups {
             self.names.abandon(&mut self.cx, *id);
@@ -179,7 +204,9 @@ impl<N: Net> Engine<N> {
             c.est = None;
             let flow = core::mem::replace(&mut c.flow, FlowId::None);
             c.ext().candidates.clone_from(&error.candidates);
-            self.stop_awaiting(flow);
+            if let Some(session) = flow.spared() {
+                self.close_spare(session);
+            }
         }
         self.report_unsent(conn, &ConnectionError::Closed);
         self.notify(conn, Event::EstablishmentError(Box::new(error)));
@@ -190,16 +217,20 @@ impl<N: Net> Engine<N> {
     pub(crate) fn cancel_establishment(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let flow = core::mem::replace(&mut c.flow, FlowId::None);
-        if !self.abandon(conn, flow) {
+        match self.carriers.abandon(&mut self.cx, conn, flow) {
+            Some(Abandoned { spare: Some(session) }) => self.close_spare(session),
+            Some(Abandoned { spare: None }) => {}
             // All but the framer was ready.
-            if let Some(c) = self.conns.get_mut(conn) {
-                c.flow = flow;
+            None => {
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.flow = flow;
+                }
+                self.detach(conn);
             }
-            self.detach(conn);
         }
         let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) else { return };
         for attempt in &est.attempts {
-            self.release_attempt(attempt.session, true);
+            self.carriers.release_attempt(&mut self.cx, attempt.session, true);
         }
         for id in &est.lookups {
             self.names.abandon(&mut self.cx, *id);

@@ -9,7 +9,7 @@ use crate::carrier::dispatch::CarrierTimer;
 use crate::carrier::tcp::accept::Begun;
 use crate::conn::Conn;
 use crate::engine::fast_path;
-use crate::event::Event;
+use crate::event::{ConnectionError, Event};
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId};
 use core::time::Duration;
@@ -56,7 +56,9 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get_mut(listener) else { return };
         l.accept_armed = None;
         for at in l.listening.clone() {
-            self.accept_at(listener, at);
+            if let Some(socket) = self.carriers.accepts_at(at) {
+                self.accept(listener, socket);
+            }
         }
     }
 
@@ -153,7 +155,7 @@ impl<N: Net> Engine<N> {
             return;
         }
         match self.carriers.begin_handshake(&mut self.cx, channel) {
-            Begun::Complete(session) => self.accepted(session, listener),
+            Begun::Complete(session) => drop(self.accepted(session, listener)),
             Begun::Open => {
                 self.count_handshake(listener, channel);
                 self.carriers.advance_incoming(&mut self.cx, channel);
@@ -164,15 +166,22 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A connection that was accepted has its whole stack.
-    pub(crate) fn accepted(&mut self, session: SessionId, listener: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
-        let Some((stack, _)) = self.carriers.describe(session) else { return };
+    /// A session that carries one connection is up at a listener, which takes it. `None`: one of them is gone.
+    pub(crate) fn accepted(&mut self, session: SessionId, listener: Key) -> Option<Key> {
+        let l = self.listeners.get(listener)?;
+        let (stack, _) = self.carriers.describe(session)?;
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
-        (c.stack, c.passive, c.flow) = (Some(stack), true, session.awaiting());
+        (c.stack, c.passive) = (Some(stack), true);
         let conn = self.conns.insert(c);
-        self.carriers.hand_over(session, conn);
+        let (flow, superseded) = self.carriers.accept(&mut self.cx, session, conn);
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.flow = flow;
+        }
+        if let Some(superseded) = superseded {
+            self.fail_connection(superseded, ConnectionError::Net(ErrorKind::ConnectionReset.into()));
+        }
         self.deliver_incoming(listener, conn);
+        Some(conn)
     }
 
     /// Tells of what keeps a listener from accepting, once for each time that it tries again.

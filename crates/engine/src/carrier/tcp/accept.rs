@@ -108,10 +108,8 @@ impl Carriers {
 
     /// A connection that was accepted is carried by its socket from now on.
     #[inline]
-    pub(crate) fn hand_over(&mut self, session: SessionId, conn: Key) {
-        if let SessionId::Channel(key) = session
-            && let Some(ch) = self.channels.get_mut(key)
-        {
+    pub(in crate::carrier) fn hand_over(&mut self, key: Key, conn: Key) {
+        if let Some(ch) = self.channels.get_mut(key) {
             ch.behind = Behind::Conn(conn);
         }
     }

@@ -5,9 +5,9 @@
 
 use super::early;
 use crate::Stack;
-use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Channel, Kind};
 use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
-use crate::carrier::establish::{AttemptFor, HANDSHAKE_PATIENCE, Target};
+use crate::carrier::establish::{HANDSHAKE_PATIENCE, Target};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::{Carriers, SessionId};
 use crate::context::Context;
@@ -51,14 +51,14 @@ impl Carriers {
     pub(in crate::carrier) fn tcp_connect<N: Net>(
         &mut self,
         cx: &mut Context<N>,
-        (conn, candidate): AttemptFor,
+        attempt: Key,
         to: &Target<'_>,
     ) -> Result<SessionId, AttemptError> {
         let key = self.channels.next_key();
         let sock =
             cx.net.connect(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
         let kind = if to.stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending(Box::new(Client::new(to))) };
-        self.channels.insert(Channel::new(sock, kind, Behind::Attempt(conn, candidate), to.addr, cx.now));
+        self.channels.insert(Channel::new(sock, kind, to.behind(attempt), to.addr, cx.now));
         Ok(SessionId::Channel(key))
     }
 

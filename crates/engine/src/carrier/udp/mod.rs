@@ -5,9 +5,9 @@
 
 pub(crate) mod shared;
 
-use super::channel::{Behind, Channel, Kind, Peer};
+use super::channel::{Channel, Kind, Peer};
 use super::dispatch::CarrierSocket;
-use super::establish::{AttemptFor, Target};
+use super::establish::Target;
 use super::{Carriers, SessionId};
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, SendError};
@@ -123,7 +123,7 @@ impl Carriers {
     pub(in crate::carrier) fn udp_connect<N: Net>(
         &mut self,
         cx: &mut Context<N>,
-        (conn, candidate): AttemptFor,
+        attempt: Key,
         to: &Target<'_>,
     ) -> Result<SessionId, AttemptError> {
         let key = self.channels.next_key();
@@ -136,7 +136,7 @@ impl Carriers {
             // A wish: the datagrams leave without it, too.
             let _ = cx.net.set(sock, SocketOption::Priority(p));
         }
-        let mut channel = Channel::new(sock, Kind::Udp, Behind::Attempt(conn, candidate), to.addr, cx.now);
+        let mut channel = Channel::new(sock, Kind::Udp, to.behind(attempt), to.addr, cx.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
         self.channels.insert(channel);
         Ok(SessionId::Channel(key))

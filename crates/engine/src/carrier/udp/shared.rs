@@ -49,16 +49,20 @@ impl Carriers {
         if shared.soft_errors {
             self.shared_icmp(cx, key);
         }
-        self.socket_events.push_back(CarrierEvent::ReadOn { socket: key, round: 0 });
+        self.read_shared(key);
     }
 
-    /// Reads a batch of datagrams from a shared socket; `round`: the number of those that were read of it in this turn.
-    pub(crate) fn read_on<N: Net>(&mut self, cx: &mut Context<N>, key: Key, round: usize) {
+    /// Reads a batch of datagrams from a shared socket; `round`: the number of those that were read of it in this turn. False: it is not to
+    /// be read on.
+    pub(in crate::carrier) fn receive_shared<N: Net>(&mut self, cx: &mut Context<N>, key: Key, round: usize) -> bool {
         if round >= ACCEPT_BUDGET {
             self.look_again_at(cx, key);
-            return self.has_drained(key);
+            self.has_drained(key);
+            return false;
         }
-        let Some(Channel { sock, behind: Behind::Listener(listener), .. }) = self.channels.get(key) else { return };
+        let Some(Channel { sock, behind: Behind::Listener(listener), .. }) = self.channels.get(key) else {
+            return false;
+        };
         let (sock, listener) = (*sock, *listener);
         let mut batch = cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let drained = match cx.net.recv(sock, &mut batch) {
@@ -83,9 +87,8 @@ impl Carriers {
         cx.batch = Some(batch);
         if drained {
             self.has_drained(key);
-        } else {
-            self.socket_events.push_back(CarrierEvent::ReadOn { socket: key, round: round + 1 });
         }
+        !drained
     }
 
     fn has_drained(&mut self, key: Key) {

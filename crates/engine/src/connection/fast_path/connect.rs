@@ -53,7 +53,7 @@ impl<N: Net> FastPath<'_, N> {
                         request.0.setups.socket_options(Stack::PLAIN),
                     )
                     .ok()?;
-                Some(Channel::plain(sock, Behind::Attempt(conn, None), *addr, now))
+                Some(Channel::plain(sock, Behind::Alone(conn), *addr, now))
             })?;
             let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
             new.network = Some(network);

@@ -27,7 +27,7 @@ impl<N: Net> FastPath<'_, N> {
                     ch.note(ready);
                     return self.on_ready(conn, ready.readable || ready.hangup, ready.writable);
                 }
-                Behind::Attempt(conn, None) if ch.is_plain() => {
+                Behind::Alone(conn) if ch.is_plain() => {
                     ch.note(ready);
                     self.read_clock(now);
                     return self.on_connect_ended(key, conn);

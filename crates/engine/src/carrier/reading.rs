@@ -1,0 +1,64 @@
+//! Sockets that several connections share, and that are read batch by batch: each when everything that was reported before is handled, so
+//! that what the engine does about one batch counts for the next.
+//!
+//! *Invariant*: the sockets are read one after the other, each until it is empty or its budget of the turn is used up.
+
+use super::Carriers;
+use super::dtls::RECV_BUDGET;
+use crate::context::Context;
+use neater_base::Key;
+use neater_base::net::Net;
+
+/// A socket that is to be read, and how far it was.
+#[derive(Debug)]
+pub(crate) struct Reading(At);
+
+#[derive(Debug)]
+enum At {
+    /// A UDP socket of a listener's, of which so many batches were read.
+    Shared { socket: Key, round: usize },
+    /// A socket of DTLS sessions, of which so many batches may be read.
+    Sessions { socket: Key, budget: usize, late: Option<Key> },
+    /// None, but the deadline of this session has passed.
+    Late { session: Key },
+}
+
+impl Carriers {
+    /// A UDP socket of a listener's is to be read.
+    pub(in crate::carrier) fn read_shared(&mut self, socket: Key) {
+        self.reading.push_back(Reading(At::Shared { socket, round: 0 }));
+    }
+
+    /// A socket of DTLS sessions is to be read; `late`: the one whose deadline has passed, which is looked at after that.
+    pub(in crate::carrier) fn read_sessions(&mut self, socket: Key, late: Option<Key>) {
+        self.reading.push_back(Reading(At::Sessions { socket, budget: RECV_BUDGET, late }));
+    }
+
+    /// The listener to which new peers would come by what is read.
+    pub(crate) fn listener_read(&self, Reading(at): &Reading) -> Option<Key> {
+        match at {
+            At::Shared { socket, .. } => self.channels.get(*socket)?.behind.listener(),
+            At::Sessions { socket, .. } => self.dtls.listener_at(*socket),
+            At::Late { .. } => None,
+        }
+    }
+
+    /// Reads a batch. `full`: the listener takes no new peer.
+    pub(crate) fn read_on<N: Net>(&mut self, cx: &mut Context<N>, Reading(at): Reading, full: bool) {
+        match at {
+            At::Shared { socket, round } => {
+                if self.receive_shared(cx, socket, round) {
+                    self.reading.push_front(Reading(At::Shared { socket, round: round + 1 }));
+                }
+            }
+            At::Sessions { socket, mut budget, late } => {
+                if self.dtls.receive(cx, socket, full, &mut budget) {
+                    self.reading.push_front(Reading(At::Sessions { socket, budget, late }));
+                } else if let Some(session) = late {
+                    self.reading.push_front(Reading(At::Late { session }));
+                }
+            }
+            At::Late { session } => self.dtls.on_timeout(cx, session),
+        }
+    }
+}
