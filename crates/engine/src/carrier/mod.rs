@@ -25,7 +25,9 @@ pub(crate) mod socket;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
+pub(crate) use self::tcp::accept::Begun;
 pub(crate) use self::tcp::early::Early;
+pub(crate) use self::udp::shared::Owner;
 
 use crate::carrier::channel::Channel;
 use crate::carrier::dtls::DtlsCarrier;

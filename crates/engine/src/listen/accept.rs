@@ -4,9 +4,9 @@
 //! *Not responsible for* whom a full listener gives up for others ([`crate::backlog`]).
 
 use super::{HANDSHAKE_TIMEOUT, Listener};
+use crate::carrier::Begun;
 use crate::carrier::SessionId;
 use crate::carrier::dispatch::CarrierTimer;
-use crate::carrier::tcp::accept::Begun;
 use crate::conn::Conn;
 use crate::engine::fast_path;
 use crate::event::{ConnectionError, Event};

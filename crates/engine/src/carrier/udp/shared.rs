@@ -3,9 +3,10 @@
 //! *Responsible for* whose a datagram or an ICMP error is. *Not responsible for* the connection of a new peer ([`crate::listen`]), nor
 //! for DTLS ([`crate::carrier::dtls`]), which knows its peers itself.
 
-use crate::carrier::Carriers;
+use crate::Stack;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::{Carriers, FlowId};
 use crate::context::Context;
 use crate::listen::ACCEPT_BUDGET;
 use bytes::Bytes;
@@ -32,10 +33,14 @@ impl Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Conn(Key),
-    /// For a new connection; the socket has so many. See [`Carriers::bind_peer`].
+    /// For a new connection: see [`Carriers::bind_peer`].
     New {
         peer: Peer,
-        others: usize,
+        /// The socket has as many connections as it may.
+        full: bool,
+        /// What will carry it.
+        flow: FlowId,
+        stack: Stack,
     },
 }
 
@@ -129,7 +134,9 @@ impl Carriers {
             peer = Peer::from(peer.remote);
             known = shared.peers.get(&peer).copied();
         }
-        Some(known.map_or(Owner::New { peer, others: shared.peers.len() }, Owner::Conn))
+        let full = shared.peers.len() >= cx.limits.udp_peers;
+        let flow = FlowId::Peer { channel: key };
+        Some(known.map_or(Owner::New { peer, full, flow, stack: Stack::Udp }, Owner::Conn))
     }
 
     /// What comes from this peer is for this connection from now on.
