@@ -94,7 +94,8 @@ pub enum Event {
     Connected,
     /// A peer has opened this association.
     Accepted,
-    /// There is something to read that was not there before.
+    /// There is something to read that was not there before. It is reported again when [`crate::Endpoint::receive`] or
+    /// [`crate::Endpoint::next_readable`] has returned `None` since.
     Readable,
     /// There is room to send again, after [`crate::SendError::Blocked`].
     Writable,
@@ -144,10 +145,14 @@ pub enum Event {
         /// Whether the peer did it.
         done: bool,
     },
-    /// The peer has reset its outbound streams: our inbound ones begin again.
+    /// The peer has reset its outbound streams: our inbound ones begin again. What came before can still be read, and differs from what
+    /// comes after in its [`crate::StreamUse`].
     IncomingReset {
         /// The streams; none means all.
         streams: Vec<StreamId>,
+        /// Which of the peer's resets this is, counted from 1. It names the use of each of the streams that begins with it: all uses of
+        /// them with a smaller number have ended.
+        number: u32,
     },
     /// The peer was asked to reset its outbound streams and does not: it refuses, has a request of its own under way that waits for us
     /// (RFC 6525 section 4.4, result 4: try again), or has lost its memory.

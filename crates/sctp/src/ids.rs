@@ -2,6 +2,7 @@
 
 use core::fmt;
 use neater_base::Key;
+use neater_sctp_wire::StreamId;
 use std::net::SocketAddr;
 
 /// An association of an [`crate::Endpoint`].
@@ -35,3 +36,12 @@ pub struct Route {
 /// A message that was handed over to be sent; numbers grow with each message of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
+
+/// One use of an inbound stream. The peer ends it by resetting the stream (RFC 6525), and with that another one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamUse {
+    /// The stream.
+    pub stream: StreamId,
+    /// The reset that it began with: the number of an [`crate::Event::IncomingReset`]. 0: it began with the association.
+    pub reset: u32,
+}

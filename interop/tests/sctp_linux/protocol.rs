@@ -111,7 +111,9 @@ fn streams(ground: &mut Ground) {
         world.settle();
 
         world.driver.endpoint().reset_incoming(world.id, &[StreamId(3)]).expect("it can be asked");
-        world.until("their stream to be reset", |w| w.has(&Event::IncomingReset { streams: vec![StreamId(3)] }));
+        world.until("their stream to be reset", |w| {
+            w.has(&Event::IncomingReset { streams: vec![StreamId(3)], number: 1 })
+        });
         world.theirs(&batch);
         world.settle();
 
@@ -119,7 +121,7 @@ fn streams(ground: &mut Ground) {
         world.events.clear();
         world.peer.tell("reset out 4 5");
         world.until("their streams to be reset", |w| {
-            w.has(&Event::IncomingReset { streams: vec![StreamId(4), StreamId(5)] }) && w.peer.has("reset")
+            w.has(&Event::IncomingReset { streams: vec![StreamId(4), StreamId(5)], number: 2 }) && w.peer.has("reset")
         });
         world.theirs(&batch);
         world.settle();

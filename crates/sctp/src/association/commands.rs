@@ -4,7 +4,7 @@ use super::{Association, State};
 use crate::config::INITIAL_BUFFER;
 use crate::error::SendError;
 use crate::event::{CloseReason, Event};
-use crate::ids::{MessageId, PathId};
+use crate::ids::{MessageId, PathId, StreamUse};
 use crate::receive::Message;
 use crate::send::{Pending, Reliability, SendOptions};
 use bytes::Bytes;
@@ -122,10 +122,50 @@ impl Association {
         if message.is_none() {
             self.readable_told = false;
         }
+        self.update_window();
+        message
+    }
+
+    /// The next message of a stream, or part of one.
+    pub(crate) fn receive_from(&mut self, from: StreamUse) -> Option<Message> {
+        if self.restarted {
+            return None;
+        }
+        let message = self.rx.read_from(from, self.silly());
+        self.update_window();
+        message
+    }
+
+    /// The next stream that has something to read, once until it has nothing.
+    pub(crate) fn next_readable(&mut self) -> Option<StreamUse> {
+        if self.restarted {
+            return None;
+        }
+        let readable = self.rx.next_readable(self.silly());
+        self.readable_told &= readable.is_some();
+        readable
+    }
+
+    /// What is received next from a stream.
+    pub(crate) fn peek(&self, from: StreamUse) -> Option<&Message> {
+        if self.restarted { None } else { self.rx.peek(from) }
+    }
+
+    /// Whether anything of a stream is to be read.
+    pub(crate) fn has_unread(&self, from: StreamUse) -> bool {
+        !self.restarted && self.rx.has_unread(from)
+    }
+
+    /// The use of an inbound stream that has begun last.
+    pub(crate) fn stream_use(&self, stream: StreamId) -> StreamUse {
+        self.rx.current(stream)
+    }
+
+    /// Acknowledges at once when the window has opened.
+    fn update_window(&mut self) {
         if self.is_receiving() && self.rx.has_opened(self.silly()) {
             self.rx.arrivals.acknowledge_now();
         }
-        message
     }
 
     /// Whether nothing that was sent on a stream waits for anything.
@@ -146,9 +186,7 @@ impl Association {
     /// The application keeps this much of what it was given.
     pub(crate) fn set_held(&mut self, bytes: usize) {
         self.rx.set_held(bytes);
-        if self.is_receiving() && self.rx.has_opened(self.silly()) {
-            self.rx.arrivals.acknowledge_now();
-        }
+        self.update_window();
     }
 
     pub(crate) const fn set_patience(&mut self, patience: Option<Duration>) {
@@ -211,7 +249,7 @@ impl Association {
 
     /// Tells the application that there is something to read, once until it has read everything.
     pub(super) fn tell_readable(&mut self) {
-        if !self.readable_told && self.rx.has_something(self.silly()) {
+        if !self.readable_told && self.rx.has_news(self.silly()) {
             self.readable_told = true;
             self.events.push_back(Event::Readable);
         }

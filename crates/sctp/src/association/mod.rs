@@ -501,6 +501,7 @@ impl Association {
             return;
         }
         self.state = State::Closed;
+        self.rx.end();
         // What was given up before has been reported then.
         let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
         let mut failed: Vec<(MessageId, StreamId, bool)> = sent.map(|s| (s.piece.id, s.piece.stream, true)).collect();

@@ -315,9 +315,9 @@ impl Association {
     }
 
     fn begin_incoming_anew(&mut self, streams: Vec<StreamId>) {
-        let cut = self.rx.reset_streams(&streams);
+        let (cut, number) = self.rx.reset_streams(&streams);
         self.tell_cut(&cut);
-        self.events.push_back(Event::IncomingReset { streams });
+        self.events.push_back(Event::IncomingReset { streams, number });
     }
 
     /// Does the reset that was waiting, if everything before it has come, and says so without being asked again (section 5.2.2, E3 to

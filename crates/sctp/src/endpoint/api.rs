@@ -178,8 +178,9 @@ impl Endpoint {
         self.act(id, |a| a.send(stream, payload, options)).unwrap_or(Err(SendError::Closed))
     }
 
-    /// The next message that has arrived, or part of one that is long. What arrived before an association was over can still be
-    /// read.
+    /// The next message that has arrived on any stream, or part of one that is long: parts of several may alternate. What arrived before
+    /// an association was over can still be read. [`Endpoint::receive_from`] reads one stream; an association is read in one way or the
+    /// other.
     pub fn receive(&mut self, id: AssociationId) -> Option<Message> {
         self.act(id, Association::receive)?
     }

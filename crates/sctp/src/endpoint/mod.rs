@@ -14,6 +14,7 @@ mod owner;
 mod replies;
 mod sources;
 mod spent;
+mod streams;
 mod train;
 
 pub use train::Train;

@@ -12,11 +12,14 @@ mod buffers;
 mod order;
 mod reassembly;
 mod sizing;
+mod unread;
 
+use crate::ids::StreamUse;
 use arrivals::Arrival;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use buffers::Buffers;
 pub(crate) use order::{Numbering, Order};
+use reassembly::Run;
 pub(crate) use reassembly::{Fragment, Misfit, Place, Reassembly};
 
 use core::time::Duration;
@@ -31,6 +34,8 @@ pub struct Message {
     pub number: u64,
     /// The stream it came on.
     pub stream: StreamId,
+    /// Which use of the stream it belongs to: [`StreamUse::reset`].
+    pub reset: u32,
     /// The payload protocol identifier that the sender gave it.
     pub ppid: Ppid,
     /// It was sent unordered.
@@ -41,6 +46,14 @@ pub struct Message {
     pub last: bool,
     /// The bytes. Hand the buffer back with `recycle` and it is used again.
     pub payload: Vec<u8>,
+}
+
+impl Message {
+    /// The use of a stream that it belongs to.
+    #[must_use]
+    pub const fn origin(&self) -> StreamUse {
+        StreamUse { stream: self.stream, reset: self.reset }
+    }
 }
 
 /// What became of a chunk with data.
@@ -69,7 +82,7 @@ pub(crate) struct Receiver {
     streams: u16,
     /// The peer may give messages up.
     partial: bool,
-    /// Messages that broke off after part of them had been delivered.
+    /// Messages that broke off after part of them had been taken.
     lost: Vec<(StreamId, u64)>,
     /// What was read and the application keeps in queues of its own.
     held: usize,
@@ -236,7 +249,8 @@ impl Receiver {
     /// Passes over the messages that will not be complete.
     fn give_up_cut(&mut self) {
         for run in core::mem::take(&mut self.reassembly.cut) {
-            self.lost.extend(run.continues.map(|number| (run.stream, number)));
+            let taken = run.continues.filter(|number| self.order.lose(run.stream, *number, &mut self.buffers));
+            self.lost.extend(taken.map(|number| (run.stream, number)));
             if !run.unordered {
                 self.order.give_up(run.stream, run.number);
                 self.turn(run.stream);
@@ -245,7 +259,13 @@ impl Receiver {
         }
     }
 
-    /// Streams and numbers of messages that broke off after part of them had been delivered.
+    /// Of messages that broke off after part of them had been delivered, those of which the application has taken any.
+    fn taken_of(&mut self, mut cut: Vec<(StreamId, u64)>) -> Vec<(StreamId, u64)> {
+        cut.retain(|(stream, number)| self.order.lose(*stream, *number, &mut self.buffers));
+        cut
+    }
+
+    /// Streams and numbers of messages that broke off after part of them had been taken.
     pub(crate) fn take_lost(&mut self) -> Vec<(StreamId, u64)> {
         core::mem::take(&mut self.lost)
     }
@@ -262,23 +282,72 @@ impl Receiver {
         (self.reassembly.charged() + self.held > limit / 2).then_some(worth)
     }
 
+    /// Delivers the longest beginning of a message that is worth it. False: there is none.
+    fn deliver_part(&mut self, silly: usize) -> bool {
+        let Some(least) = self.hurry(silly) else { return false };
+        let order = &self.order;
+        let is_next = |run: &Run| order.is_next(run);
+        let Some(part) = self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), is_next) else {
+            return false;
+        };
+        self.order.deliver_part(part);
+        true
+    }
+
     /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
     pub(crate) fn read(&mut self, silly: usize) -> Option<Message> {
-        if self.order.readable() == 0
-            && let Some(least) = self.hurry(silly)
-        {
-            let order = &self.order;
-            if let Some(part) =
-                self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), |run| order.is_next(run))
-            {
-                self.order.deliver_part(part);
+        if self.order.unread().is_empty() {
+            self.deliver_part(silly);
+        }
+        let message = self.order.unread_mut().take();
+        self.taken(message)
+    }
+
+    /// The same of one stream.
+    pub(crate) fn read_from(&mut self, from: StreamUse, silly: usize) -> Option<Message> {
+        loop {
+            let message = self.order.unread_mut().take_from(from);
+            if message.is_some() || !self.deliver_part(silly) {
+                return self.taken(message);
             }
         }
-        let message = self.order.pop();
+    }
+
+    fn taken(&mut self, message: Option<Message>) -> Option<Message> {
         if let Some(message) = &message {
             self.sizing.taken(message.payload.len());
         }
         message
+    }
+
+    /// The next stream that has something to be read and was not reported since it had nothing.
+    pub(crate) fn next_readable(&mut self, silly: usize) -> Option<StreamUse> {
+        loop {
+            let readable = self.order.unread_mut().next_readable();
+            if readable.is_some() || !self.deliver_part(silly) {
+                return readable;
+            }
+        }
+    }
+
+    /// What [`Receiver::read_from`] would return of what was delivered.
+    pub(crate) fn peek(&self, from: StreamUse) -> Option<&Message> {
+        self.order.unread().peek(from)
+    }
+
+    /// Whether anything that was delivered of a stream is unread.
+    pub(crate) fn has_unread(&self, from: StreamUse) -> bool {
+        self.order.unread().has(from)
+    }
+
+    /// The use of a stream that goes on.
+    pub(crate) fn current(&self, stream: StreamId) -> StreamUse {
+        self.order.current(stream)
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn end(&mut self) {
+        self.order.unread_mut().end();
     }
 
     /// Lets the buffer grow if that is called for; `rtt` is what is known of the round-trip time.
@@ -286,12 +355,21 @@ impl Receiver {
         self.limit = self.sizing.size(self.limit, now, rtt);
     }
 
-    /// Whether [`Receiver::read`] would return something.
+    /// Whether there is anything to be read.
     pub(crate) fn has_something(&mut self, silly: usize) -> bool {
+        !self.order.unread().is_empty() || self.has_part(silly)
+    }
+
+    /// Whether there may be something to be read that was not reported.
+    pub(crate) fn has_news(&mut self, silly: usize) -> bool {
+        self.order.unread().has_news() || self.has_part(silly)
+    }
+
+    /// Whether the beginning of a message is worth delivering.
+    fn has_part(&mut self, silly: usize) -> bool {
         let hurry = self.hurry(silly);
         let Self { order, reassembly, .. } = self;
-        let part = |least| reassembly.has_partial(least, |run| order.is_next(run));
-        order.readable() > 0 || hurry.is_some_and(part)
+        hurry.is_some_and(|least| reassembly.has_partial(least, |run| order.is_next(run)))
     }
 
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
@@ -334,22 +412,19 @@ impl Receiver {
                 self.turn(stream);
             }
         }
-        cut
+        self.taken_of(cut)
     }
 
-    /// Numbering of streams begins again; of all if the list is empty. What had come of messages that are not complete is dropped: the
-    /// rest of them can never come, and a message of the same number would be joined with it. Returns those of which part had been
-    /// delivered.
-    pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
-        if streams.is_empty() {
-            self.order.reset_all();
-        }
-        for stream in streams {
-            self.order.reset(*stream);
-        }
+    /// Another use of streams begins, of all if the list is empty, and numbering begins again. What had come of messages that are not
+    /// complete is dropped: the rest of them can never come, and a message of the same number would be joined with it. Returns those of
+    /// which part had been taken, and the number of the reset.
+    pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) -> (Vec<(StreamId, u64)>, u32) {
         let mut sorted = streams.to_vec();
         sorted.sort_unstable();
         let gone = |stream: StreamId| sorted.is_empty() || sorted.binary_search(&stream).is_ok();
-        self.reassembly.drop_where(&mut self.buffers, |r, _| gone(r.stream))
+        let cut = self.reassembly.drop_where(&mut self.buffers, |r, _| gone(r.stream));
+        let cut = self.taken_of(cut);
+        self.order.reset(streams);
+        (cut, self.order.resets())
     }
 }

@@ -1,11 +1,13 @@
-//! The order of messages within streams, and the queue to the application (RFC 9260 section 6.6).
+//! The order of messages within streams, and which use of a stream they belong to (RFC 9260 section 6.6).
 
 use super::reassembly::{Fragment, OVERHEAD, Partial, Run};
+use super::unread::Unread;
 use super::{Buffers, Message};
+use crate::ids::StreamUse;
 use crate::pages::Pages;
 use neater_sctp_wire::StreamId;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
 
 /// How ordered messages of a stream are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +29,25 @@ pub(crate) struct Order {
     next: Pages<u64>,
     /// Where the complete messages are whose turn has not come, or [`GIVEN_UP`]: a tree moves what is in it again and again.
     waiting: BTreeMap<(u16, u64), u32>,
-    parked: Vec<Option<Message>>,
-    free: Vec<u32>,
-    ready: VecDeque<Message>,
-    /// Of unordered messages with identifiers, the last of each stream that the peer has given up; those before it have come.
-    skipped: BTreeMap<u16, u32>,
-    charged: usize,
+    /// Those messages, and the ones that can be taken.
+    unread: Unread,
+    /// How many places in `waiting` are of messages that will not come.
+    given_up: u32,
     /// Messages delivered so far, in whole or in part.
     delivered: u64,
+    /// What few associations need.
+    cold: Option<Box<ColdState>>,
+}
+
+/// Of streams that the peer resets, or skips messages of.
+#[derive(Debug, Default)]
+struct ColdState {
+    /// Of unordered messages with identifiers, the last of each stream that the peer has given up; those before it have come.
+    skipped: BTreeMap<u16, u32>,
+    /// How often the peer has reset streams, when it did so last with all of them, and with each.
+    resets: u32,
+    all: u32,
+    each: Pages<u32>,
 }
 
 impl Order {
@@ -43,18 +56,16 @@ impl Order {
             numbering,
             next: Pages::new(),
             waiting: BTreeMap::new(),
-            parked: Vec::new(),
-            free: Vec::new(),
-            ready: VecDeque::new(),
-            skipped: BTreeMap::new(),
-            charged: 0,
+            unread: Unread::new(),
+            given_up: 0,
             delivered: 0,
+            cold: None,
         }
     }
 
     /// What is charged for everything that is kept.
     pub(crate) const fn charged(&self) -> usize {
-        self.charged
+        self.given_up as usize * OVERHEAD + self.unread.charged()
     }
 
     /// The number of the next message that is delivered.
@@ -68,8 +79,24 @@ impl Order {
         if self.numbering == Numbering::Ssn { u32::from(next as u16) } else { next as u32 }
     }
 
-    pub(crate) fn readable(&self) -> usize {
-        self.ready.len()
+    /// The messages that can be taken.
+    pub(super) const fn unread(&self) -> &Unread {
+        &self.unread
+    }
+
+    pub(super) const fn unread_mut(&mut self) -> &mut Unread {
+        &mut self.unread
+    }
+
+    /// How often the peer has reset streams.
+    pub(crate) fn resets(&self) -> u32 {
+        self.cold.as_ref().map_or(0, |c| c.resets)
+    }
+
+    /// The use of a stream that messages belong to now.
+    pub(crate) fn current(&self, stream: StreamId) -> StreamUse {
+        let reset = self.cold.as_ref().map_or(0, |c| c.each.get(stream).copied().unwrap_or(0).max(c.all));
+        StreamUse { stream, reset }
     }
 
     /// Continues a number of the wire, always forward: a sender may have 2¹⁶ - 1 ordered messages under way (RFC 9260
@@ -95,7 +122,8 @@ impl Order {
         }
         if f.unordered {
             // Those that are meant were under way when the last one was given up; the numbers come round again.
-            return self.skipped.get(&f.stream.0).is_some_and(|last| last.wrapping_sub(f.number) < 1 << 16);
+            let last = self.cold.as_ref().and_then(|c| c.skipped.get(&f.stream.0));
+            return last.is_some_and(|last| last.wrapping_sub(f.number) < 1 << 16);
         }
         let next = self.next.get(f.stream).copied().unwrap_or(0);
         self.continued(next, f.number) - next >= self.half()
@@ -110,6 +138,7 @@ impl Order {
         let message = Message {
             number: run.continues.unwrap_or_default(),
             stream: run.stream,
+            reset: 0,
             ppid: run.ppid,
             unordered: run.unordered,
             first: run.continues.is_none(),
@@ -127,6 +156,7 @@ impl Order {
         let message = Message {
             number: 0,
             stream: f.stream,
+            reset: 0,
             ppid: f.ppid,
             unordered: f.unordered,
             first: true,
@@ -139,18 +169,17 @@ impl Order {
     /// Takes a complete message, which has `wire` for its number.
     #[inline]
     fn take(&mut self, wire: u32, message: Message) -> Result<(), super::Misfit> {
-        let charge = message.payload.len() + OVERHEAD;
         if message.unordered {
-            self.charged += charge;
-            self.deliver(message);
+            let index = self.unread.put(message);
+            self.deliver(index);
             return Ok(());
         }
         let stream = message.stream;
         let next = *self.next.get_mut(stream);
         let number = self.continued(next, wire);
         if number == next {
-            self.charged += charge;
-            self.deliver(message);
+            let index = self.unread.put(message);
+            self.deliver(index);
             self.continue_stream(stream, next + 1);
             return Ok(());
         }
@@ -160,13 +189,7 @@ impl Order {
         let Entry::Vacant(place) = self.waiting.entry((stream.0, number)) else {
             return Err(super::Misfit("two messages of a stream have the same number"));
         };
-        let index = self.free.pop().unwrap_or(self.parked.len() as u32);
-        place.insert(index);
-        match self.parked.get_mut(index as usize) {
-            Some(parked) => *parked = Some(message),
-            None => self.parked.push(Some(message)),
-        }
-        self.charged += charge;
+        place.insert(self.unread.put(message));
         Ok(())
     }
 
@@ -182,14 +205,11 @@ impl Order {
 
     /// Delivers what waits there. False if that is nothing.
     fn release(&mut self, key: (u16, u64)) -> bool {
-        let Some(index) = self.waiting.remove(&key) else { return false };
-        match self.parked.get_mut(index as usize).and_then(Option::take) {
+        match self.waiting.remove(&key) {
+            None => return false,
+            Some(GIVEN_UP) => self.given_up -= 1,
             // It goes on being charged until it is read.
-            Some(message) => {
-                self.free.push(index);
-                self.deliver(message);
-            }
-            None => self.charged -= OVERHEAD,
+            Some(index) => self.deliver(index),
         }
         true
     }
@@ -202,7 +222,7 @@ impl Order {
             self.continue_stream(stream, next + 1);
         } else if number - next < self.half() && !self.waiting.contains_key(&(stream.0, number)) {
             self.waiting.insert((stream.0, number), GIVEN_UP);
-            self.charged += OVERHEAD;
+            self.given_up += 1;
         }
     }
 
@@ -213,20 +233,30 @@ impl Order {
 
     /// The application may read it. What continues a message has its number already.
     #[inline]
-    fn deliver(&mut self, mut message: Message) {
+    fn deliver(&mut self, index: u32) {
+        let Some(stream) = self.unread.get(index).map(|m| m.stream) else { return };
+        let StreamUse { reset, .. } = self.current(stream);
+        let Some(message) = self.unread.get_mut(index) else { return };
+        message.reset = reset;
         if message.first {
             message.number = self.delivered;
             self.delivered += 1;
         }
-        self.ready.push_back(message);
+        self.unread.ready(index);
     }
 
     /// Delivers part of a message that is not complete.
     pub(crate) fn deliver_part(&mut self, p: Partial) {
-        self.charged += p.payload.len() + OVERHEAD;
         let Partial { number, stream, unordered, ppid, first, payload } = p;
-        self.delivered += u64::from(first);
-        self.ready.push_back(Message { number, stream, ppid, unordered, first, last: false, payload });
+        let message = Message { number, stream, reset: 0, ppid, unordered, first, last: false, payload };
+        let index = self.unread.put(message);
+        self.deliver(index);
+    }
+
+    /// The rest of a message will not come that was delivered in part. Whether the application has taken any of it.
+    pub(crate) fn lose(&mut self, stream: StreamId, number: u64, buffers: &mut Buffers) -> bool {
+        let from = self.current(stream);
+        self.unread.lose(from, number, buffers)
     }
 
     /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section 3.6, RFC 8260
@@ -245,45 +275,40 @@ impl Order {
 
     /// The peer will not send more of the unordered messages of a stream up to this number.
     pub(crate) fn skip_unordered_to(&mut self, stream: StreamId, mid: u32) {
-        let last = self.skipped.entry(stream.0).or_insert(mid);
+        let last = self.cold.get_or_insert_default().skipped.entry(stream.0).or_insert(mid);
         if mid.wrapping_sub(*last) < 1 << 31 {
             *last = mid;
         }
     }
 
-    /// Numbering of a stream begins again (RFC 6525 section 5.2.2). Messages that still waited can never be in order: they
-    /// are delivered as they are.
-    pub(crate) fn reset(&mut self, stream: StreamId) {
-        while let Some((&key, _)) = self.waiting.range((stream.0, 0)..=(stream.0, u64::MAX)).next() {
-            self.release(key);
-        }
-        *self.next.get_mut(stream) = 0;
-        self.skipped.remove(&stream.0);
-    }
-
-    /// Numbering of all streams begins again.
-    pub(crate) fn reset_all(&mut self) {
-        let streams: Vec<StreamId> = self.next.iter_mut().map(|(s, _)| s).collect();
+    /// The peer has reset these streams, all if there are none (RFC 6525 section 5.2.2): another use of them begins, and numbering
+    /// begins again. Messages that still waited can never be in order: they are delivered as they are.
+    pub(crate) fn reset(&mut self, streams: &[StreamId]) {
+        let all = streams.is_empty();
+        let every: Vec<StreamId> = if all { self.next.iter_mut().map(|(s, _)| s).collect() } else { Vec::new() };
+        let streams = if all { &every[..] } else { streams };
         for stream in streams {
-            self.reset(stream);
+            while let Some((&key, _)) = self.waiting.range((stream.0, 0)..=(stream.0, u64::MAX)).next() {
+                self.release(key);
+            }
+            *self.next.get_mut(*stream) = 0;
         }
-        self.skipped.clear();
+        let cold = self.cold.get_or_insert_default();
+        cold.resets = cold.resets.saturating_add(1);
+        if all {
+            cold.all = cold.resets;
+            cold.skipped.clear();
+            return;
+        }
+        for stream in streams {
+            *cold.each.get_mut(*stream) = cold.resets;
+            cold.skipped.remove(&stream.0);
+        }
     }
 
     /// Gives memory back that nothing is in.
     pub(crate) fn trim(&mut self) {
-        if self.ready.is_empty() {
-            self.ready = VecDeque::new();
-        }
-        if self.waiting.is_empty() {
-            (self.parked, self.free) = (Vec::new(), Vec::new());
-        }
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Message> {
-        let message = self.ready.pop_front()?;
-        self.charged -= message.payload.len() + OVERHEAD;
-        Some(message)
+        self.unread.trim();
     }
 }
 
@@ -309,7 +334,7 @@ mod tests {
     }
 
     fn readable(order: &mut Order) -> Vec<(u16, u32)> {
-        core::iter::from_fn(|| order.pop()).map(|m| (m.stream.0, m.ppid.0)).collect()
+        core::iter::from_fn(|| order.unread.take()).map(|m| (m.stream.0, m.ppid.0)).collect()
     }
 
     #[test]
@@ -360,9 +385,7 @@ mod tests {
         message(&mut order, 1, 4, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 4)], "what is behind changes nothing");
         assert_eq!((order.charged(), order.waiting.len()), (0, 0));
-        assert!(order.parked.iter().all(Option::is_none), "and nothing is kept of it");
-        order.trim();
-        assert_eq!(order.parked.capacity(), 0);
+        assert!((0..9).all(|i| order.unread.get(i).is_none()), "and nothing is kept of it");
     }
 
     #[test]
@@ -376,7 +399,7 @@ mod tests {
         order.skip_to(StreamId(1), 2);
         message(&mut order, 1, 5, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 5)], "what is behind changes nothing");
-        order.reset(StreamId(1));
+        order.reset(&[StreamId(1)]);
         assert_eq!(readable(&mut order), [(1, 7)]);
         message(&mut order, 1, 0, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 0)]);

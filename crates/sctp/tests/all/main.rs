@@ -8,6 +8,7 @@ mod owner;
 mod pair_basic;
 mod pair_extensions;
 mod pair_recovery;
+mod per_stream;
 mod refusals;
 mod rfc3758_forward;
 mod rfc4895_auth;

@@ -216,7 +216,7 @@ fn streams_begin_anew_and_messages_that_wait_are_numbered_anew() {
             }
             let streams = vec![StreamId(3)];
             assert!(w.saw(0, &Event::OutgoingReset { streams: streams.clone(), done: true }));
-            assert!(w.saw(1, &Event::IncomingReset { streams }));
+            assert!(w.saw(1, &Event::IncomingReset { streams, number: 5 }));
         }
     }
 }
@@ -226,7 +226,7 @@ fn a_peer_can_be_asked_to_reset_and_to_add() {
     let (mut w, [a, b]) = world(true, Scheduler::FirstCome, LinkConfig::delay(ms(10)));
     w.ends[0].reset_incoming(a, &[StreamId(1)]).unwrap();
     w.run(Duration::from_secs(2));
-    assert!(w.saw(0, &Event::IncomingReset { streams: vec![StreamId(1)] }));
+    assert!(w.saw(0, &Event::IncomingReset { streams: vec![StreamId(1)], number: 1 }));
     assert!(w.saw(1, &Event::OutgoingReset { streams: vec![StreamId(1)], done: true }));
     assert_eq!(w.ends[0].streams(a), (20, 20));
     w.ends[0].add_outgoing(a, 5).unwrap();

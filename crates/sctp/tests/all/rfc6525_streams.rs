@@ -110,7 +110,7 @@ fn a_reset_waits_for_the_data_before_it() {
     let performed = [(ReconfigSeq(FIRST), ReconfigResult::PERFORMED)];
     assert_eq!(answers(&raw.take()), performed, "section 5.2.2, E2 to E6: without being asked again");
     assert_eq!(ask(&mut raw, &[request.into()]), [(ReconfigSeq(FIRST), ReconfigResult::PERFORMED)]);
-    assert!(raw.events().contains(&Event::IncomingReset { streams: three.to_vec() }));
+    assert!(raw.events().contains(&Event::IncomingReset { streams: three.to_vec(), number: 1 }));
     // The numbers begin anew.
     raw.chunk(&data(FIRST + 2, 0, b"after"));
     let id = raw.id.unwrap();

@@ -504,7 +504,7 @@ impl SctpCarrier {
                     self.ended(key, stream.0);
                 }
             }
-            SctpEvent::IncomingReset { streams } => {
+            SctpEvent::IncomingReset { streams, .. } => {
                 let streams = match (&streams[..], self.associations.get(key)) {
                     // All that there are.
                     ([], Some(a)) => a.numbers.keys().copied().collect::<Vec<_>>(),

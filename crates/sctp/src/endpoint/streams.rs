@@ -1,0 +1,52 @@
+//! Reading an association stream by stream.
+//!
+//! What is not read stays where it is and counts against the window that the peer is given, whichever stream it is on.
+//!
+//! After [`crate::Event::Readable`], and when the association is over, a program asks which streams have become readable
+//! ([`Endpoint::next_readable`]) until there is none. It reads each of those ([`Endpoint::receive_from`]) when it wants to, until there
+//! is nothing.
+
+use super::Endpoint;
+use crate::association::Association;
+use crate::ids::{AssociationId, StreamUse};
+use crate::receive::Message;
+use neater_sctp_wire::StreamId;
+
+impl Endpoint {
+    /// The next message of a stream, or the next part of one that is long, in the order in which [`Endpoint::receive`] would return
+    /// them. But a part is followed by the next part of the same message: messages that came between them (unordered ones, RFC 8260
+    /// section 2) wait until its end, until [`crate::Event::PartLost`] for it, or until the association is over. In the last two cases a
+    /// message that begins ([`Message::first`]) follows one that did not end.
+    ///
+    /// The uses of a stream are independent of each other: one that has ended can be read before or after those that follow it.
+    pub fn receive_from(&mut self, id: AssociationId, from: StreamUse) -> Option<Message> {
+        self.act(id, |a| a.receive_from(from))?
+    }
+
+    /// The next stream that has become readable, in the order of arrival; also one that the peer has used for the first time. A stream
+    /// is returned again when something arrives after [`Endpoint::receive_from`] had nothing more of it. `None`: there are no more now.
+    /// The work is proportional to the messages that have arrived, and does not depend on the number of streams.
+    pub fn next_readable(&mut self, id: AssociationId) -> Option<StreamUse> {
+        self.act(id, Association::next_readable)?
+    }
+
+    /// The message or part that [`Endpoint::receive_from`] returns next. `None`: there is none, or it would be the beginning of a long
+    /// message that [`Endpoint::next_readable`] has not returned the stream for.
+    #[must_use]
+    pub fn peek(&self, id: AssociationId, from: StreamUse) -> Option<&Message> {
+        self.live(id)?.peek(from)
+    }
+
+    /// Whether anything of a stream is unread, messages that wait for the rest of another one included. False for a use that has ended:
+    /// it was read to its end.
+    #[must_use]
+    pub fn has_unread(&self, id: AssociationId, from: StreamUse) -> bool {
+        self.live(id).is_some_and(|a| a.has_unread(from))
+    }
+
+    /// The current use of an inbound stream. It may have begun with a reset whose event was not taken yet.
+    #[must_use]
+    pub fn stream_use(&self, id: AssociationId, stream: StreamId) -> StreamUse {
+        self.live(id).map_or(StreamUse { stream, reset: 0 }, |a| a.stream_use(stream))
+    }
+}
