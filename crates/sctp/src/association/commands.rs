@@ -161,6 +161,14 @@ impl Association {
         self.rx.current(stream)
     }
 
+    /// Nothing of a stream is read any more.
+    pub(crate) fn discard(&mut self, from: StreamUse) {
+        if !self.restarted {
+            self.rx.discard(from);
+            self.update_window();
+        }
+    }
+
     /// Acknowledges at once when the window has opened.
     fn update_window(&mut self) {
         if self.is_receiving() && self.rx.has_opened(self.silly()) {

@@ -49,4 +49,10 @@ impl Endpoint {
     pub fn stream_use(&self, id: AssociationId, stream: StreamId) -> StreamUse {
         self.live(id).map_or(StreamUse { stream, reset: 0 }, |a| a.stream_use(stream))
     }
+
+    /// Throws away what is unread of a stream, and everything that comes on it until the peer resets it. None of it counts
+    /// against the window or is reported by [`crate::Event::PartLost`]. Of a use that has ended only what is unread is thrown away.
+    pub fn discard(&mut self, id: AssociationId, from: StreamUse) {
+        self.act(id, |a| a.discard(from));
+    }
 }

@@ -191,6 +191,9 @@ impl Receiver {
             Arrival::OutOfReach => return Ok(Taken::Dropped),
             Arrival::New => {}
         }
+        if self.order.is_discarded(f.stream) {
+            return self.pass_over(tsn, f);
+        }
         // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2). When that is
         // full as well, only what fills the first hole can be delivered, so there must be room for it, or nothing would ever move.
         let limit = match tsn {
@@ -236,6 +239,20 @@ impl Receiver {
                 self.turn(stream);
             }
         }
+        Ok(Taken::New)
+    }
+
+    /// Takes a chunk of which nothing is kept.
+    fn pass_over(&mut self, tsn: u64, f: &Fragment<'_>) -> Result<Taken, Misfit> {
+        if !self.reassembly.is_empty() {
+            // What it follows breaks off, as before any other that is not its continuation.
+            let nothing = Fragment { begins: true, ends: true, payload: &[], ..*f };
+            let arrivals = self.partial.then_some(&self.arrivals);
+            let run = self.reassembly.insert(&nothing, &mut self.buffers, arrivals)?;
+            run.into_iter().for_each(|run| run.discard(&mut self.buffers));
+        }
+        self.arrivals.insert(tsn);
+        self.give_up_cut();
         Ok(Taken::New)
     }
 
@@ -343,6 +360,13 @@ impl Receiver {
     /// The use of a stream that goes on.
     pub(crate) fn current(&self, stream: StreamId) -> StreamUse {
         self.order.current(stream)
+    }
+
+    /// Nothing of a stream is read any more.
+    pub(crate) fn discard(&mut self, from: StreamUse) {
+        if from.stream.0 < self.streams && self.order.discard(from, &mut self.buffers) {
+            self.reassembly.drop_stream(from.stream, &mut self.buffers);
+        }
     }
 
     /// Nothing more will come.

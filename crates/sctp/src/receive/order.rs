@@ -6,8 +6,8 @@ use super::{Buffers, Message};
 use crate::ids::StreamUse;
 use crate::pages::Pages;
 use neater_sctp_wire::StreamId;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How ordered messages of a stream are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct Order {
     cold: Option<Box<ColdState>>,
 }
 
-/// Of streams that the peer resets, or skips messages of.
+/// Of streams that the peer resets, or skips messages of, or that the application does not read.
 #[derive(Debug, Default)]
 struct ColdState {
     /// Of unordered messages with identifiers, the last of each stream that the peer has given up; those before it have come.
@@ -48,6 +48,8 @@ struct ColdState {
     resets: u32,
     all: u32,
     each: Pages<u32>,
+    /// Streams that the application does not read.
+    discarded: BTreeSet<u16>,
 }
 
 impl Order {
@@ -97,6 +99,11 @@ impl Order {
     pub(crate) fn current(&self, stream: StreamId) -> StreamUse {
         let reset = self.cold.as_ref().map_or(0, |c| c.each.get(stream).copied().unwrap_or(0).max(c.all));
         StreamUse { stream, reset }
+    }
+
+    /// Whether the application does not read what comes on a stream.
+    pub(crate) fn is_discarded(&self, stream: StreamId) -> bool {
+        self.cold.as_ref().is_some_and(|c| c.discarded.contains(&stream.0))
     }
 
     /// Continues a number of the wire, always forward: a sender may have 2¹⁶ - 1 ordered messages under way (RFC 9260
@@ -259,6 +266,25 @@ impl Order {
         self.unread.lose(from, number, buffers)
     }
 
+    /// Throws away what was delivered of a stream, and what waits for its turn if that is the use of it that goes on: then nothing of
+    /// it is read any more. Whether it is.
+    pub(crate) fn discard(&mut self, from: StreamUse, buffers: &mut Buffers) -> bool {
+        self.unread.discard(from, buffers);
+        if from != self.current(from.stream) {
+            return false;
+        }
+        self.cold.get_or_insert_default().discarded.insert(from.stream.0);
+        let StreamId(stream) = from.stream;
+        while let Some((&key, &index)) = self.waiting.range((stream, 0)..=(stream, u64::MAX)).next() {
+            self.waiting.remove(&key);
+            match self.unread.remove(index) {
+                Some(message) => buffers.recycle(message.payload),
+                None => self.given_up -= 1,
+            }
+        }
+        true
+    }
+
     /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section 3.6, RFC 8260
     /// section 2.3.1): those that waited for them are delivered.
     pub(crate) fn skip_to(&mut self, stream: StreamId, number: u32) {
@@ -298,11 +324,13 @@ impl Order {
         if all {
             cold.all = cold.resets;
             cold.skipped.clear();
+            cold.discarded.clear();
             return;
         }
         for stream in streams {
             *cold.each.get_mut(*stream) = cold.resets;
             cold.skipped.remove(&stream.0);
+            cold.discarded.remove(&stream.0);
         }
     }
 

@@ -405,6 +405,17 @@ impl Reassembly {
         self.drop_at(&places, buffers)
     }
 
+    /// Drops the fragments of a stream.
+    pub(crate) fn drop_stream(&mut self, stream: StreamId, buffers: &mut Buffers) {
+        self.cool();
+        // Of DATA chunks, whose TSNs say nothing of streams, there are two runs for each gap at most, and of I-DATA chunks those of the
+        // stream stand together.
+        let (begin, end) = (Place::idata(stream, false, 0, 0), Place::idata(stream, true, u32::MAX, u32::MAX));
+        let data = self.cold.range(..=Place::data(u64::MAX)).filter(|(_, run)| run.stream == stream);
+        let places: Vec<Place> = data.chain(self.cold.range(begin..=end)).map(|(place, _)| *place).collect();
+        self.drop_at(&places, buffers);
+    }
+
     fn drop_at(&mut self, places: &[Place], buffers: &mut Buffers) -> Vec<(StreamId, u64)> {
         let mut cut = Vec::new();
         for run in places.iter().filter_map(|place| self.pull(*place)).collect::<Vec<_>>() {

@@ -309,6 +309,15 @@ impl Unread {
         None
     }
 
+    /// Throws away what is unread of a stream.
+    pub(super) fn discard(&mut self, from: StreamUse, buffers: &mut Buffers) {
+        self.turn_to(from);
+        self.hot.begun = false;
+        while let Some(message) = self.unlink(self.hot.first) {
+            buffers.recycle(message.payload);
+        }
+    }
+
     /// The rest of a message that was delivered in parts will not come. Drops those that are unread; whether any was taken before.
     pub(super) fn lose(&mut self, from: StreamUse, number: u64, buffers: &mut Buffers) -> bool {
         let (mut taken, mut part) = (true, self.forget_part(number));
@@ -458,6 +467,13 @@ mod tests {
                             model.renew(from);
                         }
                         assert_eq!(unread.lose(from, number, &mut buffers), taken, "seed {seed}");
+                    }
+                    10 if rng.chance(0.3) => {
+                        let gone = model.streams.remove(&any).unwrap_or_default();
+                        model.all.retain(|m| !gone.contains(m));
+                        model.begun.remove(&any);
+                        open.retain(|(from, _)| *from != any);
+                        unread.discard(any, &mut buffers);
                     }
                     _ => {
                         model.forget_reports();

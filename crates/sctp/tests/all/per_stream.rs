@@ -1,4 +1,4 @@
-//! Reading stream by stream: order, the window, resets, and messages that come in parts.
+//! Reading stream by stream: order, the window, resets, messages that come in parts, and streams that are not read.
 
 use crate::support::raw::{FIRST, Raw};
 use crate::support::watch::reports;
@@ -177,13 +177,13 @@ fn a_stream_is_reported_once_until_it_has_nothing_in_the_order_of_arrival() {
     assert_eq!(p.read(7, 0).len(), 3);
     p.say(7, 4, b"x");
     assert_eq!((p.raw.events(), p.readable()), (vec![Event::Readable], vec![(7, 0)]));
-    // What was read before it was reported is not reported.
+    // What was read or thrown away before it was reported is not reported.
     p.read(3, 0);
     p.say(3, 2, b"x");
     p.say(4, 0, b"x");
     p.say(5, 0, b"x");
     p.read(3, 0);
-    p.read(4, 0);
+    p.raw.server.discard(p.id, of(4, 0));
     assert_eq!(p.readable(), [(5, 0)]);
 }
 
@@ -232,6 +232,90 @@ fn what_is_unread_on_one_stream_closes_the_window_and_taking_it_opens_it() {
     assert_eq!(p.window(), Some(BUFFER - (full - 2 * (message.len() + OVERHEAD)) as u32));
     p.read(1, 0);
     assert_eq!((p.window(), p.raw.server.unread()), (None, 0), "it was not closed any more");
+}
+
+#[test]
+fn a_stream_that_is_discarded_takes_no_room_until_the_peer_resets_it() {
+    for interleaving in [false, true] {
+        let mut p = Peer::new(interleaving);
+        let long = [5; 1000];
+        let say = |p: &mut Peer, stream: u16, number: u16, payload: &[u8]| match interleaving {
+            true => p.piece(stream, false, (u32::from(number), 0), true, payload),
+            false => p.say(stream, number, payload),
+        };
+        for number in 0..16 {
+            say(&mut p, 1, number, &long);
+        }
+        // Two that wait for another, and the beginning of a third.
+        say(&mut p, 1, 20, &long);
+        say(&mut p, 1, 22, &long);
+        match interleaving {
+            true => p.piece(1, true, (0, 0), false, &long[..500]),
+            false => {
+                let begins = Data::whole(Tsn(p.tsn), StreamId(1), Ssn(0), Ppid(0));
+                p.raw.chunk(&Data { unordered: true, ending: false, payload: &long[..500], ..begins });
+                p.tsn += 1;
+            }
+        }
+        assert_eq!((p.raw.server.unread(), p.next_window()), (18 * 1064 + 564, 0));
+        say(&mut p, 2, 0, b"another");
+        p.raw.wait(ms(300));
+        p.raw.server.discard(p.id, of(1, 0));
+        assert_eq!((p.raw.server.unread(), p.window()), (7 + OVERHEAD, Some(BUFFER - 71)), "{interleaving}");
+        assert!(!p.has_unread(1, 0) && p.next(1, 0).is_none());
+        // More than the buffer holds, in whatever order and however little is complete.
+        match interleaving {
+            true => (1..60).for_each(|fsn| p.piece(1, true, (0, fsn), false, &long)),
+            false => (30..90).for_each(|ssn| p.say(1, ssn, &long)),
+        }
+        assert_eq!((p.next_window(), p.raw.stats().dropped), (BUFFER - 71, 0), "{interleaving}");
+        assert_eq!(p.readable(), [(2, 0)]);
+        // Full of something else, it takes what nothing is kept of all the same.
+        (1..19).for_each(|number| say(&mut p, 2, number, &long));
+        say(&mut p, 2, 19, &long);
+        let before = p.raw.stats();
+        assert_eq!(before.dropped, 1, "beyond the buffer");
+        p.tsn -= 1;
+        say(&mut p, 1, 100, &long);
+        assert_eq!(p.raw.stats().chunks_received, before.chunks_received + 1);
+        // The next use is another stream.
+        p.reset(&[StreamId(1)]);
+        p.read(2, 0);
+        say(&mut p, 1, 0, b"new");
+        assert_eq!((p.read(1, 0), p.read(1, 1)), (vec![], vec![b"new".to_vec()]), "{interleaving}");
+        assert_eq!(p.raw.closed(), None);
+    }
+}
+
+#[test]
+fn a_use_that_has_ended_can_be_discarded_and_the_next_goes_on() {
+    let mut p = Peer::new(false);
+    p.say(1, 0, b"old");
+    p.reset(&[StreamId(1)]);
+    p.say(1, 0, b"new");
+    p.raw.server.discard(p.id, of(1, 0));
+    assert!(!p.has_unread(1, 0));
+    p.say(1, 1, b"newer");
+    assert_eq!(p.read(1, 1), [&b"new"[..], b"newer"]);
+    // Nor do those matter that have not begun, or cannot.
+    p.raw.server.discard(p.id, of(1, 2));
+    p.raw.server.discard(p.id, of(60_000, 0));
+    p.say(1, 2, b"newest");
+    assert_eq!(p.read(1, 1), [b"newest"]);
+}
+
+/// Linux goes on with another message when it gives one up (see `rfc3758_forward`), and that one may be on a stream that is discarded.
+#[test]
+fn a_message_breaks_off_before_one_that_is_discarded() {
+    let mut p = Peer::new(false);
+    p.raw.server.discard(p.id, of(2, 0));
+    let begins = Data::whole(Tsn(FIRST), StreamId(1), Ssn(0), Ppid(0));
+    p.raw.chunk(&Data { ending: false, payload: b"begins and never ends", ..begins });
+    p.tsn += 1;
+    p.say(2, 0, b"of no interest");
+    p.say(1, 1, b"one");
+    assert_eq!((p.read(1, 0), p.raw.server.unread()), (vec![b"one".to_vec()], 0));
+    assert_eq!(p.raw.closed(), None);
 }
 
 #[test]
@@ -452,6 +536,25 @@ fn parts_of_a_message_that_is_given_up_are_dropped_and_reported_if_any_was_taken
 }
 
 #[test]
+fn a_reset_and_a_discarded_stream_end_messages_that_were_taken_in_part() {
+    for discard in [false, true] {
+        let mut p = Peer::new(true);
+        let number = begins(&mut p);
+        p.piece(1, true, (0, 0), true, b"between");
+        p.raw.events();
+        if discard {
+            p.raw.server.discard(p.id, of(1, 0));
+        }
+        p.reset(&[StreamId(1)]);
+        p.piece(1, false, (0, 0), true, b"new");
+        let lost = Event::PartLost { stream: StreamId(1), number };
+        assert_eq!(p.raw.events().contains(&lost), !discard);
+        assert_eq!(p.read(1, 0), if discard { vec![] } else { vec![b"between".to_vec()] });
+        assert_eq!((p.read(1, 1), p.raw.server.unread()), (vec![b"new".to_vec()], 0));
+    }
+}
+
+#[test]
 fn what_waits_for_the_rest_of_a_message_can_be_taken_when_the_association_is_over() {
     let mut p = Peer::new(true);
     begins(&mut p);
@@ -481,6 +584,9 @@ fn buffers_of_payloads_are_used_again() {
         payload.capacity()
     };
     assert_eq!((next(&mut p, 0), next(&mut p, 1)), (900, 500));
+    // So is that of what is thrown away.
+    p.raw.server.discard(p.id, of(1, 0));
+    assert_eq!((next(&mut p, 2), next(&mut p, 3)), (900, 500));
 }
 
 #[test]
@@ -516,6 +622,7 @@ fn nothing_of_a_new_life_of_the_peer_is_read_before_its_restart_is_known() {
         }
         seen = true;
         let server = &mut w.ends[1];
+        server.discard(b, first);
         assert_eq!((server.receive_from(b, first), server.peek(b, first)), (None, None));
         assert_eq!((server.next_readable(b), server.has_unread(b, first)), (None, false));
     }
