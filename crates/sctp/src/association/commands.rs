@@ -136,6 +136,16 @@ impl Association {
         message
     }
 
+    /// The next word.
+    pub(crate) fn receive_word(&mut self) -> Option<Message> {
+        if self.restarted {
+            return None;
+        }
+        let message = self.rx.read_word();
+        self.update_window();
+        message
+    }
+
     /// The next stream that has something to read, once until it has nothing.
     pub(crate) fn next_readable(&mut self) -> Option<StreamUse> {
         if self.restarted {
@@ -166,6 +176,13 @@ impl Association {
         if !self.restarted {
             self.rx.discard(from);
             self.update_window();
+        }
+    }
+
+    /// Messages with this identifier are words.
+    pub(crate) fn set_word(&mut self, ppid: Ppid) {
+        if !self.restarted {
+            self.rx.set_word(ppid);
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! What is not read stays where it is and counts against the window that the peer is given, whichever stream it is on.
 //!
-//! After [`crate::Event::Readable`], and when the association is over, a program asks which streams have become readable
-//! ([`Endpoint::next_readable`]) until there is none. It reads each of those ([`Endpoint::receive_from`]) when it wants to, until there
-//! is nothing.
+//! After [`crate::Event::Readable`], and when the association is over, a program takes all words ([`Endpoint::receive_word`]) and asks
+//! which streams have become readable ([`Endpoint::next_readable`]) until there is none. It reads each of those
+//! ([`Endpoint::receive_from`]) when it wants to, until there is nothing.
 
 use super::Endpoint;
 use crate::association::Association;
 use crate::ids::{AssociationId, StreamUse};
 use crate::receive::Message;
-use neater_sctp_wire::StreamId;
+use neater_sctp_wire::{Ppid, StreamId};
 
 impl Endpoint {
     /// The next message of a stream, or the next part of one that is long, in the order in which [`Endpoint::receive`] would return
@@ -50,9 +50,24 @@ impl Endpoint {
         self.live(id).map_or(StreamUse { stream, reset: 0 }, |a| a.stream_use(stream))
     }
 
-    /// Throws away what is unread of a stream, and everything that comes on it until the peer resets it. None of it counts
+    /// Throws away what is unread of a stream, and everything but words that comes on it until the peer resets it. None of it counts
     /// against the window or is reported by [`crate::Event::PartLost`]. Of a use that has ended only what is unread is thrown away.
     pub fn discard(&mut self, id: AssociationId, from: StreamUse) {
         self.act(id, |a| a.discard(from));
+    }
+
+    /// Makes short messages with this identifier words, those that are unread included: control messages about the stream that they
+    /// come on. They are received by [`Endpoint::receive_word`] alone, and count against the window until then. A long
+    /// message of which part was delivered before its end is none, and on a stream that is discarded only messages of one fragment are.
+    ///
+    /// To be called when the association is up, and again when the peer has restarted.
+    pub fn set_word(&mut self, id: AssociationId, ppid: Ppid) {
+        self.act(id, |a| a.set_word(ppid));
+    }
+
+    /// The next word of any stream. A word can be received as soon as everything that was sent before it on the stream has arrived,
+    /// though that may be unread; on a stream that is discarded as soon as it has arrived itself.
+    pub fn receive_word(&mut self, id: AssociationId) -> Option<Message> {
+        self.act(id, Association::receive_word)?
     }
 }

@@ -191,7 +191,8 @@ impl Receiver {
             Arrival::OutOfReach => return Ok(Taken::Dropped),
             Arrival::New => {}
         }
-        if self.order.is_discarded(f.stream) {
+        let discarded = self.order.is_discarded(f.stream);
+        if discarded && !self.order.is_word(f) {
             return self.pass_over(tsn, f);
         }
         // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2). When that is
@@ -216,6 +217,10 @@ impl Receiver {
         if f.stream.0 >= self.streams {
             self.arrivals.insert(tsn);
             return Ok(Taken::NoSuchStream);
+        }
+        if discarded {
+            self.order.insert_at_once(f, &mut self.buffers);
+            return self.pass_over(tsn, f);
         }
         // A message of one packet is copied once and described once.
         if f.begins && f.ends && self.reassembly.is_empty() {
@@ -330,6 +335,12 @@ impl Receiver {
         }
     }
 
+    /// The next word for the application.
+    pub(crate) fn read_word(&mut self) -> Option<Message> {
+        let message = self.order.take_word();
+        self.taken(message)
+    }
+
     fn taken(&mut self, message: Option<Message>) -> Option<Message> {
         if let Some(message) = &message {
             self.sizing.taken(message.payload.len());
@@ -374,6 +385,11 @@ impl Receiver {
         self.order.unread_mut().end();
     }
 
+    /// Messages with this identifier are words.
+    pub(crate) fn set_word(&mut self, ppid: Ppid) {
+        self.order.set_word(ppid);
+    }
+
     /// Lets the buffer grow if that is called for; `rtt` is what is known of the round-trip time.
     pub(crate) fn resize(&mut self, now: Instant, rtt: Duration) {
         self.limit = self.sizing.size(self.limit, now, rtt);
@@ -381,12 +397,12 @@ impl Receiver {
 
     /// Whether there is anything to be read.
     pub(crate) fn has_something(&mut self, silly: usize) -> bool {
-        !self.order.unread().is_empty() || self.has_part(silly)
+        !self.order.unread().is_empty() || self.order.has_words() || self.has_part(silly)
     }
 
     /// Whether there may be something to be read that was not reported.
     pub(crate) fn has_news(&mut self, silly: usize) -> bool {
-        self.order.unread().has_news() || self.has_part(silly)
+        self.order.unread().has_news() || self.order.has_words() || self.has_part(silly)
     }
 
     /// Whether the beginning of a message is worth delivering.

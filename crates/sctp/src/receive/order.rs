@@ -5,9 +5,9 @@ use super::unread::Unread;
 use super::{Buffers, Message};
 use crate::ids::StreamUse;
 use crate::pages::Pages;
-use neater_sctp_wire::StreamId;
+use neater_sctp_wire::{Ppid, StreamId};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How ordered messages of a stream are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,9 @@ struct ColdState {
     each: Pages<u32>,
     /// Streams that the application does not read.
     discarded: BTreeSet<u16>,
+    /// The identifier of words, and where those are that were not taken.
+    word: Option<Ppid>,
+    words: VecDeque<u32>,
 }
 
 impl Order {
@@ -160,17 +163,13 @@ impl Order {
     /// # Errors
     /// There is one with this number already.
     pub(crate) fn insert_whole(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) -> Result<(), super::Misfit> {
-        let message = Message {
-            number: 0,
-            stream: f.stream,
-            reset: 0,
-            ppid: f.ppid,
-            unordered: f.unordered,
-            first: true,
-            last: true,
-            payload: buffers.filled(f.payload),
-        };
-        self.take(f.number, message)
+        self.take(f.number, whole(f, buffers))
+    }
+
+    /// Takes a message of one fragment out of turn.
+    pub(crate) fn insert_at_once(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) {
+        let index = self.unread.put(whole(f, buffers));
+        self.deliver(index);
     }
 
     /// Takes a complete message, which has `wire` for its number.
@@ -249,7 +248,34 @@ impl Order {
             message.number = self.delivered;
             self.delivered += 1;
         }
-        self.unread.ready(index);
+        let (ppid, whole) = (message.ppid, message.first && message.last);
+        match &mut self.cold {
+            Some(cold) if whole && cold.word == Some(ppid) => cold.words.push_back(index),
+            _ => self.unread.ready(index),
+        }
+    }
+
+    /// Messages with this identifier are words from now on.
+    pub(crate) fn set_word(&mut self, ppid: Ppid) {
+        let words = self.unread.extract(|m| m.ppid == ppid && m.first && m.last);
+        let cold = self.cold.get_or_insert_default();
+        cold.word = Some(ppid);
+        cold.words.extend(words.into_iter().map(|word| self.unread.put(word)));
+    }
+
+    /// Whether a fragment is a word.
+    pub(crate) fn is_word(&self, f: &Fragment<'_>) -> bool {
+        f.begins && f.ends && self.cold.as_ref().is_some_and(|c| c.word == Some(f.ppid))
+    }
+
+    pub(crate) fn has_words(&self) -> bool {
+        self.cold.as_ref().is_some_and(|c| !c.words.is_empty())
+    }
+
+    /// Takes the next word.
+    pub(crate) fn take_word(&mut self) -> Option<Message> {
+        let index = self.cold.as_mut()?.words.pop_front()?;
+        self.unread.remove(index)
     }
 
     /// Delivers part of a message that is not complete.
@@ -337,6 +363,19 @@ impl Order {
     /// Gives memory back that nothing is in.
     pub(crate) fn trim(&mut self) {
         self.unread.trim();
+    }
+}
+
+fn whole(f: &Fragment<'_>, buffers: &mut Buffers) -> Message {
+    Message {
+        number: 0,
+        stream: f.stream,
+        reset: 0,
+        ppid: f.ppid,
+        unordered: f.unordered,
+        first: true,
+        last: true,
+        payload: buffers.filled(f.payload),
     }
 }
 

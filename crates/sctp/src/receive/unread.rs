@@ -309,6 +309,19 @@ impl Unread {
         None
     }
 
+    /// Takes the messages of a kind out of the lists, the oldest first.
+    pub(super) fn extract(&mut self, wanted: impl Fn(&Message) -> bool) -> Vec<Message> {
+        let (mut found, mut next) = (Vec::new(), self.oldest);
+        while let Some(slot) = self.slots.get(next as usize) {
+            let index = core::mem::replace(&mut next, slot.all.after);
+            if slot.message.as_ref().is_some_and(&wanted) {
+                found.extend(self.unlink(index));
+            }
+        }
+        self.fresh = self.oldest;
+        found
+    }
+
     /// Throws away what is unread of a stream.
     pub(super) fn discard(&mut self, from: StreamUse, buffers: &mut Buffers) {
         self.turn_to(from);

@@ -14,6 +14,7 @@ use neater_sctp_wire::{Array, Causes, Fsn, Mid, Parameters, Ppid, ReconfigSeq, S
 const BUFFER: u32 = 20_000;
 /// What is charged for a message beside its bytes.
 const OVERHEAD: usize = 64;
+const WORD: Ppid = Ppid(77);
 
 /// A client made by hand that numbers its chunks.
 struct Peer {
@@ -570,6 +571,62 @@ fn what_waits_for_the_rest_of_a_message_can_be_taken_when_the_association_is_ove
 }
 
 #[test]
+fn words_are_received_before_what_is_unread_and_also_where_nothing_is_read() {
+    let mut p = Peer::new(true);
+    let word = |m: Option<Message>| m.map(|m| (m.stream.0, m.reset, m.payload));
+    p.with_ppid(WORD, 1, false, (0, 0), true, b"early");
+    p.piece(1, false, (1, 0), true, b"data");
+    p.raw.server.set_word(p.id, WORD);
+    assert_eq!(word(p.raw.server.receive_word(p.id)), Some((1, 0, b"early".to_vec())));
+    assert_eq!(p.readable(), [(1, 0)]);
+    p.raw.events();
+    // In order: not before what was sent before it has arrived.
+    p.with_ppid(WORD, 1, false, (3, 0), true, b"stop");
+    assert_eq!((p.raw.server.receive_word(p.id), p.raw.events()), (None, vec![]));
+    p.piece(1, false, (2, 0), true, b"more");
+    assert_eq!(p.raw.events(), [Event::Readable]);
+    let unread = p.raw.server.unread();
+    assert_eq!(word(p.raw.server.receive_word(p.id)), Some((1, 0, b"stop".to_vec())));
+    assert_eq!(p.raw.server.unread(), unread - 4 - OVERHEAD, "it counts until it is received");
+    assert_eq!(p.read(1, 0), [b"data", b"more"], "and is not among the messages");
+    // One whose parts are not together is no word.
+    p.with_ppid(WORD, 1, false, (4, 0), false, b"too ");
+    p.piece(1, false, (4, 1), true, b"long");
+    assert_eq!(word(p.raw.server.receive_word(p.id)), Some((1, 0, b"too long".to_vec())), "but they are");
+    p.raw.server.discard(p.id, of(1, 0));
+    p.with_ppid(WORD, 1, false, (9, 0), true, b"still");
+    p.with_ppid(WORD, 1, false, (9, 0), false, b"not whole");
+    assert_eq!(word(p.raw.server.receive_word(p.id)), Some((1, 0, b"still".to_vec())));
+    assert_eq!((p.raw.server.receive_word(p.id), p.raw.server.unread()), (None, 0));
+    // As many as there is room for.
+    let mut mid = 10;
+    while p.raw.stats().dropped == 0 {
+        p.with_ppid(WORD, 1, false, (mid, 0), true, &[1; 1000]);
+        mid += 1;
+    }
+    assert_eq!(p.raw.server.unread(), 18 * 1064);
+    p.raw.chunk(&Abort { reflected: false, causes: Causes::EMPTY });
+    assert!(p.raw.closed().is_some() && p.raw.server.kept() == 1);
+    while p.raw.server.receive_word(p.id).is_some() {}
+    assert_eq!(p.raw.server.kept(), 0);
+}
+
+#[test]
+fn what_is_behind_a_word_is_reported_when_that_was_all_that_was_news() {
+    let mut p = Peer::new(true);
+    begins(&mut p);
+    p.with_ppid(WORD, 1, true, (0, 0), true, b"word");
+    p.piece(1, true, (1, 0), true, b"data");
+    assert!(p.readable().is_empty());
+    let skipped = [SkippedMessage { stream: StreamId(1), unordered: false, mid: Mid(0) }];
+    p.raw.chunk(&IForwardTsn { cumulative: Tsn(p.tsn), skipped: Array::new(&skipped) });
+    p.tsn += 1;
+    p.raw.server.set_word(p.id, WORD);
+    assert_eq!(p.raw.server.receive_word(p.id).map(|m| m.payload), Some(b"word".to_vec()));
+    assert_eq!((p.readable(), p.read(1, 0)), (vec![(1, 0)], vec![b"data".to_vec()]));
+}
+
+#[test]
 fn buffers_of_payloads_are_used_again() {
     let mut p = Peer::new(false);
     p.say(1, 0, &[1; 900]);
@@ -622,9 +679,10 @@ fn nothing_of_a_new_life_of_the_peer_is_read_before_its_restart_is_known() {
         }
         seen = true;
         let server = &mut w.ends[1];
+        server.set_word(b, Ppid(0));
         server.discard(b, first);
         assert_eq!((server.receive_from(b, first), server.peek(b, first)), (None, None));
-        assert_eq!((server.next_readable(b), server.has_unread(b, first)), (None, false));
+        assert_eq!((server.next_readable(b), server.receive_word(b), server.has_unread(b, first)), (None, None, false));
     }
     assert!(seen, "the message of the second life is there");
     while w.ends[1].poll_event().is_some_and(|(_, e)| e != Event::Restarted) {}
