@@ -3,7 +3,7 @@
 use neater_base::{Instant, Reader};
 use neater_sctp::{
     AddressChange, AssociationConfig, AssociationId, Authentication, Config, Endpoint, Event, Extensions, IcmpError,
-    Layer, LayerId, PathId, Reliability, Route, Scheduler, SendOptions, SharedKey,
+    Layer, LayerId, Message, PathId, Ppid, Reliability, Route, Scheduler, SendOptions, SharedKey,
 };
 use neater_sctp_wire::{Packet, StreamId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,6 +38,7 @@ struct Between {
     parts: [BTreeMap<u64, Vec<u8>>; 2],
     /// A stranger has spoken: what arrives may be anything.
     injected: bool,
+    by_stream: bool,
     /// The bytes that each end was given and has sent, while nobody was known to it.
     strangers: [(usize, usize); 2],
     buffer: Vec<u8>,
@@ -103,6 +104,7 @@ impl Between {
             arrived: Default::default(),
             parts: Default::default(),
             injected: false,
+            by_stream: bits & 1 << 15 != 0,
             strangers: [(0, 0); 2],
             buffer: vec![0; 65_536],
         }
@@ -144,9 +146,22 @@ impl Between {
         self.ends[to].handle_packet(self.now, Route { layer: LayerId(layer as u16), remote: from }, marked, bytes);
     }
 
+    /// Everything that has arrived: as it has, or stream by stream.
+    fn receive(&mut self, end: usize, id: AssociationId) -> Vec<Message> {
+        let e = &mut self.ends[end];
+        if !self.by_stream {
+            return core::iter::from_fn(|| e.receive(id)).collect();
+        }
+        let mut all: Vec<Message> = core::iter::from_fn(|| e.receive_word(id)).collect();
+        while let Some(from) = e.next_readable(id) {
+            all.extend(core::iter::from_fn(|| e.receive_from(id, from)));
+        }
+        all
+    }
+
     fn read(&mut self, end: usize) {
         let Some(id) = self.ids[end] else { return };
-        while let Some(m) = self.ends[end].receive(id) {
+        for m in self.receive(end, id) {
             let part = self.parts[end].entry(m.number).or_default();
             if m.first {
                 part.clear();
@@ -315,6 +330,15 @@ impl Between {
             _ => {
                 let (_, _, _, _) = (e.paths(id), e.agreed(id), e.streams(id), e.buffered(id));
                 assert!(e.buffered(id) <= 60_000, "more waits than may");
+                match value >> 6 {
+                    1 if self.by_stream => {
+                        let from = e.stream_use(id, stream);
+                        e.discard(id, from);
+                        assert!(!e.has_unread(id, from) && e.peek(id, from).is_none(), "it was to be thrown away");
+                    }
+                    2 if self.by_stream => e.set_word(id, Ppid(u32::from(value & 1))),
+                    _ => {}
+                }
             }
         }
     }

@@ -12,8 +12,8 @@ use core::time::Duration;
 use neater_base::Rng;
 use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate, TooBig};
 use neater_sctp::{
-    AddressChange, AssociationConfig, AssociationId, Burst, CloseReason, Config, Event, Extensions, LayerId, Recovery,
-    Reliability, Scheduler, SendError, SendOptions, SharedKey,
+    AddressChange, AssociationConfig, AssociationId, Burst, CloseReason, Config, Event, Extensions, LayerId, Message,
+    Recovery, Reliability, Scheduler, SendError, SendOptions, SharedKey, StreamUse,
 };
 use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,6 +139,10 @@ struct Case {
     usual: [Vec<LinkConfig>; 2],
     /// Paths that the association begins with.
     routes: usize,
+    /// Every other case is read stream by stream: the streams that have something to be read, and how often anything was.
+    by_stream: bool,
+    readable: [BTreeSet<StreamUse>; 2],
+    reads: u64,
     /// Messages before this one of either side may have vanished with the memory of whoever crashed.
     excused: [u64; 2],
     crashes: u8,
@@ -185,6 +189,9 @@ impl Case {
             configs,
             usual: [forth, back],
             routes: if told { paths } else { 1 + rng.below(paths as u64) as usize },
+            by_stream: !seed.is_multiple_of(2),
+            readable: Default::default(),
+            reads: 0,
             excused: [0; 2],
             crashes: 0,
         }
@@ -248,6 +255,7 @@ impl Case {
         self.w.ends[end] = neater_sctp::Endpoint::new(self.configs[end].clone(), seed, &seed);
         self.w.events[end].truncate(self.seen[end]);
         (self.ids[end], self.closed[end]) = (None, None);
+        self.readable[end].clear();
         for e in 0..2 {
             self.excused[e] = self.ledgers[e].next;
         }
@@ -314,10 +322,38 @@ impl Case {
         }
     }
 
+    /// The next message or part that has arrived at `end`: of all streams, or of those that are read now, one after the other.
+    fn receive(&mut self, end: usize, id: AssociationId) -> Option<Message> {
+        let e = &mut self.w.ends[end];
+        if !self.by_stream {
+            return e.receive(id);
+        }
+        let readable = &mut self.readable[end];
+        readable.extend(core::iter::from_fn(|| e.next_readable(id)));
+        let slow = |s: &StreamUse| self.closed[end].is_none() && u64::from(s.stream.0) % 3 == self.reads % 4;
+        for from in readable.iter().filter(|s| !slow(s)).copied().collect::<Vec<_>>() {
+            let peeked = e.peek(id, from).cloned();
+            let message = e.receive_from(id, from);
+            assert!(peeked.is_none() || peeked == message, "seed {}: {peeked:?}", self.seed);
+            if message.is_some() {
+                return message;
+            }
+            readable.remove(&from);
+        }
+        None
+    }
+
     /// Reads what arrived at `end`, and checks it against what the other side sent.
     fn read(&mut self, end: usize) {
         let Some(id) = self.ids[end] else { return };
-        while let Some(m) = self.w.ends[end].receive(id) {
+        self.reads += 1;
+        let mut unfinished = BTreeMap::new();
+        while let Some(m) = self.receive(end, id) {
+            let before = unfinished.insert(m.origin(), (!m.last).then_some(m.number)).flatten();
+            // Where the rest of a message will not come, the association is over, or there was an event before.
+            let breaks = |n| if m.first { self.closed[end].is_none() } else { n != m.number };
+            let alternate = self.by_stream && before.is_some_and(breaks);
+            assert!(!alternate, "{}", self.say("parts of two messages of a stream alternate"));
             let key = m.number;
             let said = self.say("");
             let ledger = &mut self.ledgers[1 - end];
@@ -355,12 +391,14 @@ impl Case {
                             self.w.ends[end].release(old);
                         }
                         self.closed[end] = None;
+                        self.readable[end].clear();
                         self.excused[end] = self.ledgers[end].next;
                         self.ledgers[end].by_id.clear();
                         self.ledgers[1 - end].partial_message.clear();
                     }
                     Event::Restarted => {
                         // What was sent since the crash went to nobody.
+                        self.readable[end].clear();
                         self.excused[end] = self.ledgers[end].next;
                         self.ledgers[1 - end].partial_message.clear();
                     }
