@@ -1,6 +1,6 @@
 //! Handshakes with a listener, from the first hello to the connection.
 //!
-//! *Responsible for* whom a datagram is given to, and for what a client has to have shown before it is given more: an address
+//! *Responsible for* which session a datagram is given to, and for what a client has to have shown before it is given more: an address
 //! of its own, [`crate::Limits::handshakes`], a connection, the place of an earlier one. *Not responsible for* the books of
 //! it ([`super::peers`]), nor for whether a listener takes a session.
 
@@ -65,7 +65,7 @@ impl DtlsCarrier {
                     self.give_unverified(cx, from, random, data, ecn);
                 }
             }
-            // The holder knows its own by the key; what has none is for whoever has none yet.
+            // The session that has the address knows its records by their key. A handshake in the clear is the successor's.
             what => {
                 let to_holder = what != Look::Clear || successor.is_none();
                 // A successor that waits to be accepted has its key.

@@ -156,7 +156,7 @@ impl QuicCarrier {
             q.may_become = to.may_become;
             let framed = q.request.framer.frames();
             if let (Some(data), Stack::Quic, true) = (to.first, stack, q.conn.has_early_data() && !framed) {
-                // All or nothing: a message half sent could not be told apart when it is sent again.
+                // All or nothing: of a message that is half sent it would not be known which half to send again.
                 if let Some(stream) = q.conn.open(Direction::Both) {
                     if q.conn.write(stream, data) == Ok(data.len()) {
                         q.early = Some(stream);

@@ -115,7 +115,7 @@ pub(crate) struct Quic {
     pub(crate) local: Option<std::net::IpAddr>,
     /// Where it stays although the system would choose otherwise now.
     stays: Option<Stay>,
-    /// When it went where the system chooses, and nobody has answered since.
+    /// When it went to where the system chooses. `None`: the peer has answered since.
     moved: Option<Moved>,
     /// When its silence is looked after next: see [`silence`].
     listens_at: Option<Instant>,

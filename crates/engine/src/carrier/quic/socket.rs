@@ -53,7 +53,7 @@ impl QuicCarrier {
             // Lost like any packet; a probe that was too large is meant to be.
             Err(e) if matches!(e.kind, ErrorKind::MessageTooLarge | ErrorKind::NoBuffers) => {}
             Err(e) => {
-                // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
+                // The socket is shared: what it reports here may be about an earlier datagram to another peer.
                 let socket = q.socket;
                 if !self.icmp_errors(cx, socket) {
                     self.send_failed(key, e);
@@ -140,7 +140,7 @@ impl QuicCarrier {
         cx.batch = Some(batch);
     }
 
-    /// Takes the ICMP errors of a socket that its connections share to those whom they concern. True if there were any.
+    /// Takes the ICMP errors of a shared socket to the connections that they concern. True if there were any.
     fn icmp_errors<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
         let Some(sock) = self.sockets.get(key).map(|s| s.sock) else { return false };
         let mut any = false;

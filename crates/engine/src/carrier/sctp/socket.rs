@@ -384,7 +384,7 @@ impl SctpCarrier {
         self.mark_dirty(key);
     }
 
-    /// Takes the ICMP errors of a socket to those whom they concern. True if there were any.
+    /// Takes the ICMP errors of a socket to the associations that they concern. True if there were any.
     ///
     /// Anybody can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
     /// 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is this host's own.
