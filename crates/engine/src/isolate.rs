@@ -5,11 +5,7 @@
 //! kept, and shared sockets with their ports; clones have the same number. Sessions are forgotten with the last connection
 //! of the group. What the name resolver knows is shared: it tells a server nothing.
 
-use crate::request::Compiled;
-use crate::{Engine, Request};
 use core::time::Duration;
-use neater_base::net::Net;
-use std::sync::Arc;
 
 /// In what the requests of isolated connections, one for each, differ from the one that they are copies of.
 #[derive(Clone, Debug)]
@@ -18,22 +14,4 @@ pub(crate) struct Isolate {
     pub(crate) sessions: (Option<usize>, Option<Duration>),
     /// Whether they may go the shortest way.
     pub(crate) direct: bool,
-}
-
-impl<N: Net> Engine<N> {
-    /// The request of one isolated connection.
-    pub(crate) fn isolated(&mut self, request: &Request, isolate: &Isolate) -> Request {
-        // 0 is what all connections share that are not isolated.
-        let isolation = self.cx.rng.u64().max(1);
-        let common = &*request.0;
-        let (setups, sessions) = common.setups.isolated(&self.cx.config.crypto, isolation, isolate.sessions);
-        Request(Arc::new(Compiled {
-            setups,
-            isolation,
-            isolate: None,
-            direct: isolate.direct,
-            own_sessions: Some(Arc::new(sessions)),
-            ..common.clone()
-        }))
-    }
 }

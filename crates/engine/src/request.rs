@@ -1,16 +1,13 @@
 //! Needs, compiled once and used for many connections.
 
-use crate::carrier::setup::{self, Requirements, SecurityParameters, Sessions, Setups};
-use crate::event::{EstablishmentError, Reason};
+use crate::Stack;
+use crate::carrier::setup::{Sessions, Setups};
 use crate::isolate::Isolate;
 use crate::policy::Asked;
-use crate::{Engine, Stack};
-use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
-use neater_base::net::Net;
 use neater_framing::FramerSpec;
 use neater_property::neat::NeatProperty;
-use neater_property::{CapacityProfile, Preference, Role, SecurityNeed, SelectionProperty as P, TransportProperties};
+use neater_property::{CapacityProfile, Preference, Role, SelectionProperty as P, TransportProperties};
 use std::sync::Arc;
 
 /// Properties, security and framing, checked and compiled: which stacks may serve, in which order, with which options.
@@ -121,11 +118,6 @@ impl Compiled {
     }
 }
 
-/// Whether an application protocol is a version of HTTP.
-fn is_http(alpn: &[u8]) -> bool {
-    alpn == b"h2" || alpn == b"h3" || alpn.starts_with(b"http/")
-}
-
 /// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class, RFC 2597).
 #[must_use]
 pub const fn dscp(profile: CapacityProfile) -> u8 {
@@ -139,109 +131,8 @@ pub const fn dscp(profile: CapacityProfile) -> u8 {
     }
 }
 
-impl<N: Net> Engine<N> {
-    /// Checks and compiles needs. Costs microseconds; do it once and use the result for every connection of its kind.
-    ///
-    /// # Errors
-    /// [`Reason::InvalidConfiguration`]: the properties contradict each other, and which.
-    /// [`Reason::NoCandidates`]: no stack can serve, with the properties that rule out each.
-    /// Nothing has been sent in either case.
-    pub fn compile(
-        &mut self,
-        properties: &TransportProperties,
-        security: &SecurityParameters,
-        role: Role,
-        options: &RequestOptions,
-    ) -> Result<Request, EstablishmentError> {
-        let invalid = |m: String| EstablishmentError::new(Reason::InvalidConfiguration, m);
-        let needs = properties.compile(role).map_err(|e| invalid(e.to_string()))?;
-        let need = setup::security_need(security);
-        let shape = neater_policy::Shape { bytes_needed: options.bytes, framer: options.framer.frames() };
-        let (eligible, unfit) = setup::of_version(eligible(&needs, &options.stacks), security);
-        let mut policy = self.rank(&needs, need, shape, eligible, unfit)?;
-        let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
-        let connection = &properties.connection;
-        let rates = (connection.max_send_rate, connection.max_recv_rate);
-        let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);
-        let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
-
-        let isolation = options.isolation;
-        let direct = self.cx.config.fast_path
-            && !options.observe
-            && !options.framer.frames()
-            && properties.interfaces().is_empty()
-            && rates == (None, None)
-            && !demands_path;
-        let sessions = (security.max_cached_sessions, security.cached_session_lifetime);
-        let isolate = (connection.isolate_session && isolation == 0 && role != Role::Listen)
-            .then(|| Box::new(Isolate { sessions, direct }));
-        let requirements = Requirements { properties, security, role, isolation };
-        let (setups, unfit) =
-            Setups::compile(&self.cx, &requirements, &mut ranked).map_err(|e| invalid(e.to_string()))?;
-        policy.ranked.retain(|r| !unfit.iter().any(|e| e.stack == r.stack));
-        policy.excluded.extend(unfit);
-        policy.excluded.sort_by_key(|e| e.stack);
-        let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
-        (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
-        security.alpn().hash(&mut h);
-        // What has worked with one choice of stacks says nothing where that stack is not eligible.
-        ranked.hash(&mut h);
-        Ok(Request(Arc::new(Compiled {
-            asked: Asked::new(&ranked, &options.policy, h.finish()),
-            fingerprint: h.finish(),
-            stacks: ranked,
-            properties: properties.clone(),
-            framer: options.framer.clone(),
-            server_name: security.server_name().map(str::to_owned),
-            setups,
-            isolation,
-            attempt_delay: attempt_delay(properties, options.timeout),
-            most_patience: options.timeout.map_or(u64::MAX, nanos),
-            services: security.alpn().iter().any(|a| is_http(a)) && need != SecurityNeed::Disabled,
-            policy,
-            observe: options.observe,
-            soft_errors: wants(properties, P::SoftErrorNotify, role),
-            direct: direct && isolate.is_none(),
-            timeout: options.timeout,
-            idle_timeout: connection.timeout,
-            alpn: security.alpn().to_vec(),
-            may_send: properties.direction() != neater_property::Direction::UnidirectionalReceive,
-            may_receive: properties.direction() != neater_property::Direction::UnidirectionalSend,
-            rates,
-            demands_path,
-            only_v6: needs.require.contains(P::UseTemporaryLocalAddress),
-            isolate,
-            own_sessions: None,
-        })))
-    }
-}
-
-impl<N: Net> Engine<N> {
-    /// Ranks the stacks that may serve, of those that this process can have.
-    fn rank(
-        &mut self,
-        needs: &neater_property::Needs,
-        need: SecurityNeed,
-        shape: neater_policy::Shape,
-        mut eligible: Vec<Stack>,
-        unfit: Vec<neater_policy::Excluded>,
-    ) -> Result<neater_policy::Request, EstablishmentError> {
-        let mut impossible = setup::impossible(&mut self.cx, &mut eligible);
-        impossible.extend(unfit);
-        let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
-        let mut policy = neater_policy::compile_with(needs, need, shape, &stacks).map_err(|e| {
-            let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
-            error.excluded = e.stacks.iter().chain(&impossible).map(ToString::to_string).collect();
-            error
-        })?;
-        policy.excluded.extend(impossible);
-        policy.excluded.sort_by_key(|e| e.stack);
-        Ok(policy)
-    }
-}
-
 /// The stacks that are named, or all; see [`Stack::is_on_request`].
-fn eligible(needs: &neater_property::Needs, named: &[Stack]) -> Vec<Stack> {
+pub(crate) fn eligible(needs: &neater_property::Needs, named: &[Stack]) -> Vec<Stack> {
     let is = |s: &Stack| match named.is_empty() {
         true => !s.is_on_request() || asks_for_streams_of_messages(needs),
         false => named.contains(s),
@@ -261,11 +152,11 @@ fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
 const DEFAULT_ATTEMPT_DELAY: u64 = 250_000_000;
 
 /// In nanoseconds. The cached outcome is tried alone for as long, which must not be longer than all may take.
-fn attempt_delay(properties: &TransportProperties, timeout: Option<Duration>) -> u64 {
+pub(crate) fn attempt_delay(properties: &TransportProperties, timeout: Option<Duration>) -> u64 {
     properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos).min(timeout.map_or(u64::MAX, nanos))
 }
 
-fn nanos(d: Duration) -> u64 {
+pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 

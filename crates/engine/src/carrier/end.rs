@@ -8,9 +8,9 @@
 use crate::carrier::channel::{Behind, Channel, Kind, Peer};
 use crate::carrier::tcp::tls_out;
 use crate::carrier::{Carriers, FlowId, SessionId};
+use crate::closing::{ABORTED, NO_CODE};
 use crate::context::Context;
 use crate::event::ConnectionError;
-use crate::terminate::{ABORTED, NO_CODE};
 use core::time::Duration;
 use neater_base::net::{Net, StreamInfo};
 use neater_base::{Instant, Key};

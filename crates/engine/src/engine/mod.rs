@@ -1,14 +1,5 @@
 //! The engine itself: its parts, its turn, its timers.
 
-mod events;
-mod flows;
-mod flush;
-mod names;
-mod policy;
-mod sessions;
-mod siblings;
-mod sockets;
-
 /// The parts of the engine that the fast path works with: [`crate::connection::fast_path::FastPath`].
 macro_rules! fast_path {
     ($engine:expr) => {
@@ -23,7 +14,25 @@ macro_rules! fast_path {
         }
     };
 }
-pub(crate) use fast_path;
+
+mod close;
+mod compile;
+mod established;
+mod group;
+mod handshake;
+mod listen;
+mod names;
+mod outcomes;
+mod plan;
+mod policies;
+mod properties;
+mod race;
+mod receive;
+mod reports;
+mod send;
+mod sockets;
+mod timed;
+mod writing;
 
 use crate::carrier::Carriers;
 use crate::carrier::FlowId;

@@ -90,7 +90,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The host's configuration of names has changed.
-    pub(super) fn names_changed(&mut self) {
+    pub(crate) fn names_changed(&mut self) {
         if self.names.reconfigure(&self.cx) {
             // Names may mean other addresses now.
             self.outcomes.forget_outcomes();
@@ -130,7 +130,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The external resolver has not answered in time.
-    pub(super) fn external_names_timeout(&mut self) {
+    pub(crate) fn external_names_timeout(&mut self) {
         while let Some(asked) = self.names.external.as_mut().and_then(|e| e.overdue(self.cx.now)) {
             self.external_answer(asked.waiters, Err(ResolveError::Elsewhere));
         }
@@ -139,7 +139,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn external_answer(&mut self, waiters: Vec<(Key, u16)>, answer: Result<&[IpAddr], ResolveError>) {
+    pub(crate) fn external_answer(&mut self, waiters: Vec<(Key, u16)>, answer: Result<&[IpAddr], ResolveError>) {
         for (conn, path) in waiters {
             self.race_addresses(conn, path, answer);
             self.drain_race(conn);
@@ -147,7 +147,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// What an external resolver has found is an answer to every question at once.
-    fn race_addresses(&mut self, conn: Key, path: u16, answer: Result<&[IpAddr], ResolveError>) {
+    pub(crate) fn race_addresses(&mut self, conn: Key, path: u16, answer: Result<&[IpAddr], ResolveError>) {
         let Some(services) = self.conns.get(conn).filter(|c| c.est.is_some()).map(|c| c.request.services) else {
             return;
         };
@@ -165,7 +165,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Reports what is known of one kind of records to the race of a connection.
-    fn race_answer(&mut self, conn: Key, path: u16, kind: RecordKind, answer: Answer) {
+    pub(crate) fn race_answer(&mut self, conn: Key, path: u16, kind: RecordKind, answer: Answer) {
         let record = match kind {
             RecordKind::A => "A",
             RecordKind::Aaaa => "AAAA",
@@ -185,7 +185,7 @@ impl<N: Net> Engine<N> {
             (_, answer) => {
                 let family = if kind == RecordKind::A { Family::V4 } else { Family::V6 };
                 let unfit = family == Family::V4 && self.conns.get(conn).is_some_and(|c| c.request.only_v6)
-                    || self.path_family(conn, path).is_some_and(|f| f != family);
+                    || self.est(conn).and_then(|e| e.path_family(path)).is_some_and(|f| f != family);
                 let result = match answer {
                     Answer::Addresses(_) if unfit => Ok(Vec::new()),
                     Answer::Addresses(list) => Ok(addresses(&mut self.cx.net, &list)),
@@ -199,11 +199,11 @@ impl<N: Net> Engine<N> {
     }
 
     /// Service bindings in the terms of the race, for one path.
-    fn services(&mut self, conn: Key, path: PathId, list: &[ServiceBinding]) -> Vec<Service> {
+    pub(crate) fn services(&mut self, conn: Key, path: PathId, list: &[ServiceBinding]) -> Vec<Service> {
         let alpn = self.conns.get(conn).map(|c| c.request.alpn.clone()).unwrap_or_default();
         let mut services: Vec<_> = list.iter().map(|b| service(&mut self.cx.net, b, &alpn)).collect();
         let only_v6 = self.conns.get(conn).is_some_and(|c| c.request.only_v6);
-        if let Some(family) = self.path_family(conn, path).or(only_v6.then_some(Family::V6)) {
+        if let Some(family) = self.est(conn).and_then(|e| e.path_family(path)).or(only_v6.then_some(Family::V6)) {
             for service in &mut services {
                 service.hints.retain(|a| Family::of(&a.addr) == family);
                 service.target.iter_mut().for_each(|t| t.retain(|a| Family::of(&a.addr) == family));

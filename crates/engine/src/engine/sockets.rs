@@ -1,9 +1,10 @@
 //! Sockets of carriers: what follows from their readiness.
 //!
-//! *Responsible for* trying the fast path before the general way. *Not responsible for* the sockets themselves
+//! *Responsible for* datagrams that belong to another engine that shares a port ([`crate::siblings`]), and for trying the fast path before the general way. *Not responsible for* the sockets themselves
 //! ([`crate::carrier::socket`]).
 
-use super::{Engine, fast_path};
+use super::Engine;
+use crate::ForeignDatagram;
 use crate::carrier::dispatch::CarrierSocket;
 use crate::carrier::socket::Woken;
 use neater_base::Key;
@@ -12,7 +13,7 @@ use neater_base::net::{Net, Ready};
 impl<N: Net> Engine<N> {
     /// A socket of a carrier is ready.
     #[inline]
-    pub(super) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
+    pub(crate) fn on_carrier_ready(&mut self, socket: CarrierSocket, ready: Ready) {
         if let Some(key) = socket.own() {
             return self.socket_ready(key, ready);
         }
@@ -22,7 +23,7 @@ impl<N: Net> Engine<N> {
     }
 
     #[inline]
-    fn socket_ready(&mut self, key: Key, ready: Ready) {
+    pub(crate) fn socket_ready(&mut self, key: Key, ready: Ready) {
         match self.carriers.wake(key, ready) {
             None => {}
             Some(Woken::Conn { conn, readable, writable }) => {
@@ -42,7 +43,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The same of the only attempt of a connection.
-    fn alone_ready(&mut self, key: Key, conn: Key) {
+    pub(crate) fn alone_ready(&mut self, key: Key, conn: Key) {
         // Policies want to see how it went.
         if self.refused.is_none()
             && !self.policies.are_asked()
@@ -57,5 +58,34 @@ impl<N: Net> Engine<N> {
             Some(e) => self.cached_failed(key, e),
             None => self.carriers.on_socket_ready(&mut self.cx, key, false),
         }
+    }
+
+    /// Takes the datagrams for other engines that the last turn has found. What is not taken is gone after the next turn.
+    pub fn take_foreign(&mut self) -> Vec<ForeignDatagram> {
+        core::mem::take(&mut self.cx.foreign)
+    }
+
+    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect. One that this
+    /// engine cannot take, because it is not at that port any more, is returned, for [`Engine::deliver_unclaimed`] of the engine at
+    /// which it has arrived.
+    pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) -> Option<ForeignDatagram> {
+        if datagram.engine == self.cx.config.engine { self.take_in(datagram, false) } else { None }
+    }
+
+    /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
+    /// nobody knows its connection (RFC 9000 section 10.3, RFC 9260 section 8.4).
+    pub fn deliver_unclaimed(&mut self, datagram: ForeignDatagram) {
+        let _ = self.take_in(datagram, true);
+    }
+
+    pub(crate) fn take_in(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
+        if self.is_forked() {
+            return None;
+        }
+        self.cx.now = self.cx.net.now();
+        self.cx.connections = self.conns.len();
+        let left = self.carriers.on_misrouted(&mut self.cx, datagram, unclaimed);
+        self.drain_carriers();
+        left
     }
 }

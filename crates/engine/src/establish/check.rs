@@ -5,7 +5,7 @@ use crate::event::{EstablishmentError, Reason, SendError};
 use crate::{LocalEndpoint, RemoteEndpoint};
 
 /// Whether a connection can be made from these endpoints at all.
-pub(super) fn check_remotes(
+pub(crate) fn check_remotes(
     remotes: &[RemoteEndpoint],
     request: &crate::request::Compiled,
 ) -> Result<(), EstablishmentError> {
@@ -36,7 +36,7 @@ pub(super) fn check_remotes(
 }
 
 /// Whether name servers can be asked for all of these names.
-pub(super) fn check_names(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+pub(crate) fn check_names(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
     for host in remotes.iter().filter(|r| r.addr.is_none()).filter_map(|r| r.host.as_deref()) {
         neater_dns::check_name(host)
             .map_err(|e| EstablishmentError::new(Reason::InvalidConfiguration, format!("{host:?}: {e}")))?;
@@ -45,7 +45,7 @@ pub(super) fn check_names(remotes: &[RemoteEndpoint]) -> Result<(), Establishmen
 }
 
 /// Whether a connection can come from any of these local endpoints.
-pub(super) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+pub(crate) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
     let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));
     if locals.len() > MAX_REMOTES {
         return invalid(format!("{} local endpoints were given; the limit is {MAX_REMOTES}", locals.len()));
@@ -61,6 +61,6 @@ pub(super) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint])
 }
 
 /// Whoever initiates with a message wants no connection without it.
-pub(super) fn refused_first(why: &SendError) -> EstablishmentError {
+pub(crate) fn refused_first(why: &SendError) -> EstablishmentError {
     EstablishmentError::new(Reason::InvalidConfiguration, format!("the first message cannot be sent: {why}"))
 }

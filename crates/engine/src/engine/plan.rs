@@ -1,11 +1,11 @@
-//! What an establishment would try, found out without trying it.
+//! What a race would try.
 //!
 //! *Responsible for* asking names as an establishment does, and for letting its race run on in time that does not pass, among peers
 //! that say nothing. *Not responsible for* the order: it is the same race that makes it.
 //!
 //! *Invariants*: nothing is sent but to name servers, and no socket is opened for a peer; nothing is learnt from it.
 
-use super::Path;
+use crate::establish::Path;
 use crate::event::{AttemptError, Fate, Step};
 use crate::{ConnectionId, Engine, EstablishmentError, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use neater_base::Key;
@@ -53,7 +53,7 @@ impl<N: Net> Engine<N> {
 
     /// What this host itself would say to an attempt. Who has a place of his own to come from may get there in ways that are not
     /// known here.
-    pub(super) fn would_open(&mut self, addr: SocketAddr, path: &Path) -> Result<(), AttemptError> {
+    pub(crate) fn would_open(&mut self, addr: SocketAddr, path: &Path) -> Result<(), AttemptError> {
         let scoped = matches!(addr.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast());
         let elsewhere = path.interface.is_some() || path.local.is_some() || path.way.is_some();
         if elsewhere || scoped || self.cx.net.source_for(addr.ip()).is_some() {
@@ -92,7 +92,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Whether a plan has come to more than that nothing could be tried.
-    pub(super) fn is_planned(&self, conn: Key, candidates: &[crate::CandidateOutcome]) -> bool {
+    pub(crate) fn is_planned(&self, conn: Key, candidates: &[crate::CandidateOutcome]) -> bool {
         self.is_plan(conn) && candidates.iter().any(|c| !matches!(c.fate, Fate::Failed(_)))
     }
 }

@@ -1,8 +1,10 @@
-//! What lasts for a time only: messages with a lifetime, senders that wait for room as long, peers that say nothing.
+//! What happens to connections by the clock: idle timeouts, lifetimes of messages, rates.
 //!
 //! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; whoever finds that it has come sets the next.
 
+use crate::conn::Conn;
 use crate::event::{ConnectionError, Event};
+use crate::rate::{Bucket, Rates};
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine};
 use core::time::Duration;
@@ -117,5 +119,66 @@ impl<N: Net> Engine<N> {
             c.ext().expiry_armed = Some(at);
             self.cx.timers.push(at, Timer::Expiry(conn));
         }
+    }
+
+    /// Limits a connection to these rates, in bit/s, from now on; `None`: unlimited.
+    pub(crate) fn limit_rates(&mut self, conn: Key, send: Option<u64>, receive: Option<u64>) {
+        let now = self.cx.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if send.is_none() && receive.is_none() && c.ext.as_ref().is_none_or(|e| e.rates.is_none()) {
+            return;
+        }
+        let bucket = |rate: Option<u64>| rate.map(|r| Bucket::new(r, now));
+        let waiting = c.receive_bucket().is_some_and(|b| b.waiting);
+        c.ext().rates = Some(Box::new(Rates { send: bucket(send), receive: bucket(receive) }));
+        // Who waits at an old bucket looks at the new one.
+        self.cx.timers.push(now, Timer::Rate(conn));
+        if waiting {
+            self.notify(conn, Event::Readable);
+        }
+    }
+
+    /// The rates of a connection's request begin to count.
+    #[cold]
+    pub(crate) fn begin_rates(&mut self, conn: Key) {
+        let new = |c: &&Conn| c.ext.as_ref().is_none_or(|e| e.rates.is_none());
+        if let Some((send, receive)) = self.conns.get(conn).filter(new).map(|c| c.request.rates) {
+            self.limit_rates(conn, send, receive);
+        }
+    }
+
+    /// Something waits to be sent, `bytes` of it at once: until the rate allows it, if that is what it waits for.
+    pub(crate) fn wait_to_send(&mut self, conn: Key, bytes: usize) {
+        let Some(b) = self.conns.get_mut(conn).and_then(Conn::send_bucket) else { return };
+        if !b.waiting
+            && let Some(at) = b.wait(bytes)
+        {
+            b.waiting = true;
+            self.cx.timers.push(at, Timer::Rate(conn));
+        }
+    }
+
+    /// Something waits to be read until the rate allows it.
+    pub(crate) fn wait_to_receive(&mut self, conn: Key) {
+        let Some(b) = self.conns.get_mut(conn).and_then(Conn::receive_bucket) else { return };
+        if !b.waiting
+            && let Some(at) = b.wait(1)
+        {
+            b.waiting = true;
+            self.cx.timers.push(at, Timer::Rate(conn));
+        }
+    }
+
+    /// The rate may allow more now.
+    pub(crate) fn rate_timeout(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let receiving = c.receive_bucket().is_some_and(|b| core::mem::take(&mut b.waiting));
+        if let Some(b) = c.send_bucket() {
+            b.waiting = false;
+        }
+        if receiving {
+            self.notify(conn, Event::Readable);
+        }
+        self.conn_ready_stream(conn, false);
     }
 }

@@ -1,20 +1,23 @@
+//! How races end.
+//!
 //! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
 
-use crate::Engine;
 use crate::carrier::establish::Abandoned;
 use crate::carrier::session::Taken;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
-use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
+use crate::establish::Establishing;
+use crate::event::{CandidateOutcome, ConnectionError, Doubt, EstablishmentError, Event, Fate, Reason, Step};
 use crate::greeting::HandOver;
 use crate::timer::Timer;
+use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_race::{CandidateId, Outcome, Output, PathId, StackId};
+use neater_race::{Candidate, CandidateId, Outcome, Output, PathId, StackId};
 
 impl<N: Net> Engine<N> {
-    pub(super) fn won(&mut self, conn: Key, candidate: Option<CandidateId>) {
+    pub(crate) fn won(&mut self, conn: Key, candidate: Option<CandidateId>) {
         let Some(est) = self.est(conn) else { return };
         let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
         let winner = est.attempts.swap_remove(i);
@@ -23,7 +26,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The connection gets its transport; everybody else is sent home.
-    pub(super) fn become_established(&mut self, conn: Key, session: SessionId) {
+    pub(crate) fn become_established(&mut self, conn: Key, session: SessionId) {
         let Some((stack, addr)) = self.carriers.describe(session) else { return };
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -90,7 +93,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Makes what an attempt has led to the flow of its connection.
-    fn take(&mut self, conn: Key, session: SessionId) {
+    pub(crate) fn take(&mut self, conn: Key, session: SessionId) {
         if session.is_shared() {
             return self.session_won(conn, session);
         }
@@ -145,7 +148,7 @@ impl<N: Net> Engine<N> {
         self.after_established(conn);
     }
 
-    pub(super) fn lost(&mut self, conn: Key) {
+    pub(crate) fn lost(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let late = self.cx.now - c.since >= c.request.timeout.unwrap_or(Duration::MAX);
         let deadline = c.request.timeout.map(|t| c.since + t);
@@ -234,6 +237,50 @@ impl<N: Net> Engine<N> {
         }
         for id in &est.lookups {
             self.names.abandon(&mut self.cx, *id);
+        }
+    }
+
+    pub(crate) fn outcomes_of(&self, est: &Establishing, conn: Key) -> Vec<CandidateOutcome> {
+        use neater_race::CandidateOutcome as O;
+        let began = self.conns.get(conn).map_or(self.cx.now, |c| c.since);
+        est.race
+            .report()
+            .into_iter()
+            .filter_map(|r| {
+                Some(CandidateOutcome {
+                    stack: Stack::from_number(r.candidate.stack.0)?,
+                    addr: r.candidate.addr,
+                    started: r.started_at.map(|t| t - began),
+                    reachable: r.reachable_at.map(|t| t - began),
+                    ended: r.ended_at.map(|t| t - began),
+                    doubt: r.doubt.map(|d| self.in_words(&d)),
+                    fate: match r.outcome {
+                        O::NotStarted | O::Superseded => Fate::NotStarted,
+                        O::Running | O::Established => Fate::Running,
+                        O::Won => Fate::Won,
+                        O::Cancelled => Fate::Withdrawn,
+                        O::Failed(e) => Fate::Failed(e),
+                    },
+                })
+            })
+            .collect()
+    }
+
+    /// A candidate has come up that stands behind others.
+    pub(crate) fn doubted(&mut self, conn: Key, candidate: &Candidate, doubt: &neater_race::Doubt) {
+        let Some(stack) = Stack::from_number(candidate.stack.0) else { return };
+        let doubt = self.in_words(doubt);
+        self.step(conn, Step::Doubted { stack, addr: candidate.addr, doubt });
+    }
+
+    /// A doubt of the race in the engine's terms.
+    pub(crate) fn in_words(&self, doubt: &neater_race::Doubt) -> Doubt {
+        let lesson = &doubt.mark.lesson;
+        let of = Stack::from_number(lesson.stack.0).map(|stack| (stack, lesson.addr));
+        Doubt {
+            cause: lesson.cause,
+            ago: self.cx.now.saturating_since(doubt.mark.since),
+            of: of.filter(|_| !doubt.own),
         }
     }
 }

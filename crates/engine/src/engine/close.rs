@@ -1,22 +1,237 @@
-//! The end of connections (RFC 9622 section 10).
+//! Closing, failing and releasing connections.
 
-use crate::carrier::FlowId;
-use crate::carrier::end::{End, SessionLost};
+use crate::carrier::end::{Closed, Delivery, End, LINGER, Progress, SessionLost};
+use crate::carrier::{Early, FlowId};
+use crate::closing::ABORTED;
+use crate::closing::Closing;
 use crate::conn::{Conn, ConnectionState};
-use crate::engine::fast_path;
+use crate::early::FIRST;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
-use crate::{ConnectionId, Engine, Stack};
+use crate::fork::FORKED;
+use crate::timer::Timer;
+use crate::{ConnectionId, Engine, ListenerId, Stack};
+use bytes::Bytes;
+use core::time::Duration;
 use neater_base::Key;
-use neater_base::net::Net;
+use neater_base::net::{ErrorKind, Net, NetError};
 use neater_framing::Outbound;
 
-/// The application error code of a session that ends because its last connection was aborted without one of its own: not
-/// 0, which is an orderly end.
-pub(crate) const ABORTED: u64 = 1;
-/// The application error code of a stream that is given up without one.
-pub(crate) const NO_CODE: u64 = 0;
-
 impl<N: Net> Engine<N> {
+    /// A connection's closing has begun. If it is not done already, it is watched from now on.
+    pub(crate) fn watch_closing(&mut self, conn: Key) {
+        if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
+            self.watch(conn);
+        }
+    }
+
+    pub(crate) fn watch(&mut self, conn: Key) {
+        let Progress { mark, packets, .. } = self.progress_of_closing(conn);
+        // One that is watched already has its timer.
+        if self
+            .closings
+            .insert(conn, Closing { since: self.cx.now, moved: self.cx.now, mark, packets, asked: None })
+            .is_none()
+        {
+            self.cx.timers.push(self.cx.now + FIRST_CHECK, Timer::Closing(conn));
+        }
+    }
+
+    /// Asks how far the closing of a connection is, gives it up, or asks again later.
+    pub(crate) fn closing_timeout(&mut self, conn: Key) {
+        let flow = self.conns.get(conn).map_or(FlowId::None, |c| c.flow);
+        if flow.ends_when_sent() {
+            self.advance_close(conn);
+        } else {
+            let end = self.carriers.check_closed(&mut self.cx, flow);
+            self.closing_went_on(conn, end.into());
+        }
+        self.both_ended(conn);
+        let Progress { mark, packets, unanswered } = self.progress_of_closing(conn);
+        // When it is over, the timer may still come.
+        let Some(c) = self.closings.get_mut(&conn) else { return };
+        // A connection that both sides have ended and the program has not closed waits as long as the system does.
+        if mark != c.mark || self.conns.get(conn).is_some_and(|c| c.is_open()) {
+            (c.mark, c.moved, c.packets) = (mark, self.cx.now, packets);
+        }
+        c.asked = unanswered.filter(|n| *n > 0).map(|_| c.asked.unwrap_or(self.cx.now));
+        let c = *c;
+        let flow = self.conns.get(conn).map_or(FlowId::None, |c| c.flow);
+        let answers =
+            unanswered == Some(0) || self.carriers.answered_since(&self.cx, flow, c.moved, packets > c.packets);
+        let until = match c.asked {
+            _ if self.is_short() => c.moved + LINGER,
+            // It may be on its way.
+            Some(asked) => (c.moved + LINGER).max(asked + LINGER / 2).min(c.moved + STANDSTILL),
+            None if answers => c.moved + STANDSTILL,
+            None => c.moved + LINGER,
+        };
+        if until <= self.cx.now {
+            return self.give_up_closing(conn);
+        }
+        self.ask_peer_of_closing(conn, &c);
+        // Half as often each time: the checks are cheap, and few.
+        let next = self.cx.now + (self.cx.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
+        self.cx.timers.push(next.min(until), Timer::Closing(conn));
+    }
+
+    /// How far the closing of a connection is.
+    pub(crate) fn progress_of_closing(&mut self, conn: Key) -> Progress {
+        match self.conns.get(conn) {
+            Some(c) => self.carriers.progress(&self.cx, c.flow, c.tx.bytes as u64),
+            None => Progress { mark: 0, packets: 0, unanswered: None },
+        }
+    }
+
+    /// A peer that is silent is asked whether it is there, where the transport does not do so itself.
+    pub(crate) fn ask_peer_of_closing(&mut self, conn: Key, closing: &Closing) {
+        let Some(c) = self.conns.get(conn) else { return };
+        // What the transport has taken, a peer that is there acknowledges.
+        if c.tx.bytes == 0 {
+            return;
+        }
+        let unwanted = c.state == ConnectionState::Closing && c.recv.may_read();
+        let stands_still = self.cx.now.saturating_since(closing.moved) >= LINGER / 2;
+        self.carriers.ask_peer(&self.cx, c.flow, LINGER / 2, stands_still, unwanted);
+    }
+
+    /// Whether room is short: what makes no progress is in the way of others.
+    pub(crate) fn is_short(&self) -> bool {
+        self.cx.queued >= self.cx.limits.engine_bytes
+            || self.conns.len() >= self.cx.limits.connections
+            || self.cx.starved.is_some_and(|at| self.cx.now.saturating_since(at) < SHORTAGE)
+    }
+
+    /// The system has no descriptor for another connection.
+    pub(crate) fn note_shortage(&mut self) {
+        self.cx.starved = Some(self.cx.now);
+    }
+
+    /// What was sent is not taken, or not acknowledged, and has not been for as long as we wait.
+    pub(crate) fn give_up_closing(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let (group, flow) = (c.group, c.flow);
+        let unwritten = !c.tx.is_empty() || !c.send.is_finished();
+        if flow.acknowledges_end() {
+            c.send = c.send.on_fin_sent();
+            // If it is the last of its session, the session does not end in order either.
+            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                g.abort_code = Some(ABORTED);
+            }
+        }
+        if let Some(over) = self.carriers.give_up(&mut self.cx, flow, unwritten) {
+            self.session_over(over);
+        }
+        self.fail_connection(conn, ConnectionError::TimedOut);
+        if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+            g.abort_code = None;
+        }
+    }
+
+    /// Nothing more can be sent on a stream: the peer has said so, with this code, and has everything or not.
+    pub(crate) fn given_up_by_peer(&mut self, conn: Key, delivered: bool, code: u64) {
+        let error = ConnectionError::StreamReset(code);
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        c.send = c.send.on_stopped(code, delivered);
+        if c.state == ConnectionState::Closing && delivered {
+            return self.finish_close(conn);
+        }
+        if c.state == ConnectionState::Closing || c.recv.reset_code().is_some() {
+            return self.fail_connection(conn, error);
+        }
+        c.ext().error = Some(error.clone());
+        self.report_unsent(conn, &error);
+        // Whoever waits for room learns that there is none to come.
+        self.notify(conn, Event::Writable);
+    }
+
+    /// A stream on which nothing can be sent any more is over when the peer has abandoned the other direction, too: that is
+    /// found out here, because the program may not be reading.
+    pub(crate) fn find_reset(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && c.send.is_over_for_peer()) else { return };
+        // The transport forgets a reset that was read.
+        let read = c.recv.reset_code();
+        let code = self.carriers.peer_reset(c.flow, read);
+        if let Some(code) = code {
+            c.recv = c.recv.on_reset(code);
+            self.fail_connection(conn, ConnectionError::StreamReset(code));
+        }
+    }
+
+    /// A connection that both sides have ended is over when the peer has what was sent. What it has sent can still be read.
+    pub(crate) fn both_ended(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.send.is_finished() && c.tx.is_empty()) else {
+            return;
+        };
+        // Also where the peer has no direction, or this side, or the program wants no more and the peer was notified of it.
+        let nothing_comes = c.recv.has_peer_finished() || !c.recv.may_read() && self.carriers.reports_stop(c.flow);
+        let nothing_goes = c.send.is_settled() || c.send.is_absent();
+        if c.flow.acknowledges_end() {
+            if nothing_comes && c.given_up() {
+                if let Some(error) = c.refusal() {
+                    self.fail_connection(conn, error);
+                }
+            } else if nothing_comes && nothing_goes && c.request.may_receive {
+                self.ended(conn);
+            }
+            return;
+        }
+        match self.carriers.both_delivered(&mut self.cx, c.flow, c.recv.has_peer_finished()) {
+            Some(Delivery::Done) => self.ended(conn),
+            Some(Delivery::Failed(error)) => self.break_connection(conn, error),
+            Some(Delivery::Open) if !self.closings.contains_key(&conn) => self.watch(conn),
+            Some(Delivery::Open) | None => {}
+        }
+    }
+
+    pub(crate) fn ended(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let unread = c.recv.may_read();
+        let shared = c.flow.keeps_session();
+        if unread {
+            self.notify(conn, Event::Readable);
+        }
+        self.notify(conn, Event::Closed);
+        if !unread && !shared {
+            self.detach(conn);
+        }
+        let group = self.conns.get(conn).filter(|c| c.is_peers_stream()).and_then(|c| c.group);
+        self.set_closed(conn);
+        if let Some(group) = group {
+            self.room_in_group(group, false);
+        }
+    }
+
+    /// The closing of a connection has gone on.
+    pub(crate) fn closing_went_on(&mut self, conn: Key, Closed { end, fin_done, peer_ended, session }: Closed) {
+        if fin_done || peer_ended {
+            let Some(c) = self.conns.get_mut(conn) else { return };
+            if fin_done {
+                c.send = c.send.on_fin_sent();
+            }
+            if peer_ended {
+                c.recv = c.recv.on_peer_finished();
+            }
+        }
+        if let Some(over) = session {
+            self.session_over(over);
+        }
+        match end {
+            End::Waits => {}
+            End::Done => self.finish_close(conn),
+            End::Failed(error) => self.fail_connection(conn, error),
+        }
+    }
+
+    /// Drops what a peer sends to a connection that is closing and still has something to
+    /// send: a peer that is closing, too, would wait for that, and this side for the peer.
+    pub(crate) fn discard_incoming(&mut self, conn: Key) {
+        let closing = self.conns.get(conn).filter(|c| c.state == ConnectionState::Closing);
+        if let Some(flow) = closing.map(|c| c.flow) {
+            let closed = self.carriers.discard_incoming(&mut self.cx, conn, flow);
+            self.closing_went_on(conn, closed);
+        }
+    }
+
     /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows: the peer's transport has acknowledged
     /// everything (RFC 9293 section 3.6), which does not say that its program has read it. What the peer still sends is not
     /// received any more.
@@ -32,7 +247,7 @@ impl<N: Net> Engine<N> {
         self.close_now(conn);
     }
 
-    fn close_now(&mut self, conn: ConnectionId) {
+    pub(crate) fn close_now(&mut self, conn: ConnectionId) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         match c.state {
             // What was accepted is delivered: the connection is established for it, and closed then.
@@ -113,7 +328,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn report_close_flush(&mut self, conn: Key, done: crate::queue::Flushed) {
+    pub(crate) fn report_close_flush(&mut self, conn: Key, done: crate::queue::Flushed) {
         for id in done.sent {
             self.notify(conn, Event::Sent(id));
         }
@@ -190,7 +405,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn remove(&mut self, conn: Key) {
+    pub(crate) fn remove(&mut self, conn: Key) {
         self.detach(conn);
         // The framer is the program's.
         if let Some(Some(rare)) = self.conns.discard_if(conn, |c| Some(c.ext.take())) {
@@ -224,7 +439,7 @@ impl<N: Net> Engine<N> {
         self.fail_and_keep(conn, error, keep);
     }
 
-    fn fail_and_keep(&mut self, conn: Key, error: ConnectionError, keep: bool) {
+    pub(crate) fn fail_and_keep(&mut self, conn: Key, error: ConnectionError, keep: bool) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state == ConnectionState::Closed {
             return;
@@ -403,7 +618,7 @@ impl<N: Net> Engine<N> {
     }
 
     #[inline(never)]
-    fn release_in_full(&mut self, conn: ConnectionId) {
+    pub(crate) fn release_in_full(&mut self, conn: ConnectionId) {
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
             ConnectionState::Closed => self.remove(conn.0),
@@ -413,4 +628,164 @@ impl<N: Net> Engine<N> {
             }
         }
     }
+
+    /// Keeps the first message of a connection, which may be early data. It has its number from now on.
+    pub(crate) fn keep_first(&mut self, conn: Key, data: Bytes) {
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.tx.next_id = FIRST.0;
+            c.ext().early = Some(data);
+        }
+    }
+
+    /// The transport that has won took the first message with its handshake: it need not be sent any more.
+    pub(crate) fn first_was_taken(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let Some(data) = c.ext.as_mut().and_then(|e| e.early.take()) else { return };
+        c.bytes_sent += data.len() as u64;
+        c.messages_sent = c.messages_sent.saturating_add(1);
+        c.ext().first_taken = true;
+        self.notices.spend(ConnectionId(conn), |s| s.keep(data));
+    }
+
+    /// The first message is not to be sent any more, and attempts that begin later do not offer it.
+    pub(crate) fn give_up_first(&mut self, conn: Key, error: &ConnectionError) {
+        let first = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()).and_then(|e| e.early.take());
+        if let Some(data) = first {
+            if let Some(c) = self.conns.get(conn) {
+                let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts).iter().map(|a| a.session);
+                for session in attempts.chain(c.flow.awaited()) {
+                    self.carriers.withdraw_first(session);
+                }
+            }
+            self.notices.spend(ConnectionId(conn), |s| s.keep(data));
+            self.notify(conn, Event::SendError(FIRST, SendError::Connection(error.clone())));
+        }
+    }
+
+    /// Moves on the handshake of a connection that was delivered before its end.
+    pub(crate) fn drive_early(&mut self, key: Key, conn: Key) {
+        let c = self.conns.get(conn).filter(|c| c.is_open());
+        let (open, reads) = (c.is_some(), c.is_some_and(|c| c.request.may_receive));
+        match self.carriers.shake_early(&mut self.cx, key, reads) {
+            Early::Complete if open => {
+                self.notify(conn, Event::Readable);
+                self.flush_and_report(conn);
+            }
+            Early::Open | Early::Complete => {}
+            // What has come before the failure can still be read, and reading reports it then.
+            Early::Failed(_) if reads => {
+                self.notify(conn, Event::Readable);
+                // A writer that waits for room may be the only one that there is.
+                self.notify(conn, Event::Writable);
+            }
+            Early::Failed(error) => self.fail_connection(conn, error),
+        }
+    }
+
+    /// The time for the handshake of such a connection may be over.
+    pub(crate) fn early_timeout(&mut self, conn: Key) {
+        let Some(key) = self.conns.get(conn).and_then(|c| c.flow.own_socket()) else { return };
+        if !self.carriers.may_still_shake(&mut self.cx, key) {
+            return self.fail_connection(conn, ConnectionError::TimedOut);
+        }
+        self.drive_early(key, conn);
+        if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
+            self.advance_close(conn);
+        }
+    }
+
+    /// Whether what the program receives now came before the peer's handshake was complete, and may be a replay.
+    pub(crate) fn is_early(&self, conn: Key) -> bool {
+        self.conns
+            .get(conn)
+            .filter(|c| c.passive && c.state == ConnectionState::Established)
+            .is_some_and(|c| self.carriers.is_early(c.flow))
+    }
+
+    /// Whether this is the copy of an engine that a child of `fork` has inherited. It is of no use: every call that would
+    /// do something fails with [`ErrorKind::Forked`], and nothing that it does reaches the parent or its peers. The child
+    /// makes an engine of its own.
+    #[must_use]
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.cx.net.forked()
+    }
+
+    /// Refuses to do anything in a child.
+    #[inline]
+    pub(crate) fn own(&self) -> Result<(), ConnectionError> {
+        self.unusable().map_or(Ok(()), |e| Err(ConnectionError::Net(e)))
+    }
+
+    /// As [`Engine::own`], for what sends.
+    #[inline]
+    pub(crate) fn own_to_send(&self) -> Result<(), SendError> {
+        self.own().map_err(SendError::Connection)
+    }
+
+    /// As [`Engine::own`], for what makes connections and listeners.
+    #[inline]
+    pub(crate) fn own_to_establish(&self) -> Result<(), EstablishmentError> {
+        self.unusable().map_or(Ok(()), |e| Err(not_established(e)))
+    }
+
+    /// Why no call on this engine will do anything any more, if that is so.
+    #[must_use]
+    #[inline]
+    pub fn unusable(&self) -> Option<NetError> {
+        if self.is_forked() {
+            Some(FORKED)
+        } else if self.orphaned {
+            Some(NOT_DRIVEN)
+        } else {
+            None
+        }
+    }
+
+    /// Whoever drove this engine has stopped, and nobody will: what waits would wait for ever. Every connection ends with
+    /// [`ErrorKind::NotDriven`], every listener stops, and every further call fails with it.
+    pub fn orphan(&mut self) {
+        self.cx.now = self.cx.net.now();
+        self.orphaned = true;
+        for listener in self.listeners.keys() {
+            self.stop(ListenerId(listener));
+        }
+        for conn in self.conns.keys() {
+            let Some(c) = self.conns.get(conn) else { continue };
+            if c.state == ConnectionState::Establishing {
+                self.cancel_establishment(conn);
+                self.fail(conn, not_established(NOT_DRIVEN));
+                continue;
+            }
+            // The peer must not take a part for the whole. What the system has all of, it may still deliver.
+            if !c.tx.is_empty() {
+                self.carriers.abort_socket(&mut self.cx, c.flow);
+            }
+            self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
+        }
+        self.abort_sessions();
+        // What can be said once is said: that it is over.
+        self.settle();
+    }
+}
+
+/// How soon after the closing has begun it is first asked how far it is.
+const FIRST_CHECK: Duration = Duration::from_millis(2);
+
+/// How much later it is asked again at most.
+const CHECKS_APART: Duration = Duration::from_secs(1);
+
+/// How long a peer that answers may take nothing of what is to be delivered before its connection
+/// is closed. A reader that is slow seems to stand still, too: its kernel reports room when a good
+/// part of its buffer is free (RFC 9293 section 3.8.6.2.2), which at 3 kB/s takes minutes.
+const STANDSTILL: Duration = Duration::from_secs(300);
+
+/// For how long a lack of descriptors is taken to last.
+const SHORTAGE: Duration = Duration::from_secs(2);
+
+const NOT_DRIVEN: NetError = NetError::new(ErrorKind::NotDriven);
+
+#[cold]
+fn not_established(e: NetError) -> EstablishmentError {
+    EstablishmentError::new(Reason::EstablishmentFailed, e.kind.as_str())
 }

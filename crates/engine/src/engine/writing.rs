@@ -1,15 +1,22 @@
-//! Moving bytes between a connection and what carries it.
+//! Writing what is queued, and readiness of connections.
+//!
+//! Bytes of raw streams, straight to the transport.
+//!
+//! *Invariants*: bytes overtake no message, and what is not taken stays with the program.
 
 use crate::carrier::FlowId;
 use crate::carrier::channel::ICMP_BUDGET;
-use crate::carrier::data::Sender;
+use crate::carrier::data::{Sender, WriteError};
 use crate::conn::{Conn, ConnectionState};
+use crate::connection::fast_path::FastWrite;
 use crate::event::{ConnectionError, Event, SendError};
 use crate::queue::{Budget, Flushed, Segment, SendFlags};
-use crate::{Engine, Stack};
+use crate::send::{RECEIVE_ONLY, refused};
+use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
-use neater_base::net::Net;
+use neater_base::net::{Lane, Net, NetError};
 use neater_framing::Outbound;
+use std::io::IoSlice;
 
 impl<N: Net> Engine<N> {
     /// A connection's socket has become ready.
@@ -80,7 +87,7 @@ impl<N: Net> Engine<N> {
         self.conn_ready(key, conn, true, true);
     }
 
-    fn take_soft_errors(&mut self, key: Key, conn: Key) {
+    pub(crate) fn take_soft_errors(&mut self, key: Key, conn: Key) {
         // Nothing else brings it back here before the next: all of it, however large the program has made the queue.
         for _ in 0..64 * ICMP_BUDGET {
             let Some(icmp) = self.carriers.take_icmp_error(&mut self.cx, key) else { return };
@@ -141,7 +148,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Whether a write would get somewhere, as far as is known.
-    fn may_write(&self, conn: Key) -> bool {
+    pub(crate) fn may_write(&self, conn: Key) -> bool {
         self.conns.get(conn).is_none_or(|c| self.carriers.may_write(c.flow))
     }
 
@@ -156,7 +163,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Sends what the transport itself holds back.
-    fn flush_transport(&mut self, conn: Key) -> Flushed {
+    pub(crate) fn flush_transport(&mut self, conn: Key) -> Flushed {
         let Some(c) = self.conns.get_mut(conn) else { return Flushed::default() };
         let done = self.carriers.flush_held(&mut self.cx, c.flow, &mut c.tx);
         c.messages_sent = c.messages_sent.saturating_add(done.sent.len() as u32);
@@ -219,7 +226,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The socket says that a message was too long, and not for what.
-    fn tell_maximum(&mut self, conn: Key, done: &mut Flushed) {
+    pub(crate) fn tell_maximum(&mut self, conn: Key, done: &mut Flushed) {
         for (_, error) in &mut done.failed {
             if let SendError::MessageTooLarge { max: max @ 0 } = error {
                 *max = self.singular_transmission_msg_max_len(crate::ConnectionId(conn)).unwrap_or(0);
@@ -253,7 +260,7 @@ impl<N: Net> Engine<N> {
 
     /// The engine's queues have room again: whoever was kept out by others may try.
     #[cold]
-    fn let_in(&mut self) {
+    pub(crate) fn let_in(&mut self) {
         for conn in core::mem::take(&mut self.crowded_out) {
             let Some(c) = self.conns.get_mut(conn) else { continue };
             c.tx.crowded_out = false;
@@ -308,4 +315,129 @@ impl<N: Net> Engine<N> {
             self.close(crate::ConnectionId(conn));
         }
     }
+
+    /// Writes bytes of a raw byte stream straight to the transport, without a queue. `None`: nothing can be taken now,
+    /// and [`crate::Event::Writable`] will tell.
+    ///
+    /// # Errors
+    /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
+    #[inline]
+    pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        match fast_path!(self).write(conn.0, bufs) {
+            FastWrite::Written(n) => return Ok(Some(n)),
+            FastWrite::Blocked => return Ok(None),
+            FastWrite::Failed(e) => self.break_connection(conn.0, ConnectionError::Net(e)),
+            FastWrite::Unknown => {}
+        }
+        self.write_in_full(conn, bufs)
+    }
+
+    /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
+    /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
+    /// `None`: there is none, and there will be none (the stack or the network has no such way).
+    pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
+        fast_path!(self).lane(conn.0)
+    }
+
+    #[cold]
+    pub(crate) fn write_failed<T>(&mut self, conn: ConnectionId, e: NetError) -> Result<T, SendError> {
+        let error = ConnectionError::Net(e);
+        self.break_connection(conn.0, error.clone());
+        Err(SendError::Connection(error))
+    }
+
+    #[inline(never)]
+    pub(crate) fn write_in_full(
+        &mut self,
+        conn: ConnectionId,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, SendError> {
+        self.own_to_send()?;
+        if let Some(c) = self.conns.get_fast(conn.0)
+            && c.fast.is_write_blocked()
+        {
+            c.wants_room = true;
+            return Ok(None);
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
+        if !takes_bytes(c)? {
+            c.wants_room = true;
+            return Ok(None);
+        }
+        if c.batching && !c.tx.is_empty() {
+            // Bytes do not wait for messages that wait for the end of their batch.
+            self.flush_batch(conn.0);
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
+        // The transport may have turned out to be gone.
+        takes_bytes(c)?;
+        if !c.tx.is_empty() {
+            c.wants_room = true;
+            return Ok(None);
+        }
+        let (room, _) = c.may_send_now(self.cx.now);
+        if room == 0 && bufs.iter().any(|b| !b.is_empty()) {
+            c.wants_room = true;
+            self.wait_to_send(conn.0, 1);
+            return Ok(None);
+        }
+        let within;
+        let bufs = if bufs.iter().map(|b| b.len()).sum::<usize>() > room {
+            within = first_bytes(bufs, room);
+            &within[..]
+        } else {
+            bufs
+        };
+        match self.carriers.write(&mut self.cx, c.flow, bufs) {
+            Ok(n) => {
+                if let Some(c) = self.conns.get_mut(conn.0) {
+                    c.bytes_sent += n as u64;
+                    c.note_sent(n);
+                }
+                fast_path!(self).note(conn.0);
+                Ok(Some(n))
+            }
+            Err(WriteError::Blocked) => {
+                if let Some(c) = self.conns.get_mut(conn.0) {
+                    c.wants_room = true;
+                }
+                Ok(None)
+            }
+            Err(WriteError::Net(e)) => self.write_failed(conn, e),
+            Err(WriteError::Refused(e)) => Err(SendError::Connection(e)),
+        }
+    }
+}
+
+/// Whether bytes can be written already, if they ever can.
+fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
+    match c.state {
+        ConnectionState::Established if c.send.is_open() => {}
+        ConnectionState::Establishing => return Ok(false),
+        ConnectionState::Closed => {
+            return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
+        }
+        _ => return Err(refused(c)),
+    }
+    if !c.request.may_send {
+        return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
+    }
+    if c.ext.is_some() {
+        c.bytes_possible().map_err(SendError::Connection)?;
+    }
+    Ok(true)
+}
+
+/// The first `n` bytes of these.
+fn first_bytes<'a>(bufs: &'a [IoSlice<'_>], mut n: usize) -> Vec<IoSlice<'a>> {
+    let mut out = Vec::with_capacity(bufs.len());
+    for buf in bufs.iter().filter(|b| !b.is_empty()) {
+        let k = buf.len().min(n);
+        if k == 0 {
+            break;
+        }
+        out.push(IoSlice::new(&buf[..k]));
+        n -= k;
+    }
+    out
 }

@@ -1,0 +1,306 @@
+//! The handshakes of message framers.
+
+use crate::closing::ABORTED;
+use crate::conn::{Conn, ConnectionState, Ext};
+use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
+use crate::greeting::{Greeting, HandOver};
+use crate::kept::take_queued;
+use crate::listen::HANDSHAKE_TIMEOUT;
+use crate::queue::{Segment, SendFlags, SendQueue};
+use crate::receive::{CHUNK, ROUNDS};
+use crate::timer::Timer;
+use crate::{ConnectionId, Engine, ListenerId, Stack};
+use core::time::Duration;
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_framing::{Outbound, Readiness};
+
+impl<N: Net> Engine<N> {
+    /// Starts the framer of a connection whose transport is up, if it has one. True: the connection is ready. Otherwise it
+    /// is handed over when it is, or has failed.
+    pub(crate) fn begin_framing(&mut self, conn: Key, to: HandOver) -> bool {
+        let Some(c) = self.conns.get_mut(conn) else { return false };
+        // Messages that were sent meanwhile have made the framer already.
+        if !c.framed() {
+            let Some(framer) = c.request.framer.make() else { return true };
+            c.ext().framer = Some(framer);
+        }
+        let mut out = Outbound::default();
+        let started = match &mut c.ext().framer {
+            Some(framer) => framer.start(&mut out),
+            None => return true,
+        };
+        let (counted, until) = match (to, c.flow.own_socket()) {
+            (HandOver::Listener(l), Some(_)) => (Some(l), self.cx.now + HANDSHAKE_TIMEOUT),
+            (HandOver::Opener, _) => (None, c.request.timeout.map_or(self.cx.now + PATIENCE, |t| c.began + t)),
+            _ => (None, self.cx.now + HANDSHAKE_TIMEOUT),
+        };
+        if let Ok(Readiness::Ready) = started {
+            self.queue_front(conn, out);
+            return true;
+        }
+        c.ext().greeting = Some(Box::new(Greeting { tx: SendQueue::default(), to, until, due: false, counted }));
+        if let (Some(listener), Some(channel)) = (counted, c.flow.own_socket()) {
+            self.count_handshake(listener, channel);
+        }
+        self.greet(conn, out);
+        match started {
+            Ok(_) => {
+                self.cx.timers.push(until, Timer::Greeting(conn));
+                self.drive_greeting(conn);
+            }
+            Err(e) => self.greeting_failed(conn, &ConnectionError::Framer(e.0)),
+        }
+        false
+    }
+
+    /// Queues what a handshaking framer says.
+    pub(crate) fn greet(&mut self, conn: Key, out: Outbound) {
+        let Some(greeting) = self.conns.get_mut(conn).and_then(|c| c.ext().greeting.as_mut()) else { return };
+        for data in out.pieces {
+            greeting.tx.bytes += data.len();
+            greeting.tx.queue.push_back(Segment { data, completes: None, expires: None, flags: SendFlags::default() });
+        }
+    }
+
+    /// Moves a framer's handshake on.
+    pub(crate) fn drive_greeting(&mut self, conn: Key) {
+        for _ in 0..ROUNDS {
+            let step = self.flush_greeting(conn).and_then(|()| self.feed_greeting(conn));
+            match step {
+                Ok(Some(Readiness::Handshaking)) => {}
+                Ok(Some(Readiness::Ready)) => return self.greeted(conn),
+                Ok(None) => return,
+                Err(error) => return self.greeting_failed(conn, &error),
+            }
+        }
+        self.come_back_to(conn);
+    }
+
+    /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. Nobody knows of one
+    /// whose framer shakes hands, so that there is nobody to tell.
+    pub(crate) fn come_back_to(&mut self, conn: Key) {
+        self.cx.again = true;
+        let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
+        match greeting {
+            None => self.notify(conn, Event::Readable),
+            Some(greeting) if greeting.due => {}
+            Some(greeting) => {
+                greeting.due = true;
+                self.pending_greetings.push(conn);
+            }
+        }
+    }
+
+    /// Writes what the framer has said, and nothing of the program's.
+    pub(crate) fn flush_greeting(&mut self, conn: Key) -> Result<(), ConnectionError> {
+        let swap = |c: &mut Conn, state| {
+            c.state = state;
+            if let (tx, Some(greeting)) = (&mut c.tx, c.ext.as_mut().and_then(|e| e.greeting.as_mut())) {
+                core::mem::swap(tx, &mut greeting.tx);
+            }
+        };
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_greeting()) else { return Ok(()) };
+        swap(c, ConnectionState::Established);
+        let done = self.flush(conn);
+        if let Some(c) = self.conns.get_mut(conn) {
+            swap(c, ConnectionState::Establishing);
+        }
+        done.error.map_or(Ok(()), Err)
+    }
+
+    /// Gives the framer what the peer has said; `None`: nothing has come.
+    pub(crate) fn feed_greeting(&mut self, conn: Key) -> Result<Option<Readiness>, ConnectionError> {
+        let Some(c) = self.conns.get(conn).filter(|c| c.is_greeting()) else { return Ok(None) };
+        let mut ended = false;
+        if c.stack.is_some_and(Stack::is_stream) {
+            let mut scratch = core::mem::take(&mut self.cx.scratch);
+            scratch.resize(CHUNK, 0);
+            let read = self.read_transport(conn, &mut scratch);
+            if let (Ok(Some(n)), Some(c)) = (&read, self.conns.get_mut(conn)) {
+                c.ext().receiver.buffer().extend_from_slice(&scratch[..*n]);
+            }
+            self.cx.scratch = scratch;
+            match read? {
+                None => return Ok(None),
+                Some(n) => ended = n == 0,
+            }
+        } else {
+            let socket = c.flow.own_socket();
+            let data = loop {
+                let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
+                match (take_queued(c, &mut self.cx.kept), socket) {
+                    (Some((data, _)), _) => break data,
+                    (None, Some(k)) if self.fill_datagrams(conn, k)? => {}
+                    _ => return Ok(None),
+                }
+            };
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.ext().receiver.buffer().extend_from_slice(&data);
+            }
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
+        let Ext { framer: Some(framer), receiver, .. } = c.ext() else { return Ok(None) };
+        let mut out = Outbound::default();
+        let mut readiness = receiver.run(framer.as_mut(), ended, &mut out);
+        // Messages may have come with the end of the handshake, and nothing more may come for a long time.
+        if readiness == Ok(Readiness::Ready) && !receiver.buffer().is_empty() {
+            readiness = receiver.run(framer.as_mut(), ended, &mut out);
+        }
+        self.greet(conn, out);
+        match readiness {
+            Ok(Readiness::Handshaking) if ended => {
+                // What the framer still has to say may tell the peer why.
+                let _ = self.flush_greeting(conn);
+                Err(ConnectionError::Framer("the peer has ended the connection in the framer's handshake".into()))
+            }
+            Ok(readiness) => Ok(Some(readiness)),
+            Err(e) => {
+                let _ = self.flush_greeting(conn);
+                Err(ConnectionError::Framer(e.0))
+            }
+        }
+    }
+
+    /// The framer is ready: so is the connection.
+    pub(crate) fn greeted(&mut self, conn: Key) {
+        let now = self.cx.now;
+        let Some(mut greeting) = self.end_greeting(conn) else { return };
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        c.since = now;
+        if !greeting.tx.is_empty() {
+            for segment in core::mem::take(&mut greeting.tx.queue).into_iter().rev() {
+                c.tx.bytes += segment.data.len();
+                c.tx.queue.push_front(segment);
+            }
+            self.recount(conn);
+        }
+        match greeting.to {
+            HandOver::Opener => self.now_established(conn),
+            to => {
+                self.enter_established_quietly(conn);
+                self.hand_over(conn, to);
+            }
+        }
+        // What came behind the handshake has had its event.
+        if self.conns.get(conn).is_some_and(|c| c.is_open()) {
+            self.notify(conn, Event::Readable);
+        }
+    }
+
+    /// A datagram has come for a connection that shares a socket.
+    pub(crate) fn arrived(&mut self, conn: Key) {
+        if self.conns.get(conn).is_some_and(Conn::is_greeting) {
+            self.drive_greeting(conn);
+        } else {
+            self.notify(conn, Event::Readable);
+        }
+    }
+
+    /// Takes a connection's handshake out of all books.
+    pub(crate) fn end_greeting(&mut self, conn: Key) -> Option<Box<Greeting>> {
+        let mut greeting = self.conns.get_mut(conn)?.ext.as_mut()?.greeting.take()?;
+        self.cx.queued -= greeting.tx.counted;
+        if let Some(queue) = greeting.tx.made() {
+            queue.counted = 0;
+        }
+        if let Some(listener) = greeting.counted {
+            self.handshake_over(listener);
+        }
+        // What it kept is room for others.
+        self.let_in_if_room();
+        Some(greeting)
+    }
+
+    /// A connection is over whose framer was handshaking: what that had to say is not said.
+    pub(crate) fn drop_greeting(&mut self, conn: Key) -> Option<HandOver> {
+        let mut greeting = self.end_greeting(conn)?;
+        for segment in greeting.tx.made().map(|q| core::mem::take(&mut q.queue)).unwrap_or_default() {
+            self.notices.spend(ConnectionId(conn), |s| s.keep(segment.data));
+        }
+        Some(greeting.to)
+    }
+
+    /// The connection will not be ready: whoever opened it is told why, and of one that was received nobody has heard.
+    pub(crate) fn greeting_failed(&mut self, conn: Key, error: &ConnectionError) {
+        let Some(to) = self.drop_greeting(conn) else { return };
+        if to != HandOver::Opener {
+            tracing::debug!(target: "neater::listen", "an incoming connection's framer is not ready: {error}");
+            self.cancel_establishment(conn);
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.released = true;
+            }
+            return self.set_closed(conn);
+        }
+        let reason = match error {
+            ConnectionError::TimedOut => Reason::Timeout,
+            _ => Reason::EstablishmentFailed,
+        };
+        let message = match error {
+            ConnectionError::TimedOut => "the framer's handshake was not finished in the time allowed".into(),
+            error => error.to_string(),
+        };
+        let candidates = self.candidates(ConnectionId(conn));
+        self.note_bad_framing(conn, error);
+        self.cancel_establishment(conn);
+        self.fail(conn, EstablishmentError { candidates, ..EstablishmentError::new(reason, message) });
+    }
+
+    /// It has its next turn.
+    pub(crate) fn resume_greeting(&mut self, conn: Key) {
+        let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
+        if let Some(greeting) = greeting {
+            greeting.due = false;
+            self.drive_greeting(conn);
+        }
+    }
+
+    /// The time for a framer's handshake may be over.
+    pub(crate) fn greeting_timeout(&mut self, conn: Key) {
+        let until = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.greeting.as_ref()?.until));
+        if until.is_some_and(|until| until <= self.cx.now) {
+            self.greeting_failed(conn, &ConnectionError::TimedOut);
+        }
+    }
+
+    /// Delivers a received connection whose transport is up, now or when its framer is ready.
+    pub(crate) fn deliver(&mut self, conn: Key, to: HandOver) {
+        if self.begin_framing(conn, to) {
+            self.enter_established_quietly(conn);
+            self.hand_over(conn, to);
+        }
+    }
+
+    /// Hands a received connection to whom it is for.
+    pub(crate) fn hand_over(&mut self, conn: Key, to: HandOver) {
+        if !self.conns.get(conn).is_some_and(Conn::is_open) {
+            return;
+        }
+        match to {
+            HandOver::Opener => {}
+            // It stopped in the meantime.
+            HandOver::Listener(listener) if !self.listeners.contains(listener) => self.release(ConnectionId(conn)),
+            HandOver::Listener(listener) => self.report_received(listener, conn),
+            HandOver::Group(group) if self.groups.get(group).is_some_and(|g| g.claimed) => {
+                self.report_stream(group, conn);
+            }
+            HandOver::Group(group) => match self.group_listener(group) {
+                Some(ListenerId(listener)) => self.hand_over(conn, HandOver::Listener(listener)),
+                None => {
+                    if let Some(c) = self.conns.get_mut(conn) {
+                        c.released = true;
+                    }
+                    match self.groups.get_mut(group) {
+                        // The group's opener has not asked for the peer's streams yet: nobody holds it until somebody does.
+                        Some(g) if g.listener.is_none() => g.waiting.push_back(conn),
+                        // The listener stopped in the meantime.
+                        _ => self.abort_with(ConnectionId(conn), ABORTED),
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// How long the framer of a connection that was initiated may take, unless the request has a limit.
+const PATIENCE: Duration = Duration::from_secs(30);
