@@ -1,12 +1,12 @@
 //! A connection's own state.
 
 use crate::carrier::FlowId;
-use crate::carrier::channel::Peer;
-use crate::carrier::end::Sides;
+use crate::carrier::peer::Peer;
 use crate::connection::fast_path::DirectBytes;
+use crate::connection::state::Sides;
 use crate::connection::state::{RecvSide, SendSide};
 use crate::establish::Establishing;
-use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
+use crate::event::{CandidateOutcome, ConnectionError, SendError, TimelineEntry};
 use crate::lazy_box::LazyBox;
 use crate::policy::{self, AdviceOf};
 use crate::queue::{ReceivedDatagram, SendQueue};
@@ -157,7 +157,7 @@ pub(crate) struct Conn {
     pub(crate) released: bool,
     /// A Writable event is owed when there is room.
     pub(crate) wants_room: bool,
-    /// Came from a listener.
+    /// PacketInfo from a listener.
     pub(crate) passive: bool,
     /// Writes are gathered until the batch ends.
     pub(crate) batching: bool,
@@ -231,6 +231,14 @@ impl core::ops::Deref for Conns {
 }
 
 impl Conn {
+    /// Why nothing can be sent any more: the program has said so, or the peer.
+    pub(crate) fn send_refusal(&self) -> SendError {
+        match self.error() {
+            Some(e) if self.send.is_unwanted() => SendError::Connection(e.clone()),
+            _ => SendError::AfterFinal,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn new(request: Arc<Compiled>, remotes: Arc<[RemoteEndpoint]>, now: Instant) -> Self {
         Self {

@@ -3,10 +3,13 @@
 //! *Responsible for* lending these to whichever part is called, so that a part needs no access to the others. *Not
 //! responsible for* any decision. Nothing here names a connection, a race or a protocol.
 
+use crate::carrier::packet::Misrouted;
 use crate::config::{EngineConfig, EngineStats, Limits};
+use crate::siblings::ForeignDatagram;
 use crate::timer::Timer;
+use bytes::BytesMut;
 use core::time::Duration;
-use neater_base::net::{Net, RecvBatch};
+use neater_base::net::{Net, RecvBatch, Sock};
 use neater_base::{Instant, Rng, Timers};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -21,6 +24,15 @@ pub(crate) fn with_scope(addr: SocketAddr, interface: Option<u32>) -> SocketAddr
         _ => addr,
     }
 }
+
+/// An incoming connection must have finished its handshake after this long.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections accepted per socket and turn.
+pub(crate) const ACCEPT_BUDGET: usize = 64;
+
+/// How many datagrams of other engines one turn keeps. The others are lost, as datagrams may be.
+const KEPT_MAX: usize = 256;
 
 /// See the module's documentation.
 pub(crate) struct Context<N> {
@@ -55,6 +67,23 @@ pub(crate) struct Context<N> {
 }
 
 impl<N: Net> Context<N> {
+    /// Keeps a datagram that has arrived at a socket for the engine with this number.
+    pub(crate) fn keep_misrouted(
+        &mut self,
+        sock: Sock,
+        engine: u8,
+        packet: Misrouted,
+        data: impl FnOnce() -> BytesMut,
+    ) {
+        self.stats.foreign_datagrams += 1;
+        if self.foreign.len() >= KEPT_MAX {
+            return;
+        }
+        if let Ok(local) = self.net.local_addr(sock) {
+            self.foreign.push(ForeignDatagram { engine, local, packet, data: data() });
+        }
+    }
+
     pub(crate) fn new(net: N, config: EngineConfig, rng: Rng) -> Self {
         Self {
             now: net.now(),

@@ -1,6 +1,6 @@
 //! Names of the engine's objects, and the tokens of its sockets.
 
-use crate::carrier::dispatch::CarrierSocket;
+use crate::carrier::ids::CarrierSocket;
 use neater_base::Key;
 use neater_base::net::Token;
 

@@ -2,8 +2,7 @@
 
 use crate::carrier::listen::Listening;
 use crate::{Request, Stack};
-pub(crate) use accept::{ACCEPT_BUDGET, gave_up};
-use core::time::Duration;
+pub(crate) use accept::gave_up;
 use neater_base::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -27,9 +26,6 @@ pub(crate) struct Listener {
     /// A deadline to accept again is set: one is enough, however many sockets want it.
     pub(crate) accept_armed: Option<Instant>,
 }
-
-/// An incoming connection must have finished its handshake after this long.
-pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The unspecified address of the family of `like`, with a port.
 pub(crate) fn any_like(like: IpAddr, port: u16) -> SocketAddr {

@@ -8,7 +8,6 @@
 //!
 //! [`MEASURED`]: neater_policy::advice::MEASURED
 
-use crate::carrier::info as carrier;
 use crate::{RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::{Instant, Key};
@@ -16,13 +15,24 @@ use neater_base::{Instant, Key};
 /// How many looks a connection may carry nothing until the pauses between them grow, each to twice the one before.
 pub(crate) const SILENT_LOOKS: u8 = 10;
 
+/// What a transport has counted, for policies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TransportCounters {
+    /// Bytes that have left this host and are not on their way; QUIC, where it does not know what is on its way, counts what has left.
+    pub(crate) carried: u64,
+    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those that were sent again.
+    pub(crate) packets: (u64, u64),
+    /// What one packet of TCP carries, in bytes.
+    pub(crate) segment: Option<u64>,
+}
+
 /// The counters of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     /// What the application has handed over, and what it has received, in bytes.
     pub(crate) bytes: (u64, u64),
     /// What the transport says: what buffers and windows swallow says nothing of the network.
-    pub(crate) transport: carrier::Counters,
+    pub(crate) transport: TransportCounters,
 }
 
 /// Which of a connection's remote endpoints it has reached, and by which interface.

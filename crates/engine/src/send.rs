@@ -1,7 +1,5 @@
 //! Sending (RFC 9622 section 9.2).
 
-use crate::conn::Conn;
-use crate::event::SendError;
 use crate::queue::SendFlags;
 use core::time::Duration;
 use neater_property::{MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties};
@@ -96,11 +94,3 @@ pub(crate) fn send_flags(properties: &TransportProperties, options: &SendOptions
 
 pub(crate) const RECEIVE_ONLY: &str =
     "this connection was opened for receiving only (direction: Unidirectional receive)";
-
-/// Why nothing can be sent any more: the program has said so, or the peer.
-pub(crate) fn refused(c: &Conn) -> SendError {
-    match c.error() {
-        Some(e) if c.send.is_unwanted() => SendError::Connection(e.clone()),
-        _ => SendError::AfterFinal,
-    }
-}

@@ -9,14 +9,9 @@
 //!
 //! *Invariants*: what is kept is bounded and belongs to one turn; what was passed on once is not passed on again.
 
-use crate::carrier::misrouted::Misrouted;
-use crate::context::Context;
+use crate::carrier::packet::Misrouted;
 use bytes::BytesMut;
-use neater_base::net::{Net, Sock};
 use std::net::SocketAddr;
-
-/// How many datagrams of other engines one turn keeps. The others are lost, as datagrams may be.
-const KEPT_MAX: usize = 256;
 
 /// A datagram that arrived here and is for the engine with the number [`ForeignDatagram::engine`].
 #[derive(Debug)]
@@ -33,24 +28,5 @@ impl ForeignDatagram {
     #[must_use]
     pub fn engine(&self) -> u8 {
         self.engine
-    }
-}
-
-impl<N: Net> Context<N> {
-    /// Keeps a datagram that has arrived at a socket for the engine with this number.
-    pub(crate) fn keep_misrouted(
-        &mut self,
-        sock: Sock,
-        engine: u8,
-        packet: Misrouted,
-        data: impl FnOnce() -> BytesMut,
-    ) {
-        self.stats.foreign_datagrams += 1;
-        if self.foreign.len() >= KEPT_MAX {
-            return;
-        }
-        if let Ok(local) = self.net.local_addr(sock) {
-            self.foreign.push(ForeignDatagram { engine, local, packet, data: data() });
-        }
     }
 }

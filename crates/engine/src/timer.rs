@@ -1,6 +1,6 @@
 //! Deadlines.
 
-use crate::carrier::dispatch::CarrierTimer;
+use crate::carrier::ids::CarrierTimer;
 use neater_base::Key;
 
 /// What a deadline is for. A deadline whose object is gone, or no longer waits, has no effect.

@@ -3,9 +3,10 @@
 //! *Responsible for* handing each call to the protocol of the flow. *Not responsible for* the queues, rates, events and ends of the
 //! connection that uses the flow.
 
-use super::channel::{Channel, Peer};
+use super::channel::Channel;
 pub(crate) use super::udp::{Batch, each_datagram};
 use super::{Carriers, FlowId, tcp, udp};
+use crate::carrier::peer::Peer;
 use crate::context::Context;
 use crate::event::ConnectionError;
 use crate::queue::{Budget, Flushed, SendQueue};

@@ -3,117 +3,13 @@
 //! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of the engine only passes on, and
 //! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
 
+use super::ids::{CarrierSocket, CarrierTimer, Due, Socket};
 use super::{Carriers, FlowId};
 use crate::config::{EngineStats, Refusals};
 use crate::context::Context;
 use crate::timer::Timer;
-use neater_base::net::{Net, Ready, Token};
+use neater_base::net::{Net, Ready};
 use neater_base::{Instant, Key};
-
-/// A socket of one of the carriers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CarrierSocket(pub(in crate::carrier) Socket);
-
-/// What is inside a [`CarrierSocket`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::carrier) enum Socket {
-    Channel(Key),
-    Quic(Key),
-    Sctp(Key),
-    Dtls(Key),
-}
-
-/// The two bits above a key that tell the sockets of a token apart.
-const TAG: u32 = 62;
-const QUIC: u64 = 1;
-/// Above no key, this names no carrier: see [`CarrierSocket::FREE`].
-const DTLS: u64 = 2;
-const SCTP: u64 = 3;
-
-impl CarrierSocket {
-    /// With this, and 0 in the 30 bits below the tag, a token is no carrier's: no key has the generation 0.
-    pub(crate) const FREE: u64 = DTLS << TAG;
-
-    /// The socket of a [`Channel`](super::channel::Channel).
-    pub(crate) const fn channel(key: Key) -> Self {
-        Self(Socket::Channel(key))
-    }
-
-    /// The socket of DTLS sessions.
-    pub(in crate::carrier) const fn dtls(key: Key) -> Self {
-        Self(Socket::Dtls(key))
-    }
-
-    /// The socket, if it is TCP's or UDP's own: [`Carriers::wake`] finds out whose.
-    #[inline]
-    pub(crate) const fn own(self) -> Option<Key> {
-        match self.0 {
-            Socket::Channel(key) => Some(key),
-            _ => None,
-        }
-    }
-
-    pub(crate) const fn token(self) -> Token {
-        Token(match self.0 {
-            Socket::Channel(k) => k.to_bits(),
-            Socket::Quic(k) => QUIC << TAG | k.to_bits(),
-            Socket::Sctp(k) => SCTP << TAG | k.to_bits(),
-            Socket::Dtls(k) => DTLS << TAG | k.to_bits(),
-        })
-    }
-
-    /// `None`: the token is not a carrier's.
-    #[inline]
-    pub(crate) const fn of(token: Token) -> Option<Self> {
-        // Most are.
-        if let Some(key) = channel_of(token) {
-            return Some(Self(Socket::Channel(key)));
-        }
-        let bits = token.0 & ((1 << TAG) - 1);
-        let key = Key::from_bits(bits);
-        match token.0 >> TAG {
-            QUIC => Some(Self(Socket::Quic(key))),
-            SCTP => Some(Self(Socket::Sctp(key))),
-            DTLS if bits >> 32 != 0 => Some(Self(Socket::Dtls(key))),
-            _ => None,
-        }
-    }
-}
-
-/// The channel to whose socket a token belongs, if it is one's.
-#[inline]
-pub(crate) const fn channel_of(token: Token) -> Option<Key> {
-    if token.0 >> TAG == 0 { Some(Key::from_bits(token.0)) } else { None }
-}
-
-/// A deadline of one of the carriers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CarrierTimer(Due);
-
-/// What is inside a [`CarrierTimer`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::carrier) enum Due {
-    /// A channel must have finished its handshake, or its lingering.
-    Channel(Key),
-    /// A QUIC connection.
-    Quic(Key),
-    /// A QUIC attempt that was withdrawn has had its time to be answered.
-    QuicTrial(Key),
-    /// A QUIC connection may have been silent for too long.
-    QuicSilence(Key),
-    /// The associations of an SCTP port.
-    Sctp(Key),
-    /// An SCTP attempt that was withdrawn has had its time to be answered.
-    SctpTrial(Key),
-    /// An SCTP port that is unused has answered for long enough.
-    SctpEnd(Key),
-    /// A DTLS session.
-    Dtls(Key),
-    /// DTLS clients of a listener's socket that have not proved their address are forgotten.
-    DtlsUnverified(Key),
-    /// A DTLS client must have finished its handshake with a listener.
-    DtlsIncoming(Key),
-}
 
 impl From<Due> for Timer {
     #[inline]
@@ -361,7 +257,7 @@ mod tests {
         {
             assert_eq!(CarrierSocket::of(socket.token()), Some(socket));
         }
-        assert_eq!(CarrierSocket::of(Token(CarrierSocket::FREE | 7)), None);
+        assert_eq!(CarrierSocket::of(neater_base::net::Token(CarrierSocket::FREE | 7)), None);
     }
 
     #[test]

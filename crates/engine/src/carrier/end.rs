@@ -5,10 +5,12 @@
 //! connections, for how long a closing may take, and for what the program is notified of: these are decided by what the
 //! operations here return (`closing`, `terminate`).
 
-use crate::carrier::channel::{Behind, Channel, Kind, Peer};
+use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::peer::Peer;
 use crate::carrier::tcp::tls_out;
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::closing::{ABORTED, NO_CODE};
+use crate::connection::state::Sides;
 use crate::context::Context;
 use crate::event::ConnectionError;
 use core::time::Duration;
@@ -23,21 +25,6 @@ pub(crate) const LINGER: Duration = Duration::from_secs(10);
 /// How much later than the last progress an answer of the peer must have come to be news: systems
 /// state its age coarsely.
 const COARSE: Duration = Duration::from_millis(100);
-
-/// The two directions of a connection, as far as its flow needs to know to end it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sides {
-    /// Nothing was sent or received.
-    pub(crate) untouched: bool,
-    /// The program receives nothing more.
-    pub(crate) read_closed: bool,
-    /// The peer's end was read.
-    pub(crate) peer_ended: bool,
-    /// The end of this side's direction was handed to the flow.
-    pub(crate) fin_done: bool,
-    /// The peer has acknowledged it.
-    pub(crate) fin_acked: bool,
-}
 
 /// What has become of a connection that is being closed.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,41 +93,6 @@ pub(crate) struct Progress {
     pub(crate) packets: u64,
     /// How often the system has asked the peer without an answer so far; `None` where it does not, or does not report it.
     pub(crate) unanswered: Option<u32>,
-}
-
-impl FlowId {
-    /// The session that it shares, or waits for, which ends with the last that uses it.
-    pub(crate) const fn session(self) -> Option<SessionId> {
-        match self {
-            Self::Stream { quic, .. } | Self::Datagrams { quic } | Self::StreamPending { quic } => {
-                Some(SessionId::Quic(quic))
-            }
-            Self::Sctp { sctp, .. } | Self::SctpPending { sctp } => Some(SessionId::Sctp(sctp)),
-            Self::None | Self::Channel(_) | Self::Peer { .. } | Self::Dtls { .. } => None,
-        }
-    }
-
-    /// Whether the peer acknowledges the end of this side's direction, and each direction can end alone for good. The flow
-    /// keeps what has arrived when the connection fails.
-    pub(crate) const fn acknowledges_end(self) -> bool {
-        matches!(self, Self::Stream { .. } | Self::Sctp { .. })
-    }
-
-    /// Whether the flow is at its end when all has left: the peer acknowledges nothing.
-    pub(crate) const fn ends_when_sent(self) -> bool {
-        matches!(self, Self::Datagrams { .. })
-    }
-
-    /// Whether a connection that has ended keeps its session as long as the program has it: the program may open others
-    /// beside it, or end their session with a code of its own.
-    pub(crate) const fn keeps_session(self) -> bool {
-        matches!(self, Self::Stream { .. })
-    }
-
-    /// Whether it is a socket that carries nothing else.
-    pub(crate) const fn has_own_socket(self) -> bool {
-        matches!(self, Self::Channel(_))
-    }
 }
 
 impl Carriers {

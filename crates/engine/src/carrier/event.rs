@@ -5,9 +5,9 @@
 //! carriers are flushed, always, and each is handled before the next.
 
 use super::SessionId;
-use super::channel::Peer;
 use super::end::{Closed, SessionLost};
 use super::reading::Reading;
+use crate::carrier::peer::Peer;
 use crate::event::{AttemptError, ConnectionError, SendError};
 use crate::{MessageId, Stack};
 use bytes::Bytes;

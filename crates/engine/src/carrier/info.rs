@@ -2,10 +2,12 @@
 //!
 //! *Responsible for* addresses, security, and the counters of transports. Asking changes nothing.
 
-use super::channel::{Channel, Kind, Peer};
+use super::channel::{Channel, Kind};
 use super::dtls::Dtls;
 use super::{Carriers, FlowId, SessionId};
+use crate::carrier::peer::Peer;
 use crate::context::Context;
+use crate::measured::TransportCounters;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -23,17 +25,6 @@ pub(crate) struct FlowDelivery {
     pub(crate) acknowledged: u64,
     /// Bytes in the system that are not acknowledged; `None`: of this flow alone that is not known.
     pub(crate) unacknowledged: Option<u64>,
-}
-
-/// What a transport has counted, for policies.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    /// Bytes that have left this host and are not on their way; QUIC, where it does not know what is on its way, counts what has left.
-    pub(crate) carried: u64,
-    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those that were sent again.
-    pub(crate) packets: (u64, u64),
-    /// What one packet of TCP carries, in bytes.
-    pub(crate) segment: Option<u64>,
 }
 
 impl Carriers {
@@ -164,8 +155,8 @@ impl Carriers {
     }
 
     /// What the transport of a flow has counted, that was handed `sent` bytes.
-    pub(crate) fn counters<N: Net>(&self, cx: &Context<N>, flow: FlowId, sent: u64) -> Counters {
-        let mut counters = Counters { carried: sent, ..Counters::default() };
+    pub(crate) fn counters<N: Net>(&self, cx: &Context<N>, flow: FlowId, sent: u64) -> TransportCounters {
+        let mut counters = TransportCounters { carried: sent, ..TransportCounters::default() };
         match flow {
             FlowId::Channel(k) => {
                 let info = self.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok()).unwrap_or_default();

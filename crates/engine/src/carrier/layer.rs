@@ -11,7 +11,7 @@
 //! packets up one by one. What may be lost on a network may be lost in a layer.
 
 use super::dtls::DtlsCarrier;
-use super::sctp::Came;
+use super::packet::PacketInfo;
 use super::{Carriers, SctpCarrier};
 use crate::context::Context;
 use crate::event::AttemptError;
@@ -81,7 +81,7 @@ impl Carriers {
             LayerEvent::Answered { user } => sctp.layer_answered(cx, user),
             LayerEvent::Up { user } | LayerEvent::Writable { user } => sctp.layer_up(cx, &layers, user),
             LayerEvent::Packet { user, from, ecn, data } => {
-                let came = Came { from, to: None, marked: ecn == Ecn::Ce };
+                let came = PacketInfo { from, to: None, marked: ecn == Ecn::Ce };
                 sctp.datagram(cx, user, came, &data);
             }
             LayerEvent::Lost { user, from, end } => sctp.layer_lost(cx, user, from, &end),

@@ -8,10 +8,10 @@
 
 use super::Carriers;
 use super::channel::{Behind, Channel, Kind};
-use super::dispatch::CarrierSocket;
 use super::sctp::Below;
 use super::udp::shared::Shared;
 use crate::Stack;
+use crate::carrier::ids::CarrierSocket;
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;

@@ -3,28 +3,15 @@
 //! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking in one that another engine has
 //! found. *Not responsible for* keeping them ([`crate::siblings`]).
 
+use super::packet::{Answer, Misrouted, Packet, PacketInfo};
 use super::quic::transmit;
-use super::sctp::Came;
 use super::{Carriers, QuicCarrier};
 use crate::context::Context;
 use crate::siblings::ForeignDatagram;
 use bytes::BytesMut;
 use neater_base::Key;
 use neater_base::net::{Net, Sock};
-use neater_quic::{Datagram, Foreign, Transmit};
-
-/// What the sender of a datagram is sent if its connection is unknown everywhere.
-type Answer = (Transmit, Box<[u8]>);
-
-/// Which carrier's datagram it is, and what came with it.
-#[derive(Debug)]
-pub(crate) struct Misrouted(Packet);
-
-#[derive(Debug)]
-enum Packet {
-    Quic(Datagram, Option<Answer>),
-    Sctp(Came),
-}
+use neater_quic::{Datagram, Foreign};
 
 /// Answers a datagram of a connection that is unknown everywhere.
 fn answer<N: Net>(cx: &mut Context<N>, sock: Sock, answer: Option<&Answer>) {
@@ -59,7 +46,7 @@ pub(super) fn engine_of_packet<N: Net>(cx: &Context<N>, packet: &[u8]) -> Option
 }
 
 /// Keeps an SCTP packet for the engine with this number.
-pub(super) fn keep_packet<N: Net>(cx: &mut Context<N>, sock: Sock, engine: u8, came: Came, data: &[u8]) {
+pub(super) fn keep_packet<N: Net>(cx: &mut Context<N>, sock: Sock, engine: u8, came: PacketInfo, data: &[u8]) {
     cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
 }
 

@@ -10,10 +10,13 @@ pub(crate) mod dtls;
 pub(crate) mod end;
 pub(crate) mod establish;
 pub(crate) mod event;
+pub(crate) mod ids;
 pub(crate) mod info;
 pub(crate) mod layer;
 pub(crate) mod listen;
 pub(crate) mod misrouted;
+pub(crate) mod packet;
+pub(crate) mod peer;
 pub(crate) mod property;
 pub(crate) mod quic;
 pub(crate) mod reading;
@@ -25,6 +28,7 @@ pub(crate) mod socket;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
+pub(crate) use self::ids::{FlowId, SessionId};
 pub(crate) use self::tcp::accept::Begun;
 pub(crate) use self::tcp::early::Early;
 pub(crate) use self::udp::shared::Owner;
@@ -37,76 +41,7 @@ use crate::carrier::reading::Reading;
 use crate::carrier::sctp::{Sctp, SctpEnd, SctpSocket};
 use neater_base::net::SocketOptions;
 use neater_base::{Key, Slab};
-use neater_quic::StreamId;
 use std::collections::VecDeque;
-
-/// What a connection is carried by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlowId {
-    None,
-    /// A TCP, TLS or UDP socket of its own.
-    Channel(Key),
-    /// A stream of a QUIC connection.
-    Stream {
-        quic: Key,
-        stream: StreamId,
-    },
-    /// A stream that waits for the peer's limit.
-    StreamPending {
-        quic: Key,
-    },
-    /// The datagrams of a QUIC connection.
-    Datagrams {
-        quic: Key,
-    },
-    /// A stream of an SCTP association, or all of one whose peer is not of our kind.
-    Sctp {
-        sctp: Key,
-        /// Its number below, and which use of it above 16 bits.
-        stream: u32,
-    },
-    /// A stream that waits for a number, or an association that is being established.
-    SctpPending {
-        sctp: Key,
-    },
-    /// One peer of a shared UDP socket; its connection knows its address.
-    Peer {
-        channel: Key,
-    },
-    /// A DTLS session.
-    Dtls {
-        dtls: Key,
-    },
-}
-
-impl FlowId {
-    /// The socket that it has for itself, if it is no more than that. Its data can be read when its connection is over.
-    pub(crate) const fn own_socket(self) -> Option<Key> {
-        match self {
-            Self::Channel(key) => Some(key),
-            _ => None,
-        }
-    }
-
-    /// Whether messages keep their boundaries on it, although it is reliable.
-    pub(crate) const fn has_messages(self) -> bool {
-        matches!(self, Self::Sctp { .. })
-    }
-
-    /// Whether its end is known from the silence of its peer alone, so that the time is kept at which something was sent last.
-    pub(crate) const fn ends_by_silence(self) -> bool {
-        matches!(self, Self::Peer { .. } | Self::Dtls { .. })
-    }
-}
-
-/// What carries an attempt: a socket, or a session of a protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SessionId {
-    Channel(Key),
-    Quic(Key),
-    Sctp(Key),
-    Dtls(Key),
-}
 
 /// All protocols.
 #[derive(Debug, Default)]

@@ -19,40 +19,6 @@ use neater_quic::{ConnectionApi, Direction};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-impl FlowId {
-    /// The session of which this waits for a stream; `None`: it does not wait.
-    pub(crate) const fn waits_on(self) -> Option<SessionId> {
-        match self {
-            Self::StreamPending { quic } => Some(SessionId::Quic(quic)),
-            Self::SctpPending { sctp } => Some(SessionId::Sctp(sctp)),
-            _ => None,
-        }
-    }
-
-    /// The session by which a cached outcome is tried alone, if this is what a connection is to be carried by.
-    pub(crate) const fn tries(self) -> Option<SessionId> {
-        match self {
-            Self::Channel(k) => Some(SessionId::Channel(k)),
-            Self::Dtls { dtls } => Some(SessionId::Dtls(dtls)),
-            flow => flow.waits_on(),
-        }
-    }
-
-    /// The number of the stream on the wire, where it is one.
-    pub(crate) fn stream_number(self) -> Option<u64> {
-        match self {
-            Self::Stream { stream, .. } => Some(stream.number()),
-            Self::Sctp { stream, .. } => Some(u64::from(stream as u16)),
-            _ => None,
-        }
-    }
-
-    /// Whether it is one of the streams of a session.
-    pub(crate) const fn is_stream_of_session(self) -> bool {
-        matches!(self, Self::Stream { .. } | Self::Sctp { .. })
-    }
-}
-
 /// How a connection can be cloned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cloning {

@@ -5,9 +5,8 @@
 //! are for the protocols; generic code calls the methods that name none.
 
 use crate::Stack;
-use crate::carrier::quic::silence;
 use crate::context::Context;
-use crate::request::{dscp, keep_alive, socket_priority, temporary, wants};
+use crate::preferences::{dscp, keep_alive, socket_priority, temporary, wants};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_policy::Excluded;
@@ -107,7 +106,7 @@ impl Setups {
             }
         }
         let (dtls, unfit) = dtls_configs(ranked, security, crypto, role)?;
-        let silence = silence::patience(properties, role, &tuning);
+        let silence = patience(properties, role, &tuning);
         let setups = Self {
             tls,
             quic,
@@ -190,7 +189,7 @@ pub(crate) fn impossible<N: Net>(cx: &mut Context<N>, eligible: &mut Vec<Stack>)
     if !eligible.contains(&ip) {
         return Vec::new();
     }
-    let Some(text) = cx.net.raw_obstacle(crate::carrier::sctp::PROTOCOL) else { return Vec::new() };
+    let Some(text) = cx.net.raw_obstacle(SCTP_PROTOCOL) else { return Vec::new() };
     eligible.retain(|s| *s != ip);
     vec![unfit_for(ip, "this host", text.to_owned())]
 }
@@ -246,7 +245,7 @@ fn dtls_configs(
     let tuning = neater_dtls::Tuning::default();
     let make = |security: &SecurityParameters| match role {
         Role::Listen => {
-            let tuning = neater_dtls::Tuning { handshake_timeout: crate::carrier::dtls::INCOMING_TIMEOUT, ..tuning };
+            let tuning = neater_dtls::Tuning { handshake_timeout: crate::context::HANDSHAKE_TIMEOUT, ..tuning };
             neater_dtls::ServerConfig::new(security, crypto, tuning).map(|c| (None, Some(c)))
         }
         _ => neater_dtls::ClientConfig::new(security, crypto, tuning).map(|c| (Some(c), None)),
@@ -372,3 +371,17 @@ pub(crate) fn security_need(security: &SecurityParameters) -> SecurityNeed {
         },
     }
 }
+
+/// The idle timeout that peers commonly have. What this one has is not known; if it is shorter than a third of this, the
+/// connection ends with it.
+const COMMON: Duration = Duration::from_secs(30);
+
+/// After how much silence to ask whether the peer is still there; `None`: the program does not want that.
+fn patience(properties: &TransportProperties, role: Role, tuning: &Tuning) -> Option<Duration> {
+    let unwanted = matches!(properties.preference(P::KeepAlive, role), Preference::Avoid | Preference::Prohibit);
+    let idle = tuning.idle_timeout.unwrap_or(COMMON).min(COMMON);
+    (!unwanted).then_some(idle / 3)
+}
+
+/// SCTP's number among the protocols over IP (RFC 9260 section 1.5).
+pub(crate) const SCTP_PROTOCOL: u8 = 132;

@@ -8,8 +8,8 @@ use super::event::CarrierEvent;
 use super::{Carriers, SessionId};
 use crate::config::Refusal;
 use crate::context::Context;
+use crate::context::HANDSHAKE_TIMEOUT;
 use crate::event::AttemptError;
-use crate::listen::HANDSHAKE_TIMEOUT;
 use neater_base::Key;
 use neater_base::net::{Net, Ready};
 

@@ -197,6 +197,21 @@ impl RecvSide {
     }
 }
 
+/// The two directions of a connection, as far as its flow needs to know to end it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sides {
+    /// Nothing was sent or received.
+    pub(crate) untouched: bool,
+    /// The program receives nothing more.
+    pub(crate) read_closed: bool,
+    /// The peer's end was read.
+    pub(crate) peer_ended: bool,
+    /// The end of this side's direction was handed to the flow.
+    pub(crate) fin_done: bool,
+    /// The peer has acknowledged it.
+    pub(crate) fin_acked: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

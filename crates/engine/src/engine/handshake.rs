@@ -2,10 +2,10 @@
 
 use crate::closing::ABORTED;
 use crate::conn::{Conn, ConnectionState, Ext};
+use crate::context::HANDSHAKE_TIMEOUT;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::greeting::{Greeting, HandOver};
 use crate::kept::take_queued;
-use crate::listen::HANDSHAKE_TIMEOUT;
 use crate::queue::{Segment, SendFlags, SendQueue};
 use crate::receive::{CHUNK, ROUNDS};
 use crate::timer::Timer;

@@ -1,17 +1,20 @@
 //! Listeners.
 
-use crate::carrier::channel::{Channel, Peer};
-use crate::carrier::dispatch::CarrierTimer;
+use crate::carrier::channel::Channel;
+use crate::carrier::ids::CarrierTimer;
+use crate::carrier::peer::Peer;
 use crate::carrier::{Begun, Owner, SessionId};
 use crate::closing::ABORTED;
 use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState, Conns};
+use crate::context::ACCEPT_BUDGET;
+use crate::context::HANDSHAKE_TIMEOUT;
 use crate::establish::paths::interface_index;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::eviction::{HASTE, biggest, source, who_makes_room};
 use crate::greeting::HandOver;
-use crate::listen::accept::{ACCEPT_BUDGET, gave_up};
-use crate::listen::{HANDSHAKE_TIMEOUT, Listener};
+use crate::listen::Listener;
+use crate::listen::accept::gave_up;
 use crate::queue::ReceivedDatagram;
 use crate::timer::Timer;
 use crate::{ConnectionId, Engine, ListenerId, LocalEndpoint, Request, Stack};

@@ -1,11 +1,11 @@
 //! Properties of connections, and what a program can ask of them.
 
-use crate::carrier::channel::Peer;
+use crate::carrier::peer::Peer;
 use crate::carrier::property::{CarrierProperty, message_max};
 use crate::conn::{Conn, ConnectionState, ConnectionStats, Delivery};
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
+use crate::preferences::{dscp, socket_priority};
 use crate::properties::{NO_RELIABILITY_PER_MESSAGE, SetPropertyError, states_reliability};
-use crate::request::{dscp, socket_priority};
 use crate::stacks::DatagramLimit;
 use crate::{ConnectionId, Engine, GroupId, SendOptions, Stack};
 use neater_base::Key;

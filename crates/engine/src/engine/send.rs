@@ -5,7 +5,7 @@ use crate::event::{ConnectionError, SendError};
 use crate::kept::EACH;
 use crate::properties::NO_RELIABILITY_PER_MESSAGE;
 use crate::queue::{PIECE, ReceivedDatagram, Segment, SendFlags};
-use crate::send::{RECEIVE_ONLY, SendOptions, refused, send_flags};
+use crate::send::{RECEIVE_ONLY, SendOptions, send_flags};
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
 use core::cmp::Reverse;
@@ -69,7 +69,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Establishing | ConnectionState::Established => {}
         }
         if !c.send.is_open() {
-            return Err(refused(c));
+            return Err(c.send_refusal());
         }
         if !c.request.may_send {
             return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
@@ -398,7 +398,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Closed => {
                 return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
-            _ if c.given_up() => return Err(refused(c)),
+            _ if c.given_up() => return Err(c.send_refusal()),
             _ => {
                 let was_open = c.send.is_open();
                 c.send = c.send.on_end();
@@ -485,7 +485,7 @@ impl<N: Net> Engine<N> {
         let Some(flow) = self.conns.get(conn).map(|c| c.flow) else { return };
         if !self.carriers.set_priority(flow, priority) {
             // A wish: the packets leave without it, too.
-            let _ = self.apply_option(conn, SocketOption::Priority(crate::request::socket_priority(priority)));
+            let _ = self.apply_option(conn, SocketOption::Priority(crate::preferences::socket_priority(priority)));
         }
     }
 

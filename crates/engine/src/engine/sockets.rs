@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::ForeignDatagram;
-use crate::carrier::dispatch::CarrierSocket;
+use crate::carrier::ids::CarrierSocket;
 use crate::carrier::socket::Woken;
 use neater_base::Key;
 use neater_base::net::{Net, Ready};

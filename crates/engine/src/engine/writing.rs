@@ -11,7 +11,7 @@ use crate::conn::{Conn, ConnectionState};
 use crate::connection::fast_path::FastWrite;
 use crate::event::{ConnectionError, Event, SendError};
 use crate::queue::{Budget, Flushed, Segment, SendFlags};
-use crate::send::{RECEIVE_ONLY, refused};
+use crate::send::RECEIVE_ONLY;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Lane, Net, NetError};
@@ -417,7 +417,7 @@ fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
         ConnectionState::Closed => {
             return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
         }
-        _ => return Err(refused(c)),
+        _ => return Err(c.send_refusal()),
     }
     if !c.request.may_send {
         return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));

@@ -6,9 +6,6 @@
 use super::Listener;
 use neater_base::net::{ErrorKind, NetError};
 
-/// Connections accepted per socket and turn.
-pub(crate) const ACCEPT_BUDGET: usize = 64;
-
 impl Listener {
     /// One more of what the listener may deliver is delivered; `max`: how many the program may leave untaken.
     pub(crate) fn count_received(&mut self, max: usize) {

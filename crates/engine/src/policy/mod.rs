@@ -5,41 +5,21 @@
 //! which options. What worked is remembered for each advice by itself; where the advice binds interfaces or addresses, an
 //! outcome is not used again, because it does not tell by which of them it came about.
 
+mod asked;
+
 use crate::event::{EstablishmentError, Reason};
 use crate::measured::{Flows, MAX_TOLD, TELL};
 use crate::request::Compiled;
-use crate::{LocalEndpoint, RemoteEndpoint, Request, Stack};
-use core::hash::{BuildHasher, Hash, Hasher};
+use crate::{LocalEndpoint, RemoteEndpoint, Request};
+pub(crate) use asked::Asked;
+use core::hash::BuildHasher;
 use neater_base::net::Interface;
 use neater_base::{Instant, WallTime};
-use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Fact, Named, Story};
+use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Fact, Story};
 use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
-use neater_property::neat::NeatProperty;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What is asked with every request: computed once, when needs are compiled.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// The stacks as policies call them.
-    stacks: Vec<Named>,
-    /// What the program says beyond RFC 9622.
-    extra: Vec<NeatProperty>,
-    number: u64,
-}
-
-impl Asked {
-    /// `fingerprint` is that of the rest of the request.
-    pub(crate) fn new(stacks: &[Stack], extra: &[NeatProperty], fingerprint: u64) -> Self {
-        let named = |s: &Stack| Named { features: s.features(), transport: s.policy_word() };
-        let mut h = foldhash::fast::FixedState::with_seed(fingerprint).build_hasher();
-        for p in extra {
-            (&p.key, p.value.to_string(), p.precedence, p.score.to_bits()).hash(&mut h);
-        }
-        Self { stacks: stacks.iter().map(named).collect(), extra: extra.to_vec(), number: h.finish() }
-    }
-}
 
 /// The advice of a connection, one for each of its remote endpoints; `None`: there is no way there.
 pub(crate) type AdviceOf = Arc<[Option<Arc<Advice>>]>;

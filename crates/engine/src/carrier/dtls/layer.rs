@@ -5,7 +5,7 @@
 
 use super::socket::{DtlsSocket, Serves};
 use super::{Dtls, DtlsCarrier, Sealed};
-use crate::carrier::dispatch::Due;
+use crate::carrier::ids::Due;
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;

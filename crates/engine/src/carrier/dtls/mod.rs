@@ -18,10 +18,10 @@ mod socket;
 pub(in crate::carrier) use socket::RECV_BUDGET;
 
 use crate::carrier::SessionId;
-use crate::carrier::channel::Peer;
-use crate::carrier::dispatch::Due;
 use crate::carrier::event::{CarrierEvent, Events};
+use crate::carrier::ids::Due;
 use crate::carrier::layer::{LayerEnd, LayerEvent, LayerEvents};
+use crate::carrier::peer::Peer;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, SendError};
 use crate::queue::{Budget, Flushed, SendQueue};
@@ -49,7 +49,7 @@ pub(crate) struct DtlsCarrier {
 /// The largest datagram over UDP and IPv4, in bytes.
 const UDP_MAX: usize = 65_507;
 /// How long a client may take over the handshake with a listener.
-pub(crate) const INCOMING_TIMEOUT: Duration = crate::listen::HANDSHAKE_TIMEOUT;
+pub(crate) const INCOMING_TIMEOUT: Duration = crate::context::HANDSHAKE_TIMEOUT;
 
 /// Datagrams of one length behind each other, of which the last may be shorter: for the system to cut up.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@
 //! [`crate::Limits::unverified`] sessions, of which the oldest goes first. Nothing that can be sent under a false address
 //! changes anything but these.
 
-use crate::carrier::channel::Peer;
+use crate::carrier::peer::Peer;
 use core::time::Duration;
 use neater_base::{Instant, Key};
 use neater_dtls::{HelloRandom, Session};

@@ -6,10 +6,11 @@
 use super::peers::Peers;
 use super::{Dtls, DtlsCarrier};
 use crate::carrier::SessionId;
-use crate::carrier::channel::{ICMP_BUDGET, Peer};
-use crate::carrier::dispatch::CarrierSocket;
+use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::CarrierSocket;
 use crate::carrier::layer::LayerEvent;
+use crate::carrier::peer::Peer;
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;

@@ -1,9 +1,9 @@
 //! Sockets and attempts: how connections begin, and how those end that were not chosen.
 
 use super::{NO_ERROR, Quic, QuicSocket, SOCKET_BUFFER};
-use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 use crate::carrier::establish::Target;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::{CarrierSocket, Due, Socket};
 use crate::carrier::session::{OpenedStream, Taken};
 use crate::carrier::{FlowId, QuicCarrier, SessionId};
 use crate::closing::ABORTED;

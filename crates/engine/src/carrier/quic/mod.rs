@@ -17,9 +17,9 @@ mod stay;
 mod window;
 
 use self::stay::{Moved, Stay};
-use crate::carrier::dispatch::Due;
 use crate::carrier::end::SessionOver;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::Due;
 use crate::carrier::{QuicCarrier, SessionId};
 use crate::closing::ABORTED;
 use crate::context::Context;

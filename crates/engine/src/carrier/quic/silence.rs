@@ -6,31 +6,18 @@
 //! asks for when the session is established. *Not responsible for* those that it asks for before, which quinn-proto sends by itself.
 
 use super::Quic;
-use crate::carrier::dispatch::Due;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::Due;
 use crate::carrier::{QuicCarrier, SessionId};
 use crate::closing::ABORTED;
 use crate::context::Context;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_base::{Instant, Key};
-use neater_property::{Preference, Role, SelectionProperty, TransportProperties};
-use neater_quic::{ConnectionApi, QuicError, Tuning};
-
-/// The idle timeout that peers commonly have. What this one has is not known; if it is shorter than a third of this, the
-/// connection ends with it.
-const COMMON: Duration = Duration::from_secs(30);
+use neater_quic::{ConnectionApi, QuicError};
 
 /// No session asks its peer more often than ten times a second, whatever its program's patience.
 const LEAST: Duration = Duration::from_millis(300);
-
-/// After how much silence to ask whether the peer is still there; `None`: the program does not want that.
-pub(crate) fn patience(properties: &TransportProperties, role: Role, tuning: &Tuning) -> Option<Duration> {
-    let unwanted =
-        matches!(properties.preference(SelectionProperty::KeepAlive, role), Preference::Avoid | Preference::Prohibit);
-    let idle = tuning.idle_timeout.unwrap_or(COMMON).min(COMMON);
-    (!unwanted).then_some(idle / 3)
-}
 
 impl Quic {
     /// When something came from the peer last.

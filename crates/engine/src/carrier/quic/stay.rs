@@ -5,7 +5,7 @@
 
 use super::{NO_ERROR, Quic};
 use crate::carrier::QuicCarrier;
-use crate::carrier::dispatch::Due;
+use crate::carrier::ids::Due;
 use crate::context::Context;
 use core::time::Duration;
 use neater_base::Instant;

@@ -16,9 +16,9 @@ mod socket;
 mod stream;
 mod wire;
 
-use crate::carrier::dispatch::Due;
 use crate::carrier::end::SessionOver;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::Due;
 use crate::carrier::layer::Layers;
 use crate::carrier::{SctpCarrier, SessionId};
 use crate::context::Context;
@@ -41,8 +41,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use stream::{Stream, flow_lost};
 
-/// SCTP's number among the protocols over IP (RFC 9260 section 1.5).
-pub(crate) const PROTOCOL: u8 = 132;
 /// Receive calls per socket and turn.
 const RECV_BUDGET: usize = 16;
 /// Trains per endpoint and turn.
@@ -109,16 +107,6 @@ pub(crate) struct Profile {
     /// How often at least, if the program has asked for them itself.
     keep_alive: Option<Duration>,
     scheduler: Scheduler,
-}
-
-/// How a packet came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Came {
-    pub(crate) from: SocketAddr,
-    /// Our address, if the socket says it.
-    pub(crate) to: Option<IpAddr>,
-    /// Whether the network has marked it (RFC 3168).
-    pub(crate) marked: bool,
 }
 
 /// A socket that speaks SCTP.

@@ -3,15 +3,16 @@
 use super::socket::{mtu, peer_address};
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd, SctpSocket, Tie};
-use crate::carrier::dispatch::Due;
 use crate::carrier::establish::Target;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::Due;
 use crate::carrier::layer::Layers;
 use crate::carrier::session::OpenedStream;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::context::Context;
 use crate::event::{AttemptError, EstablishmentError, Reason};
-use crate::request::{Compiled, keep_alive};
+use crate::preferences::keep_alive;
+use crate::request::Compiled;
 use crate::{RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::time::Duration;

@@ -9,13 +9,15 @@
 //! another's, and are passed over.
 
 use super::wire::ADAPTATION;
-use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket, Tie};
+use super::{Below, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket, Tie};
 use crate::Limits;
 use crate::carrier::channel::ICMP_BUDGET;
-use crate::carrier::dispatch::{CarrierSocket, Due, Socket};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::{CarrierSocket, Due, Socket};
 use crate::carrier::layer::{self, Layers};
 use crate::carrier::misrouted::{engine_of_packet, keep_packet};
+use crate::carrier::packet::PacketInfo;
+use crate::carrier::setup::SCTP_PROTOCOL;
 use crate::carrier::{SctpCarrier, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
@@ -101,7 +103,7 @@ impl SctpCarrier {
         let key = self.sockets.next_key();
         let token = CarrierSocket(Socket::Sctp(key)).token();
         let sock = match below {
-            Below::Ip => cx.net.raw(token, PROTOCOL, family, &with),
+            Below::Ip => cx.net.raw(token, SCTP_PROTOCOL, family, &with),
             // DTLS has sockets of its own.
             Below::Udp | Below::Dtls => cx.net.udp(token, family, &with),
         };
@@ -333,7 +335,7 @@ impl SctpCarrier {
             match cx.net.recv(sock, &mut batch) {
                 Ok(n) => {
                     for (meta, data) in batch.filled() {
-                        let came = Came { from: meta.source, to: meta.local, marked: meta.ecn == Ecn::Ce };
+                        let came = PacketInfo { from: meta.source, to: meta.local, marked: meta.ecn == Ecn::Ce };
                         for one in data.chunks(meta.stride.max(1)) {
                             self.datagram(cx, key, came, one);
                         }
@@ -351,7 +353,7 @@ impl SctpCarrier {
     }
 
     /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
-    pub(crate) fn datagram<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, came: Came, data: &[u8]) {
+    pub(crate) fn datagram<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, came: PacketInfo, data: &[u8]) {
         let Some(s) = self.sockets.get(socket) else { return };
         if s.server
             && s.below != Below::Dtls
@@ -371,7 +373,7 @@ impl SctpCarrier {
         &mut self,
         cx: &mut Context<N>,
         socket: Key,
-        Came { from, to, marked }: Came,
+        PacketInfo { from, to, marked }: PacketInfo,
         data: &[u8],
     ) {
         let Some(s) = self.sockets.get(socket) else { return };

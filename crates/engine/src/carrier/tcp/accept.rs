@@ -4,11 +4,11 @@
 //! ([`crate::listen`]).
 
 use crate::carrier::channel::{Behind, Channel, Kind};
-use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::{CarrierSocket, CarrierTimer};
 use crate::carrier::{Carriers, SessionId};
 use crate::context::Context;
-use crate::listen::HANDSHAKE_TIMEOUT;
+use crate::context::HANDSHAKE_TIMEOUT;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_tls::TlsStream;

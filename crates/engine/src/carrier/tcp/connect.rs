@@ -6,9 +6,9 @@
 use super::early;
 use crate::Stack;
 use crate::carrier::channel::{Channel, Kind};
-use crate::carrier::dispatch::{CarrierSocket, CarrierTimer};
 use crate::carrier::establish::{HANDSHAKE_PATIENCE, Target};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::ids::{CarrierSocket, CarrierTimer};
 use crate::carrier::{Carriers, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;

@@ -2,7 +2,7 @@
 //! handshake.
 
 use crate::carrier::channel::{Channel, Kind};
-use crate::carrier::dispatch::CarrierTimer;
+use crate::carrier::ids::CarrierTimer;
 use crate::carrier::{Carriers, FlowId};
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};

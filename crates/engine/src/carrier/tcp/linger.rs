@@ -10,8 +10,9 @@
 use super::tls_out;
 use crate::carrier::Carriers;
 use crate::carrier::channel::{Behind, Kind};
-use crate::carrier::dispatch::CarrierTimer;
-use crate::carrier::end::{Closed, Delivery, End, LINGER, Sides};
+use crate::carrier::end::{Closed, Delivery, End, LINGER};
+use crate::carrier::ids::CarrierTimer;
+use crate::connection::state::Sides;
 use crate::context::Context;
 use crate::event::ConnectionError;
 use neater_base::net::Net;

@@ -12,7 +12,7 @@ pub(crate) mod linger;
 use super::Carriers;
 use super::channel::{Channel, Kind, SocketIo};
 use super::data::{Read, Remains, WriteError};
-use super::dispatch::CarrierTimer;
+use crate::carrier::ids::CarrierTimer;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};
 use crate::queue::{Budget, Flushed, SendQueue};

@@ -5,14 +5,15 @@
 
 pub(crate) mod shared;
 
-use super::channel::{Channel, Kind, Peer};
-use super::dispatch::CarrierSocket;
+use super::channel::{Channel, Kind};
 use super::establish::Target;
 use super::{Carriers, SessionId};
+use crate::carrier::ids::CarrierSocket;
+use crate::carrier::peer::Peer;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, SendError};
+use crate::preferences::socket_priority;
 use crate::queue::{Budget, Flushed, ReceivedDatagram, SendQueue};
-use crate::request::socket_priority;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, IcmpError, Net, NetError, RecvBatch, SocketOption, Transmit};

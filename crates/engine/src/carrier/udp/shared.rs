@@ -4,11 +4,12 @@
 //! for DTLS ([`crate::carrier::dtls`]), which knows its peers itself.
 
 use crate::Stack;
-use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
+use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::peer::Peer;
 use crate::carrier::{Carriers, FlowId};
+use crate::context::ACCEPT_BUDGET;
 use crate::context::Context;
-use crate::listen::ACCEPT_BUDGET;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};

@@ -3,7 +3,7 @@
 use super::FastPath;
 use crate::carrier::FlowId;
 use crate::carrier::channel::{Behind, Channel};
-use crate::carrier::dispatch::CarrierSocket;
+use crate::carrier::ids::CarrierSocket;
 use crate::conn::{Conn, ConnectionState};
 use crate::timer::Timer;
 use crate::{ConnectionId, ListenerId, RemoteEndpoint, Request, Stack};

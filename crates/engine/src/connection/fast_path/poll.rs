@@ -2,7 +2,7 @@
 
 use super::FastPath;
 use crate::carrier::channel::Behind;
-use crate::carrier::dispatch::channel_of;
+use crate::carrier::ids::channel_of;
 use crate::conn::ConnectionState;
 use crate::listen::gave_up;
 use crate::timer::Timer;
