@@ -20,7 +20,7 @@ pub(crate) struct Closing {
     pub(crate) since: Instant,
     /// When there was progress last.
     pub(crate) moved: Instant,
-    /// What [`crate::carrier::end::Progress::mark`] was then.
+    /// What [`crate::carrier::terms::Progress::mark`] was then.
     pub(crate) mark: u64,
     /// How many packets had come from the peer by then, where they are counted.
     pub(crate) packets: u64,

@@ -1,5 +1,6 @@
 //! One socket that carries a connection, or an attempt at one, or a listener.
 
+use super::terms::Target;
 use crate::carrier::tcp::connect::Client;
 use crate::carrier::tcp::linger::Lingering;
 use crate::carrier::udp::shared::Shared;
@@ -89,6 +90,13 @@ pub(crate) struct Channel {
     pub(crate) started: Instant,
     /// What was sent must have left by then, while the connection is closing.
     pub(crate) deadline: Option<Instant>,
+}
+
+impl Target<'_> {
+    /// What stands behind a socket that is the attempt's own.
+    pub(in crate::carrier) const fn behind(&self, attempt: Key) -> Behind {
+        if self.alone { Behind::Alone(attempt) } else { Behind::Attempt(attempt) }
+    }
 }
 
 impl Channel {

@@ -4,9 +4,9 @@
 //! connection that uses the flow.
 
 use super::channel::Channel;
-pub(crate) use super::udp::{Batch, each_datagram};
 use super::{Carriers, FlowId, tcp, udp};
 use crate::carrier::peer::Peer;
+use crate::carrier::terms::{DatagramSource, Read, Remains, Sender, WriteError};
 use crate::context::Context;
 use crate::event::ConnectionError;
 use crate::queue::{Budget, Flushed, SendQueue};
@@ -22,95 +22,22 @@ const UDP_PAYLOAD_MAX: usize = 65_507;
 const MESSAGES_ONLY: &str = "this connection carries datagrams: send messages on it";
 const DATAGRAMS_ONLY: &str = "this connection carries datagrams";
 
-/// What a carrier needs to know of the connection that sends on a flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sender {
-    /// The connection: what becomes of its messages later is reported to it.
-    pub(crate) conn: Key,
-    /// The peer, where several share a socket.
-    pub(crate) peer: Option<Peer>,
-    /// A framer makes bytes of its messages.
-    pub(crate) framed: bool,
-    /// Nothing follows what is in the queue.
-    pub(crate) last: bool,
-    /// `connPriority`: lower is more important.
-    pub(crate) priority: u32,
-}
-
-/// Why bytes were not written.
-#[derive(Debug)]
-pub(crate) enum WriteError {
-    /// The flow takes none now.
-    Blocked,
-    /// The socket has failed, and the flow with it.
-    Net(NetError),
-    /// The flow takes none any more, or none at all.
-    Refused(ConnectionError),
-}
-
-impl From<NetError> for WriteError {
-    fn from(e: NetError) -> Self {
-        if e.is_would_block() { Self::Blocked } else { Self::Net(e) }
-    }
-}
-
-/// What reading bytes has found.
-#[derive(Debug)]
-pub(crate) enum Read {
-    /// So many bytes; 0 is the end where there was room for any.
-    Bytes(usize),
-    /// Nothing now: an event follows.
-    Blocked,
-    /// Nothing yet, and no event follows: the reader is to come back after the others have had their turn.
-    Again,
-    /// The flow is gone, for the reason that its connection knows.
-    Gone,
-    Failed(ConnectionError),
-}
-
-impl From<Result<Option<usize>, ConnectionError>> for Read {
-    #[inline]
-    fn from(read: Result<Option<usize>, ConnectionError>) -> Self {
-        match read {
-            Ok(Some(n)) => Self::Bytes(n),
-            Ok(None) => Self::Blocked,
-            Err(e) => Self::Failed(e),
+impl Carriers {
+    /// Whether what is received of a flow now came before the peer's handshake was complete, and may be a replay.
+    pub(crate) fn is_early(&self, flow: FlowId) -> bool {
+        match flow {
+            FlowId::Channel(k) => self.sockets.is_early(k),
+            FlowId::Stream { quic, .. } => self.quic.connections.get(quic).is_some_and(|q| q.conn.is_handshaking()),
+            _ => false,
         }
     }
-}
 
-/// What reading a broken flow has found.
-#[derive(Debug)]
-pub(crate) enum Remains {
-    /// So many bytes.
-    Bytes(usize),
-    /// The peer's end; `authenticated`: it was the peer that has said so, and not the network.
-    End {
-        authenticated: bool,
-    },
-    /// Nothing, and nothing will come.
-    Nothing,
-    Failed(ConnectionError),
-}
-
-/// Where the datagrams of a flow come from.
-#[derive(Debug)]
-pub(crate) enum DatagramSource {
-    /// A socket of its own, which is to be read.
-    Socket(Key),
-    /// The carrier hands them to the connection when they arrive.
-    Pushed,
-    /// The session has ended, for this reason.
-    Lost(ConnectionError),
-    /// The flow is gone.
-    Gone,
-}
-
-impl Carriers {
     /// Whether a write on a flow would get somewhere, as far as is known.
     pub(crate) fn may_write(&self, flow: FlowId) -> bool {
         match flow {
-            FlowId::Channel(k) | FlowId::Peer { channel: k } => self.channels.get(k).is_some_and(|c| c.writable),
+            FlowId::Channel(k) | FlowId::Peer { channel: k } => {
+                self.sockets.channels.get(k).is_some_and(|c| c.writable)
+            }
             FlowId::Dtls { dtls } => self.dtls.may_write(dtls),
             _ => true,
         }
@@ -120,7 +47,7 @@ impl Carriers {
     pub(crate) fn flush_held<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, queue: &mut SendQueue) -> Flushed {
         let mut done = Flushed::default();
         if let FlowId::Channel(k) = flow
-            && let Some(ch) = self.channels.get_mut(k)
+            && let Some(ch) = self.sockets.channels.get_mut(k)
         {
             tcp::flush_held(&mut cx.net, ch, queue, &mut done);
         }
@@ -138,7 +65,7 @@ impl Carriers {
     ) -> Flushed {
         let mut done = Flushed::default();
         match flow {
-            FlowId::Channel(k) => match self.channels.get_mut(k) {
+            FlowId::Channel(k) => match self.sockets.channels.get_mut(k) {
                 Some(ch) if ch.carries_datagrams() => {
                     let peer = Peer::from(ch.remote);
                     udp::send(&mut cx.net, ch, peer, queue, budget, (&mut done, &mut cx.packet));
@@ -147,7 +74,7 @@ impl Carriers {
                 None => {}
             },
             FlowId::Peer { channel } => {
-                if let (Some(ch), Some(peer)) = (self.channels.get_mut(channel), sender.peer) {
+                if let (Some(ch), Some(peer)) = (self.sockets.channels.get_mut(channel), sender.peer) {
                     udp::send(&mut cx.net, ch, peer, queue, budget, (&mut done, &mut cx.packet));
                 }
             }
@@ -171,7 +98,7 @@ impl Carriers {
         bufs: &[IoSlice<'_>],
     ) -> Result<usize, WriteError> {
         match flow {
-            FlowId::Channel(k) => match self.channels.get_mut(k) {
+            FlowId::Channel(k) => match self.sockets.channels.get_mut(k) {
                 Some(ch) if ch.carries_bytes() => tcp::write(&mut cx.net, ch, bufs),
                 Some(_) => Err(WriteError::Refused(ConnectionError::Unsupported(MESSAGES_ONLY))),
                 None => Err(WriteError::Refused(ConnectionError::Closed)),
@@ -197,7 +124,7 @@ impl Carriers {
     fn socket_of(&self, flow: FlowId, conn: Key) -> Option<Sock> {
         match flow {
             FlowId::Channel(k) => {
-                self.channels.get(k).filter(|c| c.behind == super::channel::Behind::Conn(conn)).map(|c| c.sock)
+                self.sockets.channels.get(k).filter(|c| c.behind == super::channel::Behind::Conn(conn)).map(|c| c.sock)
             }
             FlowId::Dtls { dtls } => self.dtls.socket_of(dtls, conn),
             _ => None,
@@ -240,7 +167,7 @@ impl Carriers {
     #[inline]
     pub(crate) fn read<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, buf: &mut [u8]) -> Read {
         match flow {
-            FlowId::Channel(k) => match self.channels.get_mut(k) {
+            FlowId::Channel(k) => match self.sockets.channels.get_mut(k) {
                 Some(ch) if ch.carries_bytes() => tcp::read(&mut cx.net, ch, buf),
                 Some(_) => Read::Failed(ConnectionError::Unsupported(DATAGRAMS_ONLY)),
                 None => Read::Gone,
@@ -259,7 +186,7 @@ impl Carriers {
         channel: Key,
         buf: &mut [u8],
     ) -> Option<Remains> {
-        Some(tcp::read_remains(&mut cx.net, self.channels.get_mut(channel)?, buf))
+        Some(tcp::read_remains(&mut cx.net, self.sockets.channels.get_mut(channel)?, buf))
     }
 
     /// Takes the next message of a flow that has message boundaries ([`FlowId::has_messages`]), or the next part of a long one.
@@ -296,7 +223,7 @@ impl Carriers {
     /// Notes that a flow's own socket is worth reading, whatever was seen of it before.
     pub(crate) fn expect_data(&mut self, flow: FlowId) {
         if let FlowId::Channel(k) = flow
-            && let Some(ch) = self.channels.get_mut(k)
+            && let Some(ch) = self.sockets.channels.get_mut(k)
         {
             ch.readable = true;
         }
@@ -304,7 +231,7 @@ impl Carriers {
 
     /// Why the byte stream on a socket is gone, if it is: the system may report it only once. `None` for datagrams.
     pub(crate) fn stream_error<N: Net>(&self, cx: &mut Context<N>, channel: Key) -> Option<NetError> {
-        let ch = self.channels.get(channel).filter(|ch| Channel::carries_bytes(ch))?;
+        let ch = self.sockets.channels.get(channel).filter(|ch| Channel::carries_bytes(ch))?;
         cx.net.take_error(ch.sock)
     }
 }

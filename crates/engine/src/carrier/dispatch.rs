@@ -7,31 +7,15 @@ use super::ids::{CarrierSocket, CarrierTimer, Due, Socket};
 use super::{Carriers, FlowId};
 use crate::config::{EngineStats, Refusals};
 use crate::context::Context;
-use crate::timer::Timer;
 use neater_base::net::{Net, Ready};
 use neater_base::{Instant, Key};
-
-impl From<Due> for Timer {
-    #[inline]
-    fn from(due: Due) -> Self {
-        Self::Carrier(CarrierTimer(due))
-    }
-}
-
-impl CarrierTimer {
-    /// A channel must have finished its handshake, or its lingering.
-    #[inline]
-    pub(crate) const fn channel(key: Key) -> Timer {
-        Timer::Carrier(Self(Due::Channel(key)))
-    }
-}
 
 impl Carriers {
     /// Whether the object of a deadline is there and may still wait for it. Of a deadline that was set again, only the one that
     /// counts.
     pub(crate) fn is_armed(&self, timer: CarrierTimer, at: Instant) -> bool {
         match timer.0 {
-            Due::Channel(k) => self.channels.contains(k),
+            Due::Channel(k) => self.sockets.channels.contains(k),
             Due::Quic(k) => self.quic.connections.get(k).is_some_and(|q| q.armed == Some(at)),
             Due::QuicTrial(k) => self.quic.connections.get(k).is_some_and(|q| q.on_trial),
             Due::QuicSilence(k) => self.quic.connections.contains(k),
@@ -44,7 +28,7 @@ impl Carriers {
 
     /// How many objects there are that may have deadlines.
     pub(crate) fn len(&self) -> usize {
-        let sockets = self.channels.len() + self.dtls.sockets.len();
+        let sockets = self.sockets.channels.len() + self.dtls.sockets.len();
         sockets + self.quic.connections.len() + self.sctp.associations.len() + self.dtls.sessions.len()
     }
 
@@ -54,7 +38,7 @@ impl Carriers {
         let live: u64 = self.sctp.endpoints.iter().map(|(_, e)| e.refused()).sum();
         let associations = stats.refusals.associations + live;
         EngineStats {
-            channels: (self.channels.len() + self.dtls.sockets.len()) as u64,
+            channels: (self.sockets.channels.len() + self.dtls.sockets.len()) as u64,
             quic_connections: self.quic.connections.len() as u64,
             sctp_associations: self.sctp.associations.len() as u64,
             refusals: Refusals { associations, ..stats.refusals },
@@ -198,7 +182,7 @@ impl Carriers {
     /// A deadline has passed.
     pub(crate) fn on_timer<N: Net>(&mut self, cx: &mut Context<N>, timer: CarrierTimer) {
         match timer.0 {
-            Due::Channel(channel) => self.on_socket_timer(cx, channel),
+            Due::Channel(channel) => self.sockets.on_socket_timer(cx, channel),
             Due::Quic(quic) => self.quic.timeout(cx, quic),
             Due::QuicTrial(quic) => self.quic.trial_over(quic),
             Due::QuicSilence(quic) => self.quic.silence(cx, quic),
@@ -222,15 +206,15 @@ impl Carriers {
         for key in core::mem::take(&mut self.sctp.unread) {
             self.sctp.on_ready(cx, key, READABLE);
         }
-        for key in core::mem::take(&mut self.pending_lingers) {
-            self.go_on_lingering(cx, key);
+        for key in core::mem::take(&mut self.sockets.pending_lingers) {
+            self.sockets.go_on_lingering(cx, key);
         }
     }
 
     /// The same of UDP sockets that the connections of a listener share.
     pub(crate) fn resume_shared<N: Net>(&mut self, cx: &mut Context<N>) {
-        for key in core::mem::take(&mut self.pending_shared) {
-            self.shared_ready(cx, key, false);
+        for key in core::mem::take(&mut self.sockets.pending_shared) {
+            self.sockets.shared_ready(cx, key, false);
         }
         for socket in core::mem::take(&mut self.dtls.unread) {
             self.read_sessions(socket, None);
@@ -262,6 +246,6 @@ mod tests {
 
     #[test]
     fn a_timer_is_no_larger_for_what_is_inside() {
-        assert_eq!(size_of::<Timer>(), 12);
+        assert_eq!(size_of::<crate::timer::Timer>(), 12);
     }
 }

@@ -8,7 +8,8 @@
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::peer::Peer;
 use crate::carrier::tcp::tls_out;
-use crate::carrier::{Carriers, FlowId, SessionId};
+use crate::carrier::terms::{Closed, Delivery, End, Progress, SessionOver};
+use crate::carrier::{Carriers, FlowId};
 use crate::closing::{ABORTED, NO_CODE};
 use crate::connection::state::Sides;
 use crate::context::Context;
@@ -18,82 +19,9 @@ use neater_base::net::{Net, StreamInfo};
 use neater_base::{Instant, Key};
 use neater_quic::{ConnectionApi, Direction};
 
-/// A closing connection is given up when the peer does not answer for this long, or takes nothing
-/// for this long while room is short; its socket waits no longer than this for the peer's end of
-/// stream after what was sent is delivered.
-pub(crate) const LINGER: Duration = Duration::from_secs(10);
 /// How much later than the last progress an answer of the peer must have come to be news: systems
 /// state its age coarsely.
 const COARSE: Duration = Duration::from_millis(100);
-
-/// What has become of a connection that is being closed.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum End {
-    /// It is not over yet, as far as is known.
-    Waits,
-    /// The peer has everything.
-    Done,
-    Failed(ConnectionError),
-}
-
-/// A step of the closing of a connection.
-#[derive(Debug)]
-pub(crate) struct Closed {
-    pub(crate) end: End,
-    /// The end of this side's direction was handed to the flow.
-    pub(crate) fin_done: bool,
-    /// The peer has ended its direction.
-    pub(crate) peer_ended: bool,
-    /// The session was ended with it.
-    pub(crate) session: Option<SessionOver>,
-}
-
-impl From<End> for Closed {
-    fn from(end: End) -> Self {
-        Self { end, fin_done: false, peer_ended: false, session: None }
-    }
-}
-
-/// A session was ended from this side: no more streams come of it.
-#[derive(Debug)]
-pub(crate) struct SessionOver {
-    pub(crate) session: SessionId,
-    pub(crate) error: ConnectionError,
-}
-
-/// What the end of a session means to a connection that it carried.
-#[derive(Clone, Debug)]
-pub(crate) struct SessionLost {
-    pub(crate) error: ConnectionError,
-    /// Ended by one side with the code of an orderly end.
-    pub(crate) orderly: bool,
-    /// The session has kept something of the connection that has not left.
-    pub(crate) unsent: bool,
-    /// Nothing is acknowledged one by one, and all has left.
-    pub(crate) all_left: bool,
-    /// Its protocol ends a session in order only when both sides have everything.
-    pub(crate) ends_complete: bool,
-}
-
-/// Whether the peer has what was sent.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Delivery {
-    /// Not yet, as far as is known.
-    Open,
-    Done,
-    Failed(ConnectionError),
-}
-
-/// How far the closing of a connection is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    /// A number that changes while there is progress, and stands still while there is none.
-    pub(crate) mark: u64,
-    /// How many packets have come from the peer; 0 where that is not counted.
-    pub(crate) packets: u64,
-    /// How often the system has asked the peer without an answer so far; `None` where it does not, or does not report it.
-    pub(crate) unanswered: Option<u32>,
-}
 
 impl Carriers {
     /// Ends this side's direction, after everything that was sent. True: the end is out; false: not yet; `None`: there is
@@ -101,7 +29,7 @@ impl Carriers {
     pub(crate) fn finish<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) -> Option<bool> {
         match flow {
             FlowId::Channel(k) => {
-                let ch = self.channels.get_mut(k)?;
+                let ch = self.sockets.channels.get_mut(k)?;
                 match &mut ch.kind {
                     Kind::Tcp => {}
                     Kind::Tls(tls) => {
@@ -132,7 +60,7 @@ impl Carriers {
     /// Whether this side's direction can be abandoned alone, with a code. TCP and TLS have no word for it.
     pub(crate) fn can_reset(&self, flow: FlowId) -> bool {
         let FlowId::Channel(k) = flow else { return true };
-        !self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)))
+        !self.sockets.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)))
     }
 
     /// Abandons this side's direction with a code, where the peer can be notified of it.
@@ -184,7 +112,7 @@ impl Carriers {
         let mut session = None;
         let Sides { read_closed, fin_done, fin_acked, .. } = sides;
         let end = match flow {
-            FlowId::Channel(k) => return self.close_socket(cx, conn, k, sides),
+            FlowId::Channel(k) => return self.sockets.close_socket(cx, conn, k, sides),
             FlowId::Stream { quic, stream } => match self.quic.connections.get_mut(quic) {
                 None => End::Done,
                 Some(q) => match q.lost.clone() {
@@ -233,7 +161,7 @@ impl Carriers {
     /// Drops what the peer still sends to a closing connection that has something to send.
     pub(crate) fn discard_incoming<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId) -> Closed {
         match flow {
-            FlowId::Channel(key) => self.discard(cx, conn, key),
+            FlowId::Channel(key) => self.sockets.discard(cx, conn, key),
             FlowId::Sctp { sctp, stream } => {
                 self.sctp.ignore_incoming(sctp, stream);
                 End::Waits.into()
@@ -319,7 +247,7 @@ impl Carriers {
     /// Checks whether the peer has everything that a closing connection has sent.
     pub(crate) fn check_closed<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) -> End {
         match flow {
-            FlowId::Channel(key) => self.check_delivered(cx, key),
+            FlowId::Channel(key) => self.sockets.check_delivered(cx, key),
             _ => End::Waits,
         }
     }
@@ -333,12 +261,12 @@ impl Carriers {
         peer_ended: bool,
     ) -> Option<Delivery> {
         let FlowId::Channel(key) = flow else { return None };
-        let hangup = || self.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
-        (peer_ended || hangup()).then(|| self.delivered(cx, key, true))
+        let hangup = || self.sockets.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
+        (peer_ended || hangup()).then(|| self.sockets.delivered(cx, key, true))
     }
 
     fn stream_info<N: Net>(&self, cx: &Context<N>, key: Key) -> Option<StreamInfo> {
-        cx.net.stream_info(self.channels.get(key)?.sock).ok()
+        cx.net.stream_info(self.sockets.channels.get(key)?.sock).ok()
     }
 
     /// Gives up what was sent and is not taken, or not acknowledged. `unwritten`: a part of it is still in the queue, and
@@ -351,7 +279,7 @@ impl Carriers {
     ) -> Option<SessionOver> {
         match flow {
             FlowId::Channel(key) => {
-                let ch = self.channels.remove(key)?;
+                let ch = self.sockets.channels.remove(key)?;
                 // What the system has all of it may still deliver.
                 if unwritten { cx.net.abort(ch.sock) } else { cx.net.close(ch.sock) }
             }
@@ -385,7 +313,7 @@ impl Carriers {
     /// Ends the socket of a flow at once, if it is one of its own.
     pub(crate) fn abort_socket<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) {
         if let FlowId::Channel(key) = flow
-            && let Some(ch) = self.channels.remove(key)
+            && let Some(ch) = self.sockets.channels.remove(key)
         {
             cx.net.abort(ch.sock);
         }
@@ -406,8 +334,8 @@ impl Carriers {
         let mut over = None;
         match flow {
             FlowId::Channel(k) => {
-                if self.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
-                    && let Some(ch) = self.channels.remove(k)
+                if self.sockets.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
+                    && let Some(ch) = self.sockets.channels.remove(k)
                 {
                     cx.net.close(ch.sock);
                 }
@@ -442,13 +370,13 @@ impl Carriers {
             FlowId::Dtls { dtls } => self.dtls.drop_session(cx, dtls),
             FlowId::Peer { channel } => {
                 if let (Some(Channel { kind: Kind::UdpShared(shared), behind, .. }), Some(peer)) =
-                    (self.channels.get_mut(channel), peer)
+                    (self.sockets.channels.get_mut(channel), peer)
                 {
                     shared.peers.remove(&peer);
                     // The last connection of a listener that has stopped takes the socket with it.
                     if shared.peers.is_empty()
                         && !matches!(*behind, Behind::Listener(l) if listens(l))
-                        && let Some(c) = self.channels.remove(channel)
+                        && let Some(c) = self.sockets.channels.remove(channel)
                     {
                         cx.net.close(c.sock);
                     }

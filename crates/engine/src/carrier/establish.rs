@@ -3,79 +3,19 @@
 //! *Responsible for* beginning an attempt, for what is known of it while it is under way, for handing what has won to its
 //! connection, and for releasing the others. *Not responsible for* which attempts are made, and when ([`crate::establish`]).
 
+use crate::Stack;
 use crate::carrier::channel::{Behind, Kind};
 use crate::carrier::sctp::{Below, There};
-use crate::carrier::session::Taken;
+use crate::carrier::terms::Taken;
+use crate::carrier::terms::{Abandoned, Silent, Target};
 use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
-use crate::request::Compiled;
-use crate::{RemoteEndpoint, Stack};
-use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::{Net, SocketOptions};
+use neater_base::net::Net;
 use neater_base::{Instant, Key};
 use neater_quic::ConnectionApi;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-
-/// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
-pub(crate) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Where an attempt leads, and how.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
-    pub(crate) stack: Stack,
-    pub(crate) addr: SocketAddr,
-    /// It is the only one: the cached outcome is tried.
-    pub(crate) alone: bool,
-    /// Whose address it is.
-    pub(crate) remote: Option<&'a RemoteEndpoint>,
-    /// All of the connection's remote endpoints.
-    pub(crate) remotes: &'a Arc<[RemoteEndpoint]>,
-    pub(crate) request: &'a Arc<Compiled>,
-    pub(crate) options: &'a SocketOptions,
-    /// The first message, which may leave with the handshake.
-    pub(crate) first: Option<&'a Bytes>,
-    /// What the attempt may go on as, where its peer does not offer the stack.
-    pub(crate) may_become: Option<Stack>,
-}
-
-impl Target<'_> {
-    /// What stands behind a socket that is the attempt's own.
-    pub(in crate::carrier) const fn behind(&self, attempt: Key) -> Behind {
-        if self.alone { Behind::Alone(attempt) } else { Behind::Attempt(attempt) }
-    }
-
-    /// The name that certificates are checked against.
-    pub(crate) fn server_name(&self) -> String {
-        if let Some(name) = &self.request.server_name {
-            return name.clone();
-        }
-        match self.remote.and_then(|r| r.host.as_deref()) {
-            Some(host) => host.trim_end_matches('.').to_owned(),
-            None => self.addr.ip().to_string(),
-        }
-    }
-}
-
-/// What a connection had waited for was given up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Abandoned {
-    /// A session that may be unused now.
-    pub(crate) spare: Option<SessionId>,
-}
-
-/// Whether the peer of an attempt that is about to be withdrawn is silent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silent {
-    /// It has answered, or has not had its time and will not be heard any more.
-    No,
-    /// It has had its time.
-    Yes,
-    /// Unless it answers by then: see [`Carriers::put_on_trial`].
-    UnlessAnsweredBy(Instant),
-}
 
 impl FlowId {
     /// What a connection that is not established waits for.
@@ -132,7 +72,7 @@ impl Carriers {
     pub(crate) fn describe(&self, session: SessionId) -> Option<(Stack, SocketAddr)> {
         match session {
             SessionId::Channel(k) => {
-                let c = self.channels.get(k)?;
+                let c = self.sockets.channels.get(k)?;
                 let stack = match c.kind {
                     Kind::Tcp => Stack::Tcp,
                     Kind::TlsPending(_) | Kind::Tls(_) => Stack::Tls,
@@ -148,14 +88,14 @@ impl Carriers {
 
     /// The attempt that a socket of its own is used for.
     pub(crate) fn attempt_at(&self, socket: Key) -> Option<(Key, SessionId)> {
-        let attempt = self.channels.get(socket)?.behind.attempt()?;
+        let attempt = self.sockets.channels.get(socket)?.behind.attempt()?;
         Some((attempt, SessionId::Channel(socket)))
     }
 
     /// The connection that is attempted.
     fn attempt_of(&self, session: SessionId) -> Option<Key> {
         match session {
-            SessionId::Channel(k) => self.channels.get(k)?.behind.attempt(),
+            SessionId::Channel(k) => self.sockets.channels.get(k)?.behind.attempt(),
             SessionId::Quic(k) => self.quic.connections.get(k)?.attempt,
             SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt,
             SessionId::Dtls(k) => self.dtls.sessions.get(k)?.attempt(),
@@ -183,7 +123,7 @@ impl Carriers {
     /// Makes an attempt that of another candidate, and says how long after its start the peer had answered, if it has.
     pub(crate) fn adopt(&mut self, now: Instant, session: SessionId, conn: Key) -> Option<Duration> {
         match session {
-            SessionId::Channel(k) => self.channels.get_mut(k)?.behind = Behind::Attempt(conn),
+            SessionId::Channel(k) => self.sockets.channels.get_mut(k)?.behind = Behind::Attempt(conn),
             SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
             SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some(conn),
             SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn),
@@ -194,7 +134,7 @@ impl Carriers {
     /// How long after its start the peer of an attempt had answered, at most; `None`: it has not.
     pub(crate) fn answered_after(&self, now: Instant, session: SessionId) -> Option<Duration> {
         match session {
-            SessionId::Channel(k) => self.channels.get(k).filter(|c| c.connected).map(|c| now - c.started),
+            SessionId::Channel(k) => self.sockets.channels.get(k).filter(|c| c.connected).map(|c| now - c.started),
             SessionId::Quic(k) => self.quic.connections.get(k)?.answered_after(now),
             SessionId::Sctp(k) => self.sctp.associations.get(k)?.answered_after(now),
             SessionId::Dtls(k) => self.dtls.sessions.get(k)?.answered_after(),
@@ -204,7 +144,7 @@ impl Carriers {
     /// From which address an attempt is made, if that is known.
     pub(crate) fn source_of<N: Net>(&self, net: &N, session: SessionId) -> Option<IpAddr> {
         let from = match session {
-            SessionId::Channel(k) => net.local_addr(self.channels.get(k)?.sock).ok()?.ip(),
+            SessionId::Channel(k) => net.local_addr(self.sockets.channels.get(k)?.sock).ok()?.ip(),
             SessionId::Dtls(k) => self.dtls.local_addr(net, k)?.ip(),
             SessionId::Quic(k) => self.quic.connections.get(k)?.local?,
             SessionId::Sctp(k) => self.sctp.addresses(net, k)?.1.ip(),
@@ -217,7 +157,7 @@ impl Carriers {
         let if_had_its_time = |silent: bool| if silent { Silent::Yes } else { Silent::No };
         Some(match session {
             SessionId::Channel(k) => {
-                let c = self.channels.get(k)?;
+                let c = self.sockets.channels.get(k)?;
                 if_had_its_time(!c.connected && now - c.started >= fair)
             }
             SessionId::Quic(k) => match self.quic.connections.get(k)? {
@@ -287,8 +227,8 @@ impl Carriers {
     ) -> Result<SessionId, AttemptError> {
         let Target { stack, addr, request, options, .. } = *to;
         match stack {
-            Stack::Tcp | Stack::Tls => self.tcp_connect(cx, attempt, to),
-            Stack::Udp => self.udp_connect(cx, attempt, to),
+            Stack::Tcp | Stack::Tls => self.sockets.tcp_connect(cx, attempt, to),
+            Stack::Udp => self.sockets.udp_connect(cx, attempt, to),
             Stack::Quic | Stack::QuicDatagram => {
                 self.quic.connect(cx, attempt, to, &to.server_name()).map(SessionId::Quic)
             }
@@ -313,7 +253,7 @@ impl Carriers {
     pub(crate) fn release_attempt<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, withdrawn: bool) {
         match session {
             SessionId::Channel(k) => {
-                if let Some(c) = self.channels.remove(k) {
+                if let Some(c) = self.sockets.channels.remove(k) {
                     if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
                         cx.net.abort(c.sock);
                     } else {
@@ -332,11 +272,11 @@ impl Carriers {
         let mut first = false;
         match session {
             SessionId::Channel(k) => {
-                if let Some(ch) = self.channels.get_mut(k) {
+                if let Some(ch) = self.sockets.channels.get_mut(k) {
                     ch.behind = Behind::Conn(conn);
                     ch.deadline = None;
                 }
-                first = self.tls_took_first(k);
+                first = self.sockets.tls_took_first(k);
             }
             SessionId::Dtls(dtls) => self.dtls.take(dtls, conn),
             SessionId::Quic(_) | SessionId::Sctp(_) => {}

@@ -5,9 +5,9 @@
 //! carriers are flushed, always, and each is handled before the next.
 
 use super::SessionId;
-use super::end::{Closed, SessionLost};
-use super::reading::Reading;
 use crate::carrier::peer::Peer;
+use crate::carrier::terms::Reading;
+use crate::carrier::terms::{Closed, SessionLost};
 use crate::event::{AttemptError, ConnectionError, SendError};
 use crate::{MessageId, Stack};
 use bytes::Bytes;
@@ -85,7 +85,7 @@ pub(crate) enum CarrierEvent {
     /// The time may be over for the handshake of a connection that was delivered before its end.
     HandshakeDue { conn: Key },
     /// A datagram has come to a socket that the connections of a listener share. Whose it is, is asked when this is handled
-    /// ([`super::Carriers::owner`]): the one before may have made its connection, or ended it.
+    /// ([`super::SocketCarrier::owner`]): the one before may have made its connection, or ended it.
     FromPeer { listener: Key, socket: Key, peer: Peer, data: Bytes, ecn: Ecn },
     /// A socket is to be read, now that everything that was reported before is handled: see [`super::Carriers::read_on`].
     ReadOn(Reading),

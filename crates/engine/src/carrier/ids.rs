@@ -173,7 +173,7 @@ impl CarrierSocket {
         Self(Socket::Dtls(key))
     }
 
-    /// The socket, if it is TCP's or UDP's own: [`Carriers::wake`](super::Carriers::wake) finds out whose.
+    /// The socket, if it is TCP's or UDP's own: [`Carriers::wake`](super::SocketCarrier::wake) finds out whose.
     #[inline]
     pub(crate) const fn own(self) -> Option<Key> {
         match self.0 {

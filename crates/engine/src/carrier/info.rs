@@ -31,7 +31,7 @@ impl Carriers {
     /// The peer's address; `peer`: the one of a connection that shares its socket.
     pub(crate) fn remote_addr(&self, flow: FlowId, peer: Option<Peer>) -> Option<SocketAddr> {
         match flow {
-            FlowId::Channel(k) => self.channels.get(k).map(|c| c.remote),
+            FlowId::Channel(k) => self.sockets.channels.get(k).map(|c| c.remote),
             FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } | FlowId::StreamPending { quic } => {
                 self.quic.connections.get(quic).map(|q| q.conn.remote())
             }
@@ -46,7 +46,7 @@ impl Carriers {
 
     /// Our address.
     pub(crate) fn local_addr<N: Net>(&self, cx: &Context<N>, flow: FlowId, peer: Option<Peer>) -> Option<SocketAddr> {
-        let bound = |channel: Key| cx.net.local_addr(self.channels.get(channel)?.sock).ok();
+        let bound = |channel: Key| cx.net.local_addr(self.sockets.channels.get(channel)?.sock).ok();
         match flow {
             FlowId::Channel(k) => bound(k),
             FlowId::Peer { channel } => Some(peer?.local(bound(channel)?)),
@@ -65,7 +65,7 @@ impl Carriers {
 
     /// TLS over a socket.
     fn tls(&self, channel: Key) -> Option<&TlsStream> {
-        match self.channels.get(channel) {
+        match self.sockets.channels.get(channel) {
             Some(Channel { kind: Kind::Tls(tls), .. }) => Some(tls),
             _ => None,
         }
@@ -122,7 +122,7 @@ impl Carriers {
     pub(crate) fn flow_delivery<N: Net>(&self, cx: &Context<N>, flow: FlowId) -> Option<FlowDelivery> {
         let session = match flow {
             FlowId::Channel(k) => {
-                let ch = self.channels.get(k)?;
+                let ch = self.sockets.channels.get(k)?;
                 let info = cx.net.stream_info(ch.sock).ok()?;
                 let records = matches!(&ch.kind, Kind::Tls(tls) if tls.wants_write());
                 let system = info.in_flight.unwrap_or(0) + info.unsent.unwrap_or(0);
@@ -140,7 +140,7 @@ impl Carriers {
     pub(crate) fn path_figures<N: Net>(&self, cx: &Context<N>, flow: FlowId) -> (Option<Duration>, Option<u64>) {
         match flow {
             FlowId::Channel(k) => {
-                let info = self.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok());
+                let info = self.sockets.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok());
                 info.map_or((None, None), |info| (info.rtt, info.congestion_window))
             }
             FlowId::Stream { quic, .. } | FlowId::Datagrams { quic } => {
@@ -159,7 +159,8 @@ impl Carriers {
         let mut counters = TransportCounters { carried: sent, ..TransportCounters::default() };
         match flow {
             FlowId::Channel(k) => {
-                let info = self.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok()).unwrap_or_default();
+                let info =
+                    self.sockets.channels.get(k).and_then(|ch| cx.net.stream_info(ch.sock).ok()).unwrap_or_default();
                 let here = info.unsent.unwrap_or(0) + info.in_flight.unwrap_or(0);
                 counters.carried = sent.saturating_sub(here);
                 if let Some(lost) = info.retransmits {

@@ -1,7 +1,7 @@
 //! Packet layers: what lies under a protocol that makes packets of its own.
 //!
 //! *Responsible for* the terms between a carrier that uses a layer and the carrier that provides it: commands down ([`Layers`]),
-//! events up ([`LayerEvent`]). [`Carriers`] moves both, so that no carrier calls another. *Not responsible for* layers that are a
+//! events up ([`LayerEvent`]). [`super::Carriers`] moves both, so that no carrier calls another. *Not responsible for* layers that are a
 //! socket and no more: UDP and IP, whose sockets the user has itself.
 //!
 //! A layer is named by a key of its provider. It leads to one peer, or to any number of a listener's: a *path* is what leads to one
@@ -11,8 +11,6 @@
 //! packets up one by one. What may be lost on a network may be lost in a layer.
 
 use super::dtls::DtlsCarrier;
-use super::packet::PacketInfo;
-use super::{Carriers, SctpCarrier};
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;
@@ -59,43 +57,7 @@ pub(crate) enum LayerEnd {
 }
 
 /// The layers, lent to the carrier that uses them for one call.
-pub(crate) struct Layers<'a>(&'a mut DtlsCarrier);
-
-impl Carriers {
-    /// See [`Layers`].
-    pub(crate) fn layers(&mut self) -> Layers<'_> {
-        Layers(&mut self.dtls)
-    }
-
-    /// The carrier that uses layers, and these.
-    pub(super) fn over_layers(&mut self) -> (&mut SctpCarrier, Layers<'_>) {
-        (&mut self.sctp, Layers(&mut self.dtls))
-    }
-
-    /// Passes on what a layer reports next, after what its user has left to do to layers. False: there is nothing to report.
-    pub(crate) fn pass_between_layers<N: Net>(&mut self, cx: &mut Context<N>) -> bool {
-        self.tie(cx);
-        let Some(event) = self.dtls.layer_events.pop_front() else { return false };
-        let (sctp, layers) = self.over_layers();
-        match event {
-            LayerEvent::Answered { user } => sctp.layer_answered(cx, user),
-            LayerEvent::Up { user } | LayerEvent::Writable { user } => sctp.layer_up(cx, &layers, user),
-            LayerEvent::Packet { user, from, ecn, data } => {
-                let came = PacketInfo { from, to: None, marked: ecn == Ecn::Ce };
-                sctp.datagram(cx, user, came, &data);
-            }
-            LayerEvent::Lost { user, from, end } => sctp.layer_lost(cx, user, from, &end),
-            LayerEvent::Refused { user, error } => sctp.layer_refused(cx, user, error),
-        }
-        true
-    }
-
-    /// Does what users have left to do to layers.
-    pub(super) fn tie<N: Net>(&mut self, cx: &mut Context<N>) {
-        let (sctp, mut layers) = self.over_layers();
-        sctp.tie(cx, &mut layers);
-    }
-}
+pub(crate) struct Layers<'a>(pub(super) &'a mut DtlsCarrier);
 
 impl Layers<'_> {
     /// Opens a layer to a peer of that name, and returns it and its socket, which remains the layer's. [`LayerEvent::Up`] follows,

@@ -41,7 +41,7 @@ impl Carriers {
     /// Where something listens.
     pub(crate) fn listening_addr<N: Net>(&self, cx: &Context<N>, at: Listening) -> Result<SocketAddr, AttemptError> {
         let sock = match at.0 {
-            Place::Channel(key) => self.channels.get(key).map(|c| c.sock),
+            Place::Channel(key) => self.sockets.channels.get(key).map(|c| c.sock),
             Place::Quic(key) => self.quic.sockets.get(key).map(|s| s.sock),
             Place::Sctp(end) => return self.sctp.listening_addr(cx, end),
             Place::Dtls(key) => self.dtls.sock(key),
@@ -71,7 +71,7 @@ impl Carriers {
         {
             return Ok(key);
         }
-        let key = self.channels.next_key();
+        let key = self.sockets.channels.next_key();
         let token = CarrierSocket::channel(key).token();
         let (sock, kind) = match stack {
             Stack::Udp => {
@@ -86,9 +86,9 @@ impl Carriers {
         let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, cx.now);
         channel.connected = true;
         channel.writable = stack.over_udp();
-        self.channels.insert(channel);
+        self.sockets.channels.insert(channel);
         if stack.over_udp() {
-            self.shared.push((key, SocketOptions { local: Some(local), ..options }));
+            self.sockets.shared.push((key, SocketOptions { local: Some(local), ..options }));
         }
         Ok(key)
     }
@@ -102,43 +102,35 @@ impl Carriers {
         request: &Compiled,
         options: &SocketOptions,
     ) -> Option<Key> {
-        let channels = &mut self.channels;
-        self.left_behind.retain(|(key, _)| channels.contains(*key));
+        let channels = &mut self.sockets.channels;
+        self.sockets.left_behind.retain(|(key, _)| channels.contains(*key));
         let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
             Some(Kind::UdpShared(_)) => stack == Stack::Udp,
             _ => false,
         };
-        let at = self.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
-        let (key, options) = self.left_behind.swap_remove(at);
+        let at = self.sockets.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
+        let (key, options) = self.sockets.left_behind.swap_remove(at);
         let channel = channels.get_mut(key)?;
         channel.behind = Behind::Listener(listener);
         if let Kind::UdpShared(shared) = &mut channel.kind {
             shared.soft_errors = request.soft_errors;
         }
-        self.shared.push((key, options));
+        self.sockets.shared.push((key, options));
         Some(key)
     }
 
     /// Aborts what was accepted for a listener and is not delivered.
     pub(crate) fn abort_undelivered<N: Net>(&mut self, cx: &mut Context<N>, listener: Key) {
         let unfinished: Vec<_> = self
+            .sockets
             .channels
             .iter()
             .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
             .map(|(k, _)| k)
             .collect();
         for key in unfinished {
-            self.abort_channel(cx, key);
+            self.sockets.abort_channel(cx, key);
         }
-    }
-
-    /// Aborts the connection on a socket. False: it is gone.
-    pub(crate) fn abort_channel<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
-        let gone = self.channels.remove(key);
-        if let Some(c) = &gone {
-            cx.net.abort(c.sock);
-        }
-        gone.is_some()
     }
 
     /// Listens with a stack at an address, whose port may be 0 for any; `udp_port`: at which port of UDP, where the stack has other
@@ -179,11 +171,11 @@ impl Carriers {
     }
 
     /// Tries a socket that has begun to listen: no event is promised before that. Returns it if connections are accepted from it
-    /// ([`Carriers::accept_from`]).
+    /// ([`super::SocketCarrier::accept_from`]).
     pub(crate) fn poll_listening<N: Net>(&mut self, cx: &mut Context<N>, at: Listening) -> Option<Key> {
         match at.0 {
-            Place::Channel(key) if self.channels.get(key).is_some_and(Channel::accepts) => return Some(key),
-            Place::Channel(key) => self.shared_ready(cx, key, false),
+            Place::Channel(key) if self.sockets.channels.get(key).is_some_and(Channel::accepts) => return Some(key),
+            Place::Channel(key) => self.sockets.shared_ready(cx, key, false),
             Place::Quic(key) => self.quic.socket_readable(cx, key),
             Place::Sctp(end) => match self.sctp.layer_below(end) {
                 Some(layer) => self.read_sessions(layer, None),
@@ -197,7 +189,7 @@ impl Carriers {
     /// The socket from which connections are accepted, where these wait in the kernel.
     pub(crate) fn accepts_at(&self, at: Listening) -> Option<Key> {
         match at.0 {
-            Place::Channel(key) => Some(key).filter(|k| self.channels.get(*k).is_some_and(Channel::accepts)),
+            Place::Channel(key) => Some(key).filter(|k| self.sockets.channels.get(*k).is_some_and(Channel::accepts)),
             Place::Quic(_) | Place::Sctp(_) | Place::Dtls(_) => None,
         }
     }
@@ -218,16 +210,16 @@ impl Carriers {
     }
 
     fn stop_listening_at_channel<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
-        let shared = self.shared.iter().position(|(of, _)| *of == key);
-        let shared = shared.map(|at| self.shared.swap_remove(at));
-        self.left_behind.retain(|(key, _)| self.channels.contains(*key));
-        let kept = match self.channels.get(key).map(|c| &c.kind) {
+        let shared = self.sockets.shared.iter().position(|(of, _)| *of == key);
+        let shared = shared.map(|at| self.sockets.shared.swap_remove(at));
+        self.sockets.left_behind.retain(|(key, _)| self.sockets.channels.contains(*key));
+        let kept = match self.sockets.channels.get(key).map(|c| &c.kind) {
             Some(Kind::UdpShared(shared)) => !shared.peers.is_empty(),
             _ => false,
         };
         if kept {
-            self.left_behind.extend(shared);
-        } else if let Some(c) = self.channels.remove(key) {
+            self.sockets.left_behind.extend(shared);
+        } else if let Some(c) = self.sockets.channels.remove(key) {
             cx.net.close(c.sock);
         }
     }

@@ -3,12 +3,11 @@
 //! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking in one that another engine has
 //! found. *Not responsible for* keeping them ([`crate::siblings`]).
 
-use super::packet::{Answer, Misrouted, Packet, PacketInfo};
+use super::packet::{Answer, Misrouted, Packet};
 use super::quic::transmit;
 use super::{Carriers, QuicCarrier};
 use crate::context::Context;
 use crate::siblings::ForeignDatagram;
-use bytes::BytesMut;
 use neater_base::Key;
 use neater_base::net::{Net, Sock};
 use neater_quic::{Datagram, Foreign};
@@ -33,21 +32,6 @@ impl QuicCarrier {
         let packet = Misrouted(Packet::Quic(meta, foreign.answer));
         cx.keep_misrouted(sock, foreign.engine, packet, || foreign.data);
     }
-}
-
-/// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine begins
-/// with its own. What opens an association has none.
-pub(super) fn engine_of_packet<N: Net>(cx: &Context<N>, packet: &[u8]) -> Option<u8> {
-    cx.config.shared_secret?;
-    let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
-    // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
-    let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
-    (*tag != [0; 4] && !is_sent_back && tag[0] != cx.config.engine).then_some(tag[0])
-}
-
-/// Keeps an SCTP packet for the engine with this number.
-pub(super) fn keep_packet<N: Net>(cx: &mut Context<N>, sock: Sock, engine: u8, came: PacketInfo, data: &[u8]) {
-    cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
 }
 
 impl Carriers {

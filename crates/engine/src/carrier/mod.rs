@@ -5,6 +5,7 @@
 pub(crate) mod blame;
 pub(crate) mod channel;
 pub(crate) mod data;
+mod deadline;
 pub(crate) mod dispatch;
 pub(crate) mod dtls;
 pub(crate) mod end;
@@ -26,22 +27,24 @@ pub(crate) mod session;
 pub(crate) mod setup;
 pub(crate) mod socket;
 pub(crate) mod tcp;
+pub(crate) mod terms;
 pub(crate) mod udp;
 
 pub(crate) use self::ids::{FlowId, SessionId};
+pub(crate) use self::quic::QuicCarrier;
+pub(crate) use self::sctp::SctpCarrier;
+pub(crate) use self::socket::SocketCarrier;
 pub(crate) use self::tcp::accept::Begun;
 pub(crate) use self::tcp::early::Early;
 pub(crate) use self::udp::shared::Owner;
+pub(crate) use self::udp::{Batch, each_datagram};
 
-use crate::carrier::channel::Channel;
 use crate::carrier::dtls::DtlsCarrier;
-use crate::carrier::event::{CarrierEvent, Events};
-use crate::carrier::quic::{Quic, QuicSocket};
-use crate::carrier::reading::Reading;
-use crate::carrier::sctp::{Sctp, SctpEnd, SctpSocket};
-use neater_base::net::SocketOptions;
-use neater_base::{Key, Slab};
-use std::collections::VecDeque;
+use crate::carrier::event::CarrierEvent;
+use crate::carrier::layer::{LayerEvent, Layers};
+use crate::carrier::packet::PacketInfo;
+use crate::context::Context;
+use neater_base::net::{Ecn, Net};
 
 /// All protocols.
 #[derive(Debug, Default)]
@@ -49,75 +52,62 @@ pub(crate) struct Carriers {
     pub(crate) quic: QuicCarrier,
     pub(crate) dtls: DtlsCarrier,
     pub(crate) sctp: SctpCarrier,
-    pub(crate) channels: Slab<Channel>,
-    /// What is reported of these.
-    pub(crate) socket_events: Events,
-    /// Sockets that are to be read when everything that was reported is handled.
-    reading: VecDeque<Reading>,
-    /// Lingering sockets that were not read empty within the budget.
-    pub(crate) pending_lingers: Vec<Key>,
-    /// Shared UDP sockets, likewise.
-    pub(crate) pending_shared: Vec<Key>,
-    /// The UDP sockets of listeners that connections share, and what they were opened with, with the ports that they got.
-    pub(crate) shared: Vec<(Key, SocketOptions)>,
-    /// The same of listeners that have stopped: see [`listen`].
-    pub(crate) left_behind: Vec<(Key, SocketOptions)>,
-}
-
-/// QUIC (RFC 9000).
-#[derive(Debug, Default)]
-pub(crate) struct QuicCarrier {
-    pub(crate) events: Events,
-    pub(crate) connections: Slab<Quic>,
-    pub(crate) sockets: Slab<QuicSocket>,
-    /// Client-side sockets that new connections may share.
-    pub(crate) client_sockets: Vec<(crate::carrier::quic::Sharing, Key)>,
-    /// Connections that have something to do.
-    pub(crate) dirty: Vec<Key>,
-    /// Sockets that were not read empty within the budget.
-    pub(crate) unread: Vec<Key>,
-    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
-    pub(crate) looked: u64,
-}
-
-/// SCTP (RFC 9260) over UDP, IP or DTLS.
-#[derive(Debug, Default)]
-pub(crate) struct SctpCarrier {
-    pub(crate) events: Events,
-    pub(crate) associations: Slab<Sctp>,
-    pub(crate) endpoints: Slab<SctpEnd>,
-    pub(crate) sockets: Slab<SctpSocket>,
-    /// Client-side sockets that new associations may share.
-    pub(crate) client_sockets: Vec<(crate::carrier::sctp::Sharing, Key)>,
-    /// Endpoints that have something to do.
-    pub(crate) dirty: Vec<Key>,
-    /// Associations that may be over and unused.
-    untidy: Vec<Key>,
-    /// What is left to do to the layers below.
-    ties: Vec<crate::carrier::sctp::Tie>,
-    /// Sockets that were not read empty within the budget.
-    pub(crate) unread: Vec<Key>,
-    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
-    pub(crate) looked: u64,
+    pub(crate) sockets: SocketCarrier,
 }
 
 impl Carriers {
     /// What a carrier reports next.
     pub(crate) fn poll_event(&mut self) -> Option<CarrierEvent> {
         let (quic, dtls, sctp) = (&mut self.quic.events, &mut self.dtls.events, &mut self.sctp.events);
-        let sockets = self.socket_events.pop_front();
+        let sockets = self.sockets.events.pop_front();
         let event = sockets.or_else(|| quic.pop_front()).or_else(|| dtls.pop_front()).or_else(|| sctp.pop_front());
-        event.or_else(|| self.reading.pop_front().map(CarrierEvent::ReadOn))
+        event.or_else(|| self.sockets.reading.pop_front().map(CarrierEvent::ReadOn))
     }
 
     /// Whether a carrier has something to report.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        !(self.socket_events.is_empty()
-            && self.reading.is_empty()
+        !(self.sockets.events.is_empty()
+            && self.sockets.reading.is_empty()
             && self.quic.events.is_empty()
             && self.dtls.events.is_empty()
             && self.dtls.layer_events.is_empty()
             && !self.sctp.has_events())
+    }
+}
+
+impl Carriers {
+    /// See [`Layers`].
+    pub(crate) fn layers(&mut self) -> Layers<'_> {
+        Layers(&mut self.dtls)
+    }
+
+    /// The carrier that uses layers, and these.
+    pub(super) fn over_layers(&mut self) -> (&mut SctpCarrier, Layers<'_>) {
+        (&mut self.sctp, Layers(&mut self.dtls))
+    }
+
+    /// Passes on what a layer reports next, after what its user has left to do to layers. False: there is nothing to report.
+    pub(crate) fn pass_between_layers<N: Net>(&mut self, cx: &mut Context<N>) -> bool {
+        self.tie(cx);
+        let Some(event) = self.dtls.layer_events.pop_front() else { return false };
+        let (sctp, layers) = self.over_layers();
+        match event {
+            LayerEvent::Answered { user } => sctp.layer_answered(cx, user),
+            LayerEvent::Up { user } | LayerEvent::Writable { user } => sctp.layer_up(cx, &layers, user),
+            LayerEvent::Packet { user, from, ecn, data } => {
+                let came = PacketInfo { from, to: None, marked: ecn == Ecn::Ce };
+                sctp.datagram(cx, user, came, &data);
+            }
+            LayerEvent::Lost { user, from, end } => sctp.layer_lost(cx, user, from, &end),
+            LayerEvent::Refused { user, error } => sctp.layer_refused(cx, user, error),
+        }
+        true
+    }
+
+    /// Does what users have left to do to layers.
+    pub(super) fn tie<N: Net>(&mut self, cx: &mut Context<N>) {
+        let (sctp, mut layers) = self.over_layers();
+        sctp.tie(cx, &mut layers);
     }
 }

@@ -5,39 +5,21 @@
 
 use super::Carriers;
 use super::dtls::RECV_BUDGET;
+use crate::carrier::terms::{At, Reading};
 use crate::context::Context;
 use neater_base::Key;
 use neater_base::net::Net;
 
-/// A socket that is to be read, and how far it was.
-#[derive(Debug)]
-pub(crate) struct Reading(At);
-
-#[derive(Debug)]
-enum At {
-    /// A UDP socket of a listener's, of which so many batches were read.
-    Shared { socket: Key, round: usize },
-    /// A socket of DTLS sessions, of which so many batches may be read.
-    Sessions { socket: Key, budget: usize, late: Option<Key> },
-    /// None, but the deadline of this session has passed.
-    Late { session: Key },
-}
-
 impl Carriers {
-    /// A UDP socket of a listener's is to be read.
-    pub(in crate::carrier) fn read_shared(&mut self, socket: Key) {
-        self.reading.push_back(Reading(At::Shared { socket, round: 0 }));
-    }
-
     /// A socket of DTLS sessions is to be read; `late`: the one whose deadline has passed, which is looked at after that.
     pub(in crate::carrier) fn read_sessions(&mut self, socket: Key, late: Option<Key>) {
-        self.reading.push_back(Reading(At::Sessions { socket, budget: RECV_BUDGET, late }));
+        self.sockets.reading.push_back(Reading(At::Sessions { socket, budget: RECV_BUDGET, late }));
     }
 
     /// The listener to which new peers would come by what is read.
     pub(crate) fn listener_read(&self, Reading(at): &Reading) -> Option<Key> {
         match at {
-            At::Shared { socket, .. } => self.channels.get(*socket)?.behind.listener(),
+            At::Shared { socket, .. } => self.sockets.channels.get(*socket)?.behind.listener(),
             At::Sessions { socket, .. } => self.dtls.listener_at(*socket),
             At::Late { .. } => None,
         }
@@ -47,15 +29,15 @@ impl Carriers {
     pub(crate) fn read_on<N: Net>(&mut self, cx: &mut Context<N>, Reading(at): Reading, full: bool) {
         match at {
             At::Shared { socket, round } => {
-                if self.receive_shared(cx, socket, round) {
-                    self.reading.push_front(Reading(At::Shared { socket, round: round + 1 }));
+                if self.sockets.receive_shared(cx, socket, round) {
+                    self.sockets.reading.push_front(Reading(At::Shared { socket, round: round + 1 }));
                 }
             }
             At::Sessions { socket, mut budget, late } => {
                 if self.dtls.receive(cx, socket, full, &mut budget) {
-                    self.reading.push_front(Reading(At::Sessions { socket, budget, late }));
+                    self.sockets.reading.push_front(Reading(At::Sessions { socket, budget, late }));
                 } else if let Some(session) = late {
-                    self.reading.push_front(Reading(At::Late { session }));
+                    self.sockets.reading.push_front(Reading(At::Late { session }));
                 }
             }
             At::Late { session } => self.dtls.on_timeout(cx, session),

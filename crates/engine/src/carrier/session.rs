@@ -3,64 +3,21 @@
 //! *Responsible for* the answers of each carrier. *Not responsible for* the members of a group, nor for which of them gets a
 //! stream ([`crate::group`]).
 
-use super::end::SessionOver;
 use super::quic::DEFAULT_PRIORITY;
 use super::sctp::Waiter;
 use super::{Carriers, FlowId, SessionId};
+use crate::Stack;
+use crate::carrier::terms::SessionOver;
+use crate::carrier::terms::{Arrived, Cloning, OpenedStream, Taken};
 use crate::closing::ABORTED;
 use crate::context::Context;
 use crate::event::{ConnectionError, EstablishmentError, Reason};
-use crate::request::Compiled;
-use crate::{RemoteEndpoint, Stack};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_quic::{ConnectionApi, Direction};
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// How a connection can be cloned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cloning {
-    /// By another stream of its session.
-    Stream(SessionId),
-    /// By another transport connection to the same place.
-    Connection,
-    /// Not at all: it is one of its kind with its peer.
-    Never,
-}
-
-/// A stream for a new member of a group, or the place of one that has to wait for it.
-#[derive(Debug)]
-pub(crate) struct OpenedStream {
-    pub(crate) flow: FlowId,
-    pub(crate) stack: Stack,
-    pub(crate) request: Arc<Compiled>,
-    pub(crate) remotes: Arc<[RemoteEndpoint]>,
-}
-
-/// What a connection uses of the session that has won its race.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) flow: FlowId,
-    /// It waits for a stream in this direction: see [`FlowId::waits_on`].
-    pub(crate) waits: Option<Direction>,
-    /// The peer has taken the first message with the handshake.
-    pub(crate) first: bool,
-}
-
-/// How the connection of a session begins that has come to a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    /// With the first stream that its peer opens: it may wait for that.
-    Streams,
-    /// At once, for the datagrams that it carries.
-    Datagrams,
-    /// At once: there is no other, and no group.
-    Connection,
-    /// At once, with a stream that is open from the beginning.
-    Begun,
-}
 
 impl Carriers {
     /// A connection accepts a peer's session that carries one alone. Returns its flow, and another connection, which the peer has lost:
@@ -74,7 +31,7 @@ impl Carriers {
         match session {
             SessionId::Dtls(dtls) => (FlowId::Dtls { dtls }, self.dtls.accept(cx, dtls, conn)),
             SessionId::Channel(k) => {
-                self.hand_over(k, conn);
+                self.sockets.hand_over(k, conn);
                 (FlowId::Channel(k), None)
             }
             SessionId::Quic(_) | SessionId::Sctp(_) => (FlowId::None, None),

@@ -3,15 +3,17 @@
 //! *Responsible for* finding out whose a socket is, and for the work that its carrier has with it. *Not responsible for* the readiness of a
 //! connection, which its reader and writer are notified of: that is returned, not reported, because it is the commonest of all.
 
+use super::SessionId;
 use super::channel::{Behind, Channel, Kind};
-use super::event::CarrierEvent;
-use super::{Carriers, SessionId};
+use super::event::{CarrierEvent, Events};
+use super::terms::{At, Reading};
 use crate::config::Refusal;
 use crate::context::Context;
 use crate::context::HANDSHAKE_TIMEOUT;
 use crate::event::AttemptError;
-use neater_base::Key;
-use neater_base::net::{Net, Ready};
+use neater_base::net::{Net, Ready, SocketOptions};
+use neater_base::{Key, Slab};
+use std::collections::VecDeque;
 
 /// Whose a socket is that has become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +22,11 @@ pub(crate) enum Woken {
     Conn { conn: Key, readable: bool, writable: bool },
     /// A connection's, and the system reports an error.
     Error { conn: Key },
-    /// The only attempt of this connection. [`Carriers::on_socket_ready`] follows, unless its end was found in another way.
+    /// The only attempt of this connection. [`SocketCarrier::on_socket_ready`] follows, unless its end was found in another way.
     Alone { conn: Key },
     /// A listener's, which may accept from it.
     Accepts { listener: Key },
-    /// Anything else, which [`Carriers::on_socket_ready`] sees to; `writable`: that is news.
+    /// Anything else, which [`SocketCarrier::on_socket_ready`] sees to; `writable`: that is news.
     Other { writable: bool },
 }
 
@@ -52,7 +54,38 @@ impl Channel {
     }
 }
 
-impl Carriers {
+/// The sockets of TCP, TLS and UDP.
+#[derive(Debug, Default)]
+pub(crate) struct SocketCarrier {
+    pub(crate) events: Events,
+    pub(crate) channels: Slab<Channel>,
+    /// Lingering sockets that were not read empty within the budget.
+    pub(crate) pending_lingers: Vec<Key>,
+    /// Shared UDP sockets, likewise.
+    pub(crate) pending_shared: Vec<Key>,
+    /// Sockets, of these and of DTLS, that are to be read when everything that was reported is handled.
+    pub(in crate::carrier) reading: VecDeque<Reading>,
+    /// The UDP sockets of listeners that connections share, and what they were opened with, with the ports that they got.
+    pub(crate) shared: Vec<(Key, SocketOptions)>,
+    /// The same of listeners that have stopped: see [`super::listen`].
+    pub(crate) left_behind: Vec<(Key, SocketOptions)>,
+}
+
+impl SocketCarrier {
+    /// A UDP socket of a listener's is to be read.
+    pub(in crate::carrier) fn read_shared(&mut self, socket: Key) {
+        self.reading.push_back(Reading(At::Shared { socket, round: 0 }));
+    }
+
+    /// Aborts the connection on a socket. False: it is gone.
+    pub(crate) fn abort_channel<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
+        let gone = self.channels.remove(key);
+        if let Some(c) = &gone {
+            cx.net.abort(c.sock);
+        }
+        gone.is_some()
+    }
+
     /// A socket is ready. `None`: it is gone.
     #[inline]
     pub(crate) fn wake(&mut self, key: Key, ready: Ready) -> Option<Woken> {
@@ -76,7 +109,7 @@ impl Carriers {
     /// Drops what the peer of a lingering socket sends, and reports what that means.
     pub(in crate::carrier) fn go_on_lingering<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         if let Some((conn, closed)) = self.linger(cx, key) {
-            self.socket_events.push_back(CarrierEvent::CloseWentOn { conn, closed });
+            self.events.push_back(CarrierEvent::CloseWentOn { conn, closed });
         }
     }
 
@@ -95,18 +128,18 @@ impl Carriers {
             (Behind::Listener(listener), _) => {
                 self.abort_channel(cx, key);
                 cx.stats.refuse(Refusal::Handshake);
-                self.socket_events.push_back(CarrierEvent::HandshakeOver { listener });
+                self.events.push_back(CarrierEvent::HandshakeOver { listener });
             }
             (Behind::Attempt(attempt) | Behind::Alone(attempt), Kind::Tls(t))
                 if t.is_handshaking() && ch.deadline.is_some_and(|d| d <= cx.now) =>
             {
                 let session = SessionId::Channel(key);
                 let error = AttemptError::TimedOut;
-                self.socket_events.push_back(CarrierEvent::Failed { attempt, session, error });
+                self.events.push_back(CarrierEvent::Failed { attempt, session, error });
             }
             (Behind::Attempt(_) | Behind::Alone(_), _) => self.advance_attempt(cx, key),
             (Behind::Conn(conn), _) if super::tcp::early::unfinished(ch) => {
-                self.socket_events.push_back(CarrierEvent::HandshakeDue { conn });
+                self.events.push_back(CarrierEvent::HandshakeDue { conn });
             }
             (Behind::Conn(_), _) => {}
         }

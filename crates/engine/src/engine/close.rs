@@ -1,6 +1,7 @@
 //! Closing, failing and releasing connections.
 
-use crate::carrier::end::{Closed, Delivery, End, LINGER, Progress, SessionLost};
+use crate::carrier::terms::LINGER;
+use crate::carrier::terms::{Closed, Delivery, End, Progress, SessionLost};
 use crate::carrier::{Early, FlowId};
 use crate::closing::ABORTED;
 use crate::closing::Closing;
@@ -654,7 +655,7 @@ impl<N: Net> Engine<N> {
             if let Some(c) = self.conns.get(conn) {
                 let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts).iter().map(|a| a.session);
                 for session in attempts.chain(c.flow.awaited()) {
-                    self.carriers.withdraw_first(session);
+                    self.carriers.sockets.withdraw_first(session);
                 }
             }
             self.notices.spend(ConnectionId(conn), |s| s.keep(data));
@@ -666,7 +667,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn drive_early(&mut self, key: Key, conn: Key) {
         let c = self.conns.get(conn).filter(|c| c.is_open());
         let (open, reads) = (c.is_some(), c.is_some_and(|c| c.request.may_receive));
-        match self.carriers.shake_early(&mut self.cx, key, reads) {
+        match self.carriers.sockets.shake_early(&mut self.cx, key, reads) {
             Early::Complete if open => {
                 self.notify(conn, Event::Readable);
                 self.flush_and_report(conn);
@@ -685,7 +686,7 @@ impl<N: Net> Engine<N> {
     /// The time for the handshake of such a connection may be over.
     pub(crate) fn early_timeout(&mut self, conn: Key) {
         let Some(key) = self.conns.get(conn).and_then(|c| c.flow.own_socket()) else { return };
-        if !self.carriers.may_still_shake(&mut self.cx, key) {
+        if !self.carriers.sockets.may_still_shake(&mut self.cx, key) {
             return self.fail_connection(conn, ConnectionError::TimedOut);
         }
         self.drive_early(key, conn);

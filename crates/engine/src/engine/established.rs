@@ -2,8 +2,8 @@
 //!
 //! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
 
-use crate::carrier::establish::Abandoned;
-use crate::carrier::session::Taken;
+use crate::carrier::terms::Abandoned;
+use crate::carrier::terms::Taken;
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::establish::Establishing;

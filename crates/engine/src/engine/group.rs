@@ -4,8 +4,8 @@
 //!
 //! *Responsible for* what is the same whichever carrier has the session. *Not responsible for* groups themselves ([`crate::group`]).
 
-use crate::carrier::end::{SessionLost, SessionOver};
-use crate::carrier::session::{Arrived, Cloning, OpenedStream, Taken};
+use crate::carrier::terms::{Arrived, Cloning, OpenedStream, Taken};
+use crate::carrier::terms::{SessionLost, SessionOver};
 use crate::carrier::{FlowId, SessionId};
 use crate::closing::ABORTED;
 use crate::config::Refusal;

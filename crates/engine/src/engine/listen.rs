@@ -315,7 +315,7 @@ impl<N: Net> Engine<N> {
         }
         let mut crowd = None;
         for round in 0.. {
-            let Some(c) = self.carriers.channels.get(key) else { return };
+            let Some(c) = self.carriers.sockets.channels.get(key) else { return };
             if !c.accepts() {
                 return;
             }
@@ -367,7 +367,7 @@ impl<N: Net> Engine<N> {
             match accepted {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
-                    if let Some(c) = self.carriers.channels.get_mut(key) {
+                    if let Some(c) = self.carriers.sockets.channels.get_mut(key) {
                         c.readable = false;
                     }
                     if let Some((at, _)) = crowded {
@@ -385,12 +385,12 @@ impl<N: Net> Engine<N> {
     #[inline]
     pub(crate) fn accept_next(&mut self, listener: Key, key: Key) -> Result<(), NetError> {
         if self.cx.config.fast_path
-            && self.carriers.accepts_plainly(key)
+            && self.carriers.sockets.accepts_plainly(key)
             && self.listeners.get(listener).is_some_and(Listener::takes_sockets)
         {
             return fast_path!(self).accept(listener, key);
         }
-        let (channel, _) = self.carriers.accept_from(&mut self.cx, listener, key)?;
+        let (channel, _) = self.carriers.sockets.accept_from(&mut self.cx, listener, key)?;
         self.begin_handshake(listener, channel);
         Ok(())
     }
@@ -400,11 +400,11 @@ impl<N: Net> Engine<N> {
         if !self.listeners.contains(listener) {
             return;
         }
-        match self.carriers.begin_handshake(&mut self.cx, channel) {
+        match self.carriers.sockets.begin_handshake(&mut self.cx, channel) {
             Begun::Complete(session) => drop(self.accepted(session, listener)),
             Begun::Open => {
                 self.count_handshake(listener, channel);
-                self.carriers.advance_incoming(&mut self.cx, channel);
+                self.carriers.sockets.advance_incoming(&mut self.cx, channel);
                 // What it is bounded by counts before the next is accepted.
                 self.drain_carriers();
             }
@@ -444,7 +444,7 @@ impl<N: Net> Engine<N> {
     /// Accepts one connection while one source, `crowd`, holds most of the room: it takes the place of one of that source's, or waits.
     #[cold]
     pub(crate) fn accept_of_many(&mut self, listener: Key, key: Key, crowd: IpAddr) -> Result<(), NetError> {
-        let (channel, remote) = self.carriers.accept_from(&mut self.cx, listener, key)?;
+        let (channel, remote) = self.carriers.sockets.accept_from(&mut self.cx, listener, key)?;
         // The crowd's own never displace one of their own, and cost no look at all that there are.
         if crate::eviction::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
             self.begin_handshake(listener, channel);
@@ -499,7 +499,7 @@ impl<N: Net> Engine<N> {
 
     /// A datagram has come from a peer to a shared socket: one of a new peer makes a connection.
     pub(crate) fn on_peer_datagram(&mut self, listener: Key, (socket, peer): (Key, Peer), datagram: ReceivedDatagram) {
-        let (peer, full, flow, stack) = match self.carriers.owner(&self.cx, socket, peer) {
+        let (peer, full, flow, stack) = match self.carriers.sockets.owner(&self.cx, socket, peer) {
             Some(Owner::Conn(conn)) => {
                 if self.queue_datagram(conn, datagram) {
                     self.arrived(conn);
@@ -525,7 +525,7 @@ impl<N: Net> Engine<N> {
         (c.stack, c.passive, c.flow) = (Some(stack), true, flow);
         c.ext().peer = Some(peer);
         let conn = self.conns.insert(c);
-        self.carriers.bind_peer(socket, peer, conn);
+        self.carriers.sockets.bind_peer(socket, peer, conn);
         self.queue_datagram(conn, datagram);
         self.deliver_incoming(listener, conn);
     }
@@ -549,7 +549,7 @@ impl<N: Net> Engine<N> {
         l.handshaking += 1;
         l.backlog.handshakes.push_back(key);
         if l.backlog.handshakes.len() > 2 * l.handshaking + 64 {
-            let (channels, conns) = (&self.carriers.channels, &self.conns);
+            let (channels, conns) = (&self.carriers.sockets.channels, &self.conns);
             l.backlog.handshakes.retain(|k| channels.get(*k).is_some_and(|c| is_handshaking(conns, c, listener)));
         }
     }
@@ -557,7 +557,7 @@ impl<N: Net> Engine<N> {
     /// The source that holds more than half of the room for handshakes, if there is one.
     pub(crate) fn crowd(&self, listener: Key) -> Option<IpAddr> {
         let l = self.listeners.get(listener)?;
-        let (channels, conns) = (&self.carriers.channels, &self.conns);
+        let (channels, conns) = (&self.carriers.sockets.channels, &self.conns);
         let all = l.backlog.handshakes.iter().filter_map(|k| channels.get(*k));
         let sources = all.filter(|c| is_handshaking(conns, c, listener)).map(|c| source(c.remote.ip()));
         biggest(sources).filter(|(_, n)| *n > (self.cx.limits.handshakes / 2).max(1)).map(|(source, _)| source)
@@ -567,7 +567,7 @@ impl<N: Net> Engine<N> {
     /// had [`PATIENCE`]. `Err`: when it will have had it.
     pub(crate) fn make_room_to_wait(&mut self, listener: Key, crowd: IpAddr) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
-        let channels = &self.carriers.channels;
+        let channels = &self.carriers.sockets.channels;
         let waiting = |k: &Key| channels.get(*k).filter(|c| c.awaits_handshake());
         // They end in the order in which they came.
         while l.backlog.waiting.front().is_some_and(|k| waiting(k).is_none()) {
@@ -582,7 +582,7 @@ impl<N: Net> Engine<N> {
         if self.cx.now < since + PATIENCE {
             return Err(Some(since + PATIENCE));
         }
-        if l.backlog.waiting.remove(at).is_some_and(|k| self.carriers.abort_channel(&mut self.cx, k)) {
+        if l.backlog.waiting.remove(at).is_some_and(|k| self.carriers.sockets.abort_channel(&mut self.cx, k)) {
             self.cx.stats.refuse(Refusal::NotBegun);
         }
         Ok(())
@@ -598,7 +598,7 @@ impl<N: Net> Engine<N> {
     /// The connection that has waited longest for its handshake to begin.
     pub(crate) fn has_waited(&mut self, listener: Key) -> Option<Key> {
         let waiting = &mut self.listeners.get_mut(listener)?.backlog.waiting;
-        let channels = &self.carriers.channels;
+        let channels = &self.carriers.sockets.channels;
         core::iter::from_fn(|| waiting.pop_front()).find(|k| channels.get(*k).is_some_and(Channel::awaits_handshake))
     }
 
@@ -606,7 +606,7 @@ impl<N: Net> Engine<N> {
     /// many of its source. `Err`: when the oldest will have had it.
     pub(crate) fn evict_handshake(&mut self, listener: Key, from: Option<IpAddr>) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
-        let (channels, conns) = (&self.carriers.channels, &self.conns);
+        let (channels, conns) = (&self.carriers.sockets.channels, &self.conns);
         let is_one = |k: &Key| channels.get(*k).filter(|c| is_handshaking(conns, c, listener));
         while l.backlog.handshakes.front().is_some_and(|k| is_one(k).is_none()) {
             l.backlog.handshakes.pop_front();
@@ -621,10 +621,10 @@ impl<N: Net> Engine<N> {
         l.backlog.handshakes.retain(|k| *k != victim);
         self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        match self.carriers.channels.get(victim).and_then(|c| c.behind.conn()) {
+        match self.carriers.sockets.channels.get(victim).and_then(|c| c.behind.conn()) {
             Some(conn) => self.greeting_failed(conn, &ConnectionError::TimedOut),
             None => {
-                self.carriers.abort_channel(&mut self.cx, victim);
+                self.carriers.sockets.abort_channel(&mut self.cx, victim);
                 if let Some(l) = self.listeners.get_mut(listener) {
                     l.handshaking = l.handshaking.saturating_sub(1);
                 }

@@ -6,7 +6,7 @@ macro_rules! fast_path {
         $crate::connection::fast_path::FastPath {
             cx: &mut $engine.cx,
             conns: &mut $engine.conns,
-            sockets: &mut $engine.carriers.channels,
+            sockets: &mut $engine.carriers.sockets.channels,
             listeners: &mut $engine.listeners,
             notices: &mut $engine.notices,
             refused: &mut $engine.refused,

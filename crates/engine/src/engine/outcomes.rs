@@ -2,7 +2,7 @@
 
 use crate::carrier::SessionId;
 use crate::carrier::blame::{Failure, cause_of, ended_by_refusal, is_refusal};
-use crate::carrier::establish::Silent;
+use crate::carrier::terms::Silent;
 use crate::conn::Conn;
 use crate::establish::lessons::{FAIR_TIME, Lessons, Trial, lesson};
 use crate::establish::served::{Carrier, ServiceOutcome};

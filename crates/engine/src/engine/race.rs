@@ -17,7 +17,7 @@
 //! lesson for later races: whoever stands between could have stacks without security tried before the others by it.
 
 use crate::carrier::blame::is_refusal;
-use crate::carrier::establish::{HANDSHAKE_PATIENCE, Target};
+use crate::carrier::terms::{HANDSHAKE_PATIENCE, Target};
 use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::establish::cached::patience;

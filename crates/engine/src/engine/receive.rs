@@ -1,6 +1,8 @@
 //! Receiving.
 
-use crate::carrier::data::{Batch, DatagramSource, Read as FlowRead, Remains, each_datagram};
+use crate::carrier::terms::Read as FlowRead;
+use crate::carrier::terms::{DatagramSource, Remains};
+use crate::carrier::{Batch, each_datagram};
 use crate::conn::{ConnectionState, Ext};
 use crate::connection::fast_path::FastRead;
 use crate::event::ConnectionError;
@@ -425,7 +427,7 @@ impl<N: Net> Engine<N> {
         conn: Key,
         channel: Key,
     ) -> Result<(bool, Option<NetError>), ConnectionError> {
-        let Some(ch) = self.carriers.channels.get(channel) else { return Err(ConnectionError::Closed) };
+        let Some(ch) = self.carriers.sockets.channels.get(channel) else { return Err(ConnectionError::Closed) };
         if !ch.readable {
             return Ok((false, None));
         }
@@ -435,7 +437,7 @@ impl<N: Net> Engine<N> {
         let mut drained = false;
         let mut missing = None;
         for _ in 0..ROUNDS {
-            match self.carriers.receive_batch(&mut self.cx, channel, &mut batch) {
+            match self.carriers.sockets.receive_batch(&mut self.cx, channel, &mut batch) {
                 Batch::Filled { drained: all } => {
                     each_datagram(&mut batch, |d| got |= self.queue_datagram(conn, d));
                     drained = all;
@@ -448,7 +450,7 @@ impl<N: Net> Engine<N> {
                 // ICMP gives a soft error on a connectionless transport (RFC 9623 section 10.3).
                 Batch::Error(e) => {
                     if self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
-                        && let Some(icmp) = self.carriers.take_icmp_error(&mut self.cx, channel)
+                        && let Some(icmp) = self.carriers.sockets.take_icmp_error(&mut self.cx, channel)
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
                     }

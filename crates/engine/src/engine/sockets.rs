@@ -24,7 +24,7 @@ impl<N: Net> Engine<N> {
 
     #[inline]
     pub(crate) fn socket_ready(&mut self, key: Key, ready: Ready) {
-        match self.carriers.wake(key, ready) {
+        match self.carriers.sockets.wake(key, ready) {
             None => {}
             Some(Woken::Conn { conn, readable, writable }) => {
                 if fast_path!(self).on_ready(conn, readable, writable) {
@@ -35,7 +35,7 @@ impl<N: Net> Engine<N> {
             Some(Woken::Alone { conn }) => self.alone_ready(key, conn),
             Some(Woken::Accepts { listener }) => self.accept(listener, key),
             Some(Woken::Error { conn }) => self.conn_error(key, conn),
-            Some(Woken::Other { writable }) => self.carriers.on_socket_ready(&mut self.cx, key, writable),
+            Some(Woken::Other { writable }) => self.carriers.sockets.on_socket_ready(&mut self.cx, key, writable),
         }
         if self.carriers.has_events() {
             self.drain_carriers();
@@ -56,7 +56,7 @@ impl<N: Net> Engine<N> {
         }
         match self.take_refused(key) {
             Some(e) => self.cached_failed(key, e),
-            None => self.carriers.on_socket_ready(&mut self.cx, key, false),
+            None => self.carriers.sockets.on_socket_ready(&mut self.cx, key, false),
         }
     }
 

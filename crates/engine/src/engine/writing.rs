@@ -6,7 +6,7 @@
 
 use crate::carrier::FlowId;
 use crate::carrier::channel::ICMP_BUDGET;
-use crate::carrier::data::{Sender, WriteError};
+use crate::carrier::terms::{Sender, WriteError};
 use crate::conn::{Conn, ConnectionState};
 use crate::connection::fast_path::FastWrite;
 use crate::event::{ConnectionError, Event, SendError};
@@ -90,7 +90,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn take_soft_errors(&mut self, key: Key, conn: Key) {
         // Nothing else brings it back here before the next: all of it, however large the program has made the queue.
         for _ in 0..64 * ICMP_BUDGET {
-            let Some(icmp) = self.carriers.take_icmp_error(&mut self.cx, key) else { return };
+            let Some(icmp) = self.carriers.sockets.take_icmp_error(&mut self.cx, key) else { return };
             self.notify(conn, Event::SoftError(icmp));
         }
     }

@@ -1,10 +1,10 @@
 //! Sockets and attempts: how connections begin, and how those end that were not chosen.
 
 use super::{NO_ERROR, Quic, QuicSocket, SOCKET_BUFFER};
-use crate::carrier::establish::Target;
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::{CarrierSocket, Due, Socket};
-use crate::carrier::session::{OpenedStream, Taken};
+use crate::carrier::terms::Target;
+use crate::carrier::terms::{OpenedStream, Taken};
 use crate::carrier::{FlowId, QuicCarrier, SessionId};
 use crate::closing::ABORTED;
 use crate::context::Context;

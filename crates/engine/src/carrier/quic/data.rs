@@ -2,7 +2,7 @@
 
 use super::Quic;
 use crate::carrier::QuicCarrier;
-use crate::carrier::data::{Read, WriteError};
+use crate::carrier::terms::{Read, WriteError};
 use crate::context::Context;
 use crate::event::{ConnectionError, SendError};
 use crate::queue::{Budget, Flushed, SendQueue};

@@ -1,7 +1,7 @@
 //! How streams end, and what the end of a session means to what used it.
 
 use crate::carrier::QuicCarrier;
-use crate::carrier::end::SessionLost;
+use crate::carrier::terms::SessionLost;
 use crate::event::ConnectionError;
 use neater_base::Key;
 use neater_quic::{ConnectionApi, QuicError, StreamId};

@@ -11,7 +11,7 @@
 use super::Quic;
 use crate::Stack;
 use crate::carrier::event::CarrierEvent;
-use crate::carrier::session::OpenedStream;
+use crate::carrier::terms::OpenedStream;
 use crate::carrier::{FlowId, QuicCarrier, SessionId};
 use crate::event::AttemptError;
 use bytes::Bytes;

@@ -17,10 +17,10 @@ mod stay;
 mod window;
 
 use self::stay::{Moved, Stay};
-use crate::carrier::end::SessionOver;
-use crate::carrier::event::CarrierEvent;
+use crate::carrier::SessionId;
+use crate::carrier::event::{CarrierEvent, Events};
 use crate::carrier::ids::Due;
-use crate::carrier::{QuicCarrier, SessionId};
+use crate::carrier::terms::SessionOver;
 use crate::closing::ABORTED;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};
@@ -28,7 +28,7 @@ use crate::request::Compiled;
 use crate::{RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{Net, Sock, SocketOptions, Transmit};
-use neater_base::{Instant, Key};
+use neater_base::{Instant, Key, Slab};
 use neater_quic::{
     Connection, ConnectionApi, Direction, Endpoint, EndpointApi, Event as QuicEvent, Handle, QuicError, StreamId,
 };
@@ -61,6 +61,22 @@ impl core::fmt::Debug for QuicSocket {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("QuicSocket").field("sock", &self.sock).finish_non_exhaustive()
     }
+}
+
+/// QUIC (RFC 9000).
+#[derive(Debug, Default)]
+pub(crate) struct QuicCarrier {
+    pub(crate) events: Events,
+    pub(crate) connections: Slab<Quic>,
+    pub(crate) sockets: Slab<QuicSocket>,
+    /// Client-side sockets that new connections may share.
+    pub(crate) client_sockets: Vec<(Sharing, Key)>,
+    /// Connections that have something to do.
+    pub(crate) dirty: Vec<Key>,
+    /// Sockets that were not read empty within the budget.
+    pub(crate) unread: Vec<Key>,
+    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
+    pub(crate) looked: u64,
 }
 
 /// A QUIC connection: the transport of a group.

@@ -16,11 +16,11 @@ mod socket;
 mod stream;
 mod wire;
 
-use crate::carrier::end::SessionOver;
-use crate::carrier::event::CarrierEvent;
+use crate::carrier::SessionId;
+use crate::carrier::event::{CarrierEvent, Events};
 use crate::carrier::ids::Due;
 use crate::carrier::layer::Layers;
-use crate::carrier::{SctpCarrier, SessionId};
+use crate::carrier::terms::SessionOver;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};
 use crate::request::Compiled;
@@ -29,7 +29,7 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
-use neater_base::{Instant, Key};
+use neater_base::{Instant, Key, Slab};
 use neater_sctp::{
     AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train,
 };
@@ -189,6 +189,27 @@ impl SctpEnd {
     pub(crate) fn refused(&self) -> u64 {
         self.endpoint.stats().refused
     }
+}
+
+/// SCTP (RFC 9260) over UDP, IP or DTLS.
+#[derive(Debug, Default)]
+pub(crate) struct SctpCarrier {
+    pub(crate) events: Events,
+    pub(crate) associations: Slab<Sctp>,
+    pub(crate) endpoints: Slab<SctpEnd>,
+    pub(crate) sockets: Slab<SctpSocket>,
+    /// Client-side sockets that new associations may share.
+    pub(crate) client_sockets: Vec<(Sharing, Key)>,
+    /// Endpoints that have something to do.
+    pub(crate) dirty: Vec<Key>,
+    /// Associations that may be over and unused.
+    untidy: Vec<Key>,
+    /// What is left to do to the layers below.
+    ties: Vec<Tie>,
+    /// Sockets that were not read empty within the budget.
+    pub(crate) unread: Vec<Key>,
+    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
+    pub(crate) looked: u64,
 }
 
 /// An association: the transport of a group.

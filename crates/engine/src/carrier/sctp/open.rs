@@ -3,11 +3,11 @@
 use super::socket::{mtu, peer_address};
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd, SctpSocket, Tie};
-use crate::carrier::establish::Target;
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::Due;
 use crate::carrier::layer::Layers;
-use crate::carrier::session::OpenedStream;
+use crate::carrier::terms::OpenedStream;
+use crate::carrier::terms::Target;
 use crate::carrier::{FlowId, SctpCarrier, SessionId};
 use crate::context::Context;
 use crate::event::{AttemptError, EstablishmentError, Reason};

@@ -2,8 +2,8 @@
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
 use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
-use crate::carrier::data::{Sender, WriteError};
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::terms::{Sender, WriteError};
 use crate::carrier::{SctpCarrier, SessionId};
 use crate::context::Context;
 use crate::event::{ConnectionError, SendError};

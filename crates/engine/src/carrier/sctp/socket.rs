@@ -15,15 +15,17 @@ use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::{CarrierSocket, Due, Socket};
 use crate::carrier::layer::{self, Layers};
-use crate::carrier::misrouted::{engine_of_packet, keep_packet};
 use crate::carrier::packet::PacketInfo;
+use crate::carrier::packet::{Misrouted, Packet};
 use crate::carrier::setup::SCTP_PROTOCOL;
 use crate::carrier::{SctpCarrier, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
+use bytes::BytesMut;
 use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
+use neater_base::net::Sock;
 use neater_base::net::{self, Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions};
 use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route, Scheduler, Train};
 use std::collections::VecDeque;
@@ -587,4 +589,19 @@ fn cookies_of(secret: [u8; 32], below: Below, port: u16) -> [u8; 32] {
         *byte ^= of;
     }
     neater_base::Rng::new(seed).seed()
+}
+
+/// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine begins
+/// with its own. What opens an association has none.
+fn engine_of_packet<N: Net>(cx: &Context<N>, packet: &[u8]) -> Option<u8> {
+    cx.config.shared_secret?;
+    let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
+    // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
+    let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
+    (*tag != [0; 4] && !is_sent_back && tag[0] != cx.config.engine).then_some(tag[0])
+}
+
+/// Keeps an SCTP packet for the engine with this number.
+fn keep_packet<N: Net>(cx: &mut Context<N>, sock: Sock, engine: u8, came: PacketInfo, data: &[u8]) {
+    cx.keep_misrouted(sock, engine, Misrouted(Packet::Sctp(came)), || BytesMut::from(data));
 }

@@ -6,7 +6,7 @@
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::{CarrierSocket, CarrierTimer};
-use crate::carrier::{Carriers, SessionId};
+use crate::carrier::{SessionId, SocketCarrier};
 use crate::context::Context;
 use crate::context::HANDSHAKE_TIMEOUT;
 use neater_base::Key;
@@ -19,20 +19,20 @@ use std::net::SocketAddr;
 pub(crate) enum Begun {
     /// There is none: the connection has its whole stack.
     Complete(SessionId),
-    /// It goes on with [`Carriers::advance_incoming`].
+    /// It goes on with [`SocketCarrier::advance_incoming`].
     Open,
     /// It could not begin, and the connection is gone.
     Failed,
 }
 
-impl Carriers {
+impl SocketCarrier {
     /// Whether what is accepted at a socket has its whole stack at once.
     #[inline]
     pub(crate) fn accepts_plainly(&self, at: Key) -> bool {
         self.channels.get(at).is_some_and(Channel::accepts_plainly)
     }
 
-    /// Accepts one connection for a listener; [`Carriers::begin_handshake`] follows, now or later.
+    /// Accepts one connection for a listener; [`SocketCarrier::begin_handshake`] follows, now or later.
     ///
     /// # Errors
     /// What the system says; [`ErrorKind::WouldBlock`]: none waits.
@@ -99,10 +99,10 @@ impl Carriers {
                 false
             }
         };
-        self.socket_events.push_back(CarrierEvent::HandshakeOver { listener });
+        self.events.push_back(CarrierEvent::HandshakeOver { listener });
         if complete {
             let session = SessionId::Channel(key);
-            self.socket_events.push_back(CarrierEvent::Accepted { session, listener });
+            self.events.push_back(CarrierEvent::Accepted { session, listener });
         }
     }
 

@@ -6,10 +6,10 @@
 use super::early;
 use crate::Stack;
 use crate::carrier::channel::{Channel, Kind};
-use crate::carrier::establish::{HANDSHAKE_PATIENCE, Target};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::{CarrierSocket, CarrierTimer};
-use crate::carrier::{Carriers, SessionId};
+use crate::carrier::terms::{HANDSHAKE_PATIENCE, Target};
+use crate::carrier::{SessionId, SocketCarrier};
 use crate::context::Context;
 use crate::event::AttemptError;
 use bytes::Bytes;
@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-impl Carriers {
+impl SocketCarrier {
     pub(in crate::carrier) fn tcp_connect<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -77,8 +77,8 @@ impl Carriers {
         let session = SessionId::Channel(key);
         match self.go_on_connecting(cx, key, attempt) {
             Ok(false) => {}
-            Ok(true) => self.socket_events.push_back(CarrierEvent::Established { attempt, session }),
-            Err(error) => self.socket_events.push_back(CarrierEvent::Failed { attempt, session, error }),
+            Ok(true) => self.events.push_back(CarrierEvent::Established { attempt, session }),
+            Err(error) => self.events.push_back(CarrierEvent::Failed { attempt, session, error }),
         }
     }
 
@@ -109,7 +109,7 @@ impl Carriers {
                     c.deadline = Some(deadline);
                     cx.timers.push(deadline, CarrierTimer::channel(key));
                     let (session, rtt) = (SessionId::Channel(key), cx.now - c.started);
-                    self.socket_events.push_back(CarrierEvent::Reachable { attempt, session, rtt });
+                    self.events.push_back(CarrierEvent::Reachable { attempt, session, rtt });
                 }
                 _ => {}
             }

@@ -1,15 +1,14 @@
 //! TLS's early data: the first flight of a client, and connections that a server has delivered before the end of their
 //! handshake.
 
+use crate::carrier::SocketCarrier;
 use crate::carrier::channel::{Channel, Kind};
 use crate::carrier::ids::CarrierTimer;
-use crate::carrier::{Carriers, FlowId};
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::ConnectionApi;
 use neater_tls::TlsStream;
 
 /// How far the handshake of a connection is that was delivered before its end.
@@ -34,7 +33,12 @@ pub(crate) fn unfinished(channel: &Channel) -> bool {
     matches!(&channel.kind, Kind::Tls(tls) if tls.is_handshaking())
 }
 
-impl Carriers {
+impl SocketCarrier {
+    /// Whether what is received of a socket now came before the peer's handshake was complete.
+    pub(crate) fn is_early(&self, key: Key) -> bool {
+        self.channels.get(key).is_some_and(unfinished)
+    }
+
     /// Whether the TLS session of a won channel has carried the first message.
     pub(crate) fn tls_took_first(&self, key: Key) -> bool {
         matches!(self.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
@@ -45,15 +49,6 @@ impl Carriers {
     pub(crate) fn has_early(&self, key: Key) -> bool {
         matches!(self.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
             if tls.is_handshaking() && tls.early_data_received() > 0)
-    }
-
-    /// Whether what is received of a flow now came before the peer's handshake was complete, and may be a replay.
-    pub(crate) fn is_early(&self, flow: FlowId) -> bool {
-        match flow {
-            FlowId::Channel(k) => self.channels.get(k).is_some_and(unfinished),
-            FlowId::Stream { quic, .. } => self.quic.connections.get(quic).is_some_and(|q| q.conn.is_handshaking()),
-            _ => false,
-        }
     }
 
     /// Whether there is time left for the handshake of a connection that was delivered before its end; then the deadline is

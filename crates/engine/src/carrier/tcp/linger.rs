@@ -8,10 +8,11 @@
 //! delivered, the socket waits for [`LINGER`] at most.
 
 use super::tls_out;
-use crate::carrier::Carriers;
+use crate::carrier::SocketCarrier;
 use crate::carrier::channel::{Behind, Kind};
-use crate::carrier::end::{Closed, Delivery, End, LINGER};
 use crate::carrier::ids::CarrierTimer;
+use crate::carrier::terms::LINGER;
+use crate::carrier::terms::{Closed, Delivery, End};
 use crate::connection::state::Sides;
 use crate::context::Context;
 use crate::event::ConnectionError;
@@ -32,7 +33,7 @@ pub(crate) struct Lingering {
     peer_ended: bool,
 }
 
-impl Carriers {
+impl SocketCarrier {
     /// Ends the socket of a closing connection, whose queue is empty.
     pub(crate) fn close_socket<N: Net>(
         &mut self,

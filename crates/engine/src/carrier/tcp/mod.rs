@@ -9,10 +9,10 @@ pub(crate) mod connect;
 pub(crate) mod early;
 pub(crate) mod linger;
 
-use super::Carriers;
+use super::SocketCarrier;
 use super::channel::{Channel, Kind, SocketIo};
-use super::data::{Read, Remains, WriteError};
 use crate::carrier::ids::CarrierTimer;
+use crate::carrier::terms::{Read, Remains, WriteError};
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError};
 use crate::queue::{Budget, Flushed, SendQueue};
@@ -72,7 +72,7 @@ fn tls_in<N: Net>(net: &mut N, c: &mut Channel) -> Result<(), TlsIn> {
     }
 }
 
-impl Carriers {
+impl SocketCarrier {
     /// Moves a TLS handshake on. True: it is complete.
     pub(crate) fn drive_tls<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Result<bool, AttemptError> {
         let Some(c) = self.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };

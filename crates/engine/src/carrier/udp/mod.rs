@@ -6,10 +6,10 @@
 pub(crate) mod shared;
 
 use super::channel::{Channel, Kind};
-use super::establish::Target;
-use super::{Carriers, SessionId};
+use super::{SessionId, SocketCarrier};
 use crate::carrier::ids::CarrierSocket;
 use crate::carrier::peer::Peer;
+use crate::carrier::terms::Target;
 use crate::context::Context;
 use crate::event::{AttemptError, ConnectionError, SendError};
 use crate::preferences::socket_priority;
@@ -120,7 +120,7 @@ pub(crate) enum Batch {
     Error(NetError),
 }
 
-impl Carriers {
+impl SocketCarrier {
     pub(in crate::carrier) fn udp_connect<N: Net>(
         &mut self,
         cx: &mut Context<N>,

@@ -7,7 +7,7 @@ use crate::Stack;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::peer::Peer;
-use crate::carrier::{Carriers, FlowId};
+use crate::carrier::{FlowId, SocketCarrier};
 use crate::context::ACCEPT_BUDGET;
 use crate::context::Context;
 use bytes::Bytes;
@@ -34,7 +34,7 @@ impl Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Conn(Key),
-    /// For a new connection: see [`Carriers::bind_peer`].
+    /// For a new connection: see [`SocketCarrier::bind_peer`].
     New {
         peer: Peer,
         /// The socket has as many connections as it may.
@@ -45,12 +45,12 @@ pub(crate) enum Owner {
     },
 }
 
-impl Carriers {
+impl SocketCarrier {
     /// A shared UDP socket is ready, or may be: reports who can write, ICMP errors and datagrams.
     pub(in crate::carrier) fn shared_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
         let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return };
         if writable {
-            self.socket_events.extend(shared.peers.values().map(|conn| CarrierEvent::Writable { conn: *conn }));
+            self.events.extend(shared.peers.values().map(|conn| CarrierEvent::Writable { conn: *conn }));
         }
         if shared.soft_errors {
             self.shared_icmp(cx, key);
@@ -73,7 +73,7 @@ impl Carriers {
         let mut batch = cx.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let drained = match cx.net.recv(sock, &mut batch) {
             Ok(_) => {
-                let events = &mut self.socket_events;
+                let events = &mut self.events;
                 for (meta, data) in batch.filled() {
                     let (peer, ecn) = (Peer::of(&meta), meta.ecn);
                     let mut take = |data: &[u8]| {
@@ -111,7 +111,7 @@ impl Carriers {
             let Some(error) = cx.net.take_icmp_error(*sock) else { return };
             let Some(remote) = error.destination else { continue };
             let about = shared.peers.range(Peer::from(remote)..).take_while(|(p, _)| p.remote == remote);
-            self.socket_events.extend(about.map(|(_, conn)| CarrierEvent::SoftError { conn: *conn, error }));
+            self.events.extend(about.map(|(_, conn)| CarrierEvent::SoftError { conn: *conn, error }));
         }
         // There may be more of them.
         self.look_again_at(cx, key);
