@@ -35,16 +35,6 @@ impl FlowId {
     }
 }
 
-impl FlowId {
-    /// The session that may be unused when its connection does not wait for a stream of it any more.
-    pub(crate) const fn spared(self) -> Option<SessionId> {
-        match self {
-            Self::StreamPending { quic } => Some(SessionId::Quic(quic)),
-            _ => None,
-        }
-    }
-}
-
 impl SessionId {
     /// Whether several connections may share it, so that it belongs to a group.
     pub(crate) const fn is_shared(self) -> bool {

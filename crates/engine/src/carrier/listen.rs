@@ -204,6 +204,8 @@ impl Carriers {
                     self.layers().stop_listening(cx, layer);
                 }
                 self.sctp.stop_listening(cx, end);
+                // The next listener at this port does not wait for a turn.
+                self.tie(cx);
             }
             Place::Dtls(key) => self.dtls.stop_listening(cx, key),
         }

@@ -207,7 +207,7 @@ impl<N: Net> Engine<N> {
             c.est = None;
             let flow = core::mem::replace(&mut c.flow, FlowId::None);
             c.ext().candidates.clone_from(&error.candidates);
-            if let Some(session) = flow.spared() {
+            if let Some(session) = flow.waits_on() {
                 self.close_spare(session);
             }
         }

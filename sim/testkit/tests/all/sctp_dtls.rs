@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use neater_base::net::{Ecn, InterfaceKind, Net, RecvBatch, Sock, SocketOptions, Token, Transmit};
 use neater_base::{Instant, Rng};
-use neater_dtls::{ClientConfig, Session, Tuning};
+use neater_dtls::{ClientConfig, ServerConfig, Session, Tuning};
 use neater_engine::{ConnectionError, SendOptions, Stack, StreamDirection};
 use neater_link::{LinkConfig, TooBig};
 use neater_netsim::SimNet;
@@ -237,46 +237,69 @@ fn a_session_without_an_association_is_closed_and_one_that_has_died_takes_its_as
 const SHUTDOWN: u8 = 7;
 const SHUTDOWN_ACK: u8 = 8;
 const COOKIE_ECHO: u8 = 10;
+const COOKIE_ACK: u8 = 11;
 const SHUTDOWN_COMPLETE: u8 = 14;
 
-/// A client without an engine, to which streams mean nothing, and which closes its session at a chunk
+/// The address of a [`Foreign`].
+const FOREIGN: &str = "203.0.113.66";
+
+/// A client or server without an engine, to which streams mean nothing, and which closes its session at a chunk
 /// that the test chooses.
 struct Foreign {
     net: SimNet,
     sock: Sock,
     session: Session,
     endpoint: Endpoint,
-    id: AssociationId,
-    server: SocketAddr,
+    /// A client's association.
+    id: Option<AssociationId>,
+    peer: SocketAddr,
     /// With which chunk it closes its session, and whether that chunk is sent before.
     closes: Option<(u8, bool)>,
     closed: bool,
 }
 
 impl Foreign {
-    /// It sends "hello" as soon as it can.
+    /// A client, which sends "hello" as soon as it can.
     fn new(town: &Town) -> Self {
-        let world = town.play.world().clone();
-        let host = world.add_host("foreign");
-        let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &["203.0.113.66".parse().unwrap()]);
-        world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
-        let mut net = world.net(host);
-        let server: SocketAddr = "198.51.100.1:9899".parse().unwrap();
-        let sock = net.udp(Token(1), server, &SocketOptions::default()).expect("a socket");
+        let peer = "198.51.100.1:9899".parse().unwrap();
         let crypto = security::crypto(9, 9);
-        crypto.clock.set(world.wall());
+        crypto.clock.set(town.play.world().wall());
         let config = ClientConfig::new(&ask().security(Role::Initiate), &crypto, Tuning::default()).unwrap();
         let name = ServerName::try_from("server.test").unwrap().to_owned();
         let session = Session::client(&config, name, town.play.now(), &mut Rng::from_number(9));
+        let mut foreign = Self::with(town, session, peer, SocketOptions::default(), 5000);
+        let route = Route { layer: LayerId(0), remote: peer };
+        let id = foreign.endpoint.connect(town.play.now(), 443, &[route]).expect("an association");
+        let hello = Bytes::from_static(b"hello");
+        foreign.endpoint.send(id, StreamId(0), hello, neater_sctp::SendOptions::default()).expect("room");
+        foreign.id = Some(id);
+        foreign
+    }
+
+    /// A server for one client, at [`FOREIGN`].
+    fn server(town: &Town) -> Self {
+        let crypto = security::crypto(9, 9);
+        crypto.clock.set(town.play.world().wall());
+        let config = ServerConfig::new(&ask().security(Role::Listen), &crypto, Tuning::default()).unwrap();
+        let session = Session::server(&config, town.play.now(), &mut Rng::from_number(9));
+        let local = Some("203.0.113.66:9899".parse().unwrap());
+        // The peer is known from its first datagram.
+        let peer = "198.51.100.1:9899".parse().unwrap();
+        Self::with(town, session, peer, SocketOptions { local, ..SocketOptions::default() }, 443)
+    }
+
+    fn with(town: &Town, session: Session, peer: SocketAddr, options: SocketOptions, port: u16) -> Self {
+        let world = town.play.world().clone();
+        let host = world.add_host("foreign");
+        let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &[FOREIGN.parse().unwrap()]);
+        world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
+        let mut net = world.net(host);
+        let sock = net.udp(Token(1), peer, &options).expect("a socket");
         // IP, UDP, and what DTLS adds at most.
         let layer = Layer { overhead: 28 + 37, ..Layer::udp() };
-        let config = Config { layers: vec![layer], port: 5000, ..Config::default() };
-        let mut endpoint = Endpoint::new(config, [9; 32], &[9; 32]);
-        let route = Route { layer: LayerId(0), remote: server };
-        let id = endpoint.connect(town.play.now(), 443, &[route]).expect("an association");
-        let hello = Bytes::from_static(b"hello");
-        endpoint.send(id, StreamId(0), hello, neater_sctp::SendOptions::default()).expect("room");
-        Self { net, sock, session, endpoint, id, server, closes: None, closed: false }
+        let config = Config { layers: vec![layer], port, accept: port == 443, ..Config::default() };
+        let endpoint = Endpoint::new(config, [9; 32], &[9; 32]);
+        Self { net, sock, session, endpoint, id: None, peer, closes: None, closed: false }
     }
 
     /// Does what there is to do now.
@@ -285,11 +308,12 @@ impl Foreign {
         self.net.poll(&mut Vec::new());
         while self.net.recv(self.sock, &mut batch).is_ok_and(|n| n > 0) {
             for (meta, data) in batch.filled() {
+                self.peer = meta.source;
                 data.chunks(meta.stride.max(1)).for_each(|one| self.session.handle_datagram(now, one));
             }
         }
         self.session.handle_timeout(now);
-        let route = Route { layer: LayerId(0), remote: self.server };
+        let route = Route { layer: LayerId(0), remote: self.peer };
         while let Some(packet) = self.session.recv() {
             self.endpoint.handle_packet(now, route, false, &packet);
         }
@@ -320,7 +344,7 @@ impl Foreign {
     fn transmit(&mut self) {
         while let Some(contents) = self.session.poll_transmit() {
             let datagram = Transmit {
-                destination: self.server,
+                destination: self.peer,
                 source: None,
                 interface: None,
                 ecn: Ecn::NotEct,
@@ -374,7 +398,7 @@ fn the_end_of_a_session_does_not_overtake_what_came_before_it() {
             if ours {
                 town.play.close(s);
             } else {
-                peer.endpoint.shutdown(town.play.now(), peer.id);
+                peer.endpoint.shutdown(town.play.now(), peer.id.expect("a client"));
             }
             peer.run(&mut town, S);
             peer.arrive(&mut town);
@@ -419,4 +443,46 @@ fn a_session_that_is_closed_without_a_shutdown_aborts_its_association() {
         drop(net);
         town.play.end();
     }
+}
+
+/// An association that is up has won its race, although its session is closed right behind the last chunk of its handshake: the connection
+/// is ready, and fails at once.
+#[test]
+fn a_session_that_is_closed_behind_the_handshake_of_its_association_ends_the_connection() {
+    let mut town = Plan::new(11).build();
+    let mut server = Foreign::server(&town);
+    server.closes = Some((COOKIE_ACK, true));
+    let remote = SocketAddr::new(FOREIGN.parse().unwrap(), 443).into();
+    let request = secured(Role::Initiate, |s| s.server_name = Some("server.test".into()));
+    let c = town.open_to(&request, &[remote], Manner::patient());
+    server.run(&mut town, S);
+    server.arrive(&mut town);
+    let flow = town.play.flow(c);
+    assert!(flow.is_over(), "{flow:?}");
+    assert!(matches!(flow.end(), Some(Over::Failed(ConnectionError::Sctp(_)))), "{flow:?}");
+    let Foreign { mut net, sock, .. } = server;
+    net.close(sock);
+    drop(net);
+    town.play.end();
+}
+
+/// A session may outlive its association for some seconds; it holds up no listener.
+#[test]
+fn a_listener_that_has_stopped_leaves_its_port_to_the_next_one() {
+    let mut town = Plan::new(12).build();
+    let l = town.listen(&ask(), 443, Manner::echo());
+    let c = town.open(&ask(), Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(c).is_ready()));
+    echo(&mut town, c);
+    let s = town.play.accepted(town.server)[0];
+    town.play.finish(c);
+    assert!(town.play.run_until(5 * S, |p| p.flow(c).is_over() && p.flow(s).is_over()));
+    assert!(town.play.run_until(S, |p| p.stats(town.server).sctp_associations == 0));
+    town.play.engine(town.server).stop(l);
+    town.listen(&ask(), 443, Manner::echo());
+    let c = town.open(&ask(), Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{:?}", town.play.flow(c));
+    town.play.abort(c);
+    town.play.run_for(30 * S);
+    town.play.end();
 }

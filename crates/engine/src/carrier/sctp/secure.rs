@@ -133,13 +133,14 @@ impl SctpCarrier {
         }
         for key in self.on_socket(socket, Some(peer)) {
             let Some(a) = self.associations.get_mut(key).filter(|a| !a.over) else { continue };
-            let (endpoint, id, attempt) = (a.end, a.id, a.attempt);
+            let (endpoint, id, attempt, connected) = (a.end, a.id, a.attempt, a.connected);
             // Nothing that it would still send gets there.
             self.ties.extend(a.path.take().map(Tie::Leave));
             // A path that is closed in place of the last chunks of a shutdown loses no data.
             let shut = self.endpoints.get(endpoint).is_some_and(|e| e.endpoint.is_shut(id));
             let shut = shut && matches!(end, LayerEnd::Closed);
-            match attempt.filter(|_| !shut) {
+            // One that is up has won its race or lost it: its streams end as over UDP.
+            match attempt.filter(|_| !shut && !connected) {
                 Some(attempt) => {
                     if let Some(a) = self.associations.get_mut(key) {
                         a.over = true;
