@@ -334,7 +334,13 @@ impl Carriers {
         let mut over = None;
         match flow {
             FlowId::Channel(k) => {
-                if self.sockets.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
+                // One that lingers goes with its connection, as long as that waits: nothing else would end it.
+                let is_its = |behind: &Behind| match behind {
+                    Behind::Conn(of) => *of == conn,
+                    Behind::Lingering(l) => l.is_for(conn),
+                    _ => false,
+                };
+                if self.sockets.channels.get(k).is_some_and(|ch| is_its(&ch.behind))
                     && let Some(ch) = self.sockets.channels.remove(k)
                 {
                     cx.net.close(ch.sock);

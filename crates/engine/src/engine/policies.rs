@@ -12,9 +12,8 @@ use neater_policy::advice::{RaceOutcome, Seen};
 
 impl<N: Net> Engine<N> {
     /// The policies of this engine, to be given and to be asked.
-    pub fn policies(&mut self) -> PolicyAccess<'_> {
-        let (now, wall) = (self.cx.now, self.cx.net.wall());
-        PolicyAccess { policies: &mut self.policies, interfaces: self.cx.net.interfaces(), now, wall }
+    pub fn policies(&mut self) -> PolicyAccess<'_, N> {
+        PolicyAccess { policies: &mut self.policies, net: &self.cx.net, now: self.cx.now }
     }
 
     /// Writes into a connection's timeline what policies have said.

@@ -13,7 +13,7 @@ use crate::request::Compiled;
 use crate::{LocalEndpoint, RemoteEndpoint, Request};
 pub(crate) use asked::Asked;
 use core::hash::BuildHasher;
-use neater_base::net::Interface;
+use neater_base::net::{Interface, Net};
 use neater_base::{Instant, WallTime};
 use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Fact, Story};
 use neater_policy::daemon::Tables;
@@ -132,24 +132,23 @@ impl Policies {
 }
 
 /// The policies of an engine, to be given and to be asked: see [`Engine::policies`](crate::Engine::policies).
-pub struct PolicyAccess<'a> {
+pub struct PolicyAccess<'a, N> {
     pub(crate) policies: &'a mut Policies,
-    pub(crate) interfaces: &'a [Interface],
+    pub(crate) net: &'a N,
     pub(crate) now: Instant,
-    pub(crate) wall: WallTime,
 }
 
-impl core::fmt::Debug for PolicyAccess<'_> {
+impl<N> core::fmt::Debug for PolicyAccess<'_, N> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("PolicyAccess").field("asked", &self.policies.are_asked()).finish_non_exhaustive()
     }
 }
 
-impl PolicyAccess<'_> {
+impl<N: Net> PolicyAccess<'_, N> {
     /// Has connections opened as policies say, or asks none any more. `app` is what policies call this program.
     pub fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str) {
         self.policies.adviser = adviser.map(|adviser| Box::new((adviser, app.into())));
-        self.policies.set_interfaces(self.interfaces, self.wall);
+        self.policies.set_interfaces(self.net.interfaces(), self.net.wall());
     }
 
     /// Whether policies are asked.
@@ -161,13 +160,13 @@ impl PolicyAccess<'_> {
     /// Takes policy, profile and CIB files in place of those it was given before: see
     /// [`Loader::load`](neater_policy::manager::Loader::load). Without an adviser nothing is taken.
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report {
-        let wall = self.wall;
+        let wall = self.net.wall();
         self.policies.adviser().map(|a| a.load(pib, cib, wall)).unwrap_or_default()
     }
 
     /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
     pub fn share(&mut self, tables: Tables) {
-        let wall = self.wall;
+        let wall = self.net.wall();
         if let Some(adviser) = self.policies.adviser() {
             adviser.share(tables, wall);
         }
@@ -187,7 +186,7 @@ impl PolicyAccess<'_> {
 
     /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
     pub fn story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>> {
-        self.policies.story_of(request, remote, &[], self.wall)
+        self.policies.story_of(request, remote, &[], self.net.wall())
     }
 
     /// Whether other programs of this user may be told something now: at most once a second.
@@ -199,7 +198,7 @@ impl PolicyAccess<'_> {
     /// What connections have seen that others have not been told, a bounded number of facts.
     pub fn take_facts(&mut self) -> Vec<Fact> {
         self.hold_facts();
-        let wall = self.wall;
+        let wall = self.net.wall();
         self.policies.adviser().map_or_else(Vec::new, |adviser| adviser.take_news(MAX_TOLD, wall))
     }
 
@@ -210,13 +209,13 @@ impl PolicyAccess<'_> {
 
     /// Takes what connections of other programs have seen. Without an adviser nothing is taken.
     pub fn share_facts(&mut self, facts: Vec<Fact>) {
-        let wall = self.wall;
+        let wall = self.net.wall();
         if let Some(adviser) = self.policies.adviser() {
             adviser.hear(facts, wall);
         }
     }
 
-    /// Whoever was told has forgotten everything.
+    /// What was reported is to be reported again: the daemon has forgotten it.
     pub fn report_facts_again(&mut self) {
         if let Some(adviser) = self.policies.adviser() {
             adviser.tell_again();

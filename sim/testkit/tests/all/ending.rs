@@ -655,3 +655,21 @@ fn what_came_before_a_fatal_alert_can_be_read() {
     assert_eq!(flow.received, b"answer", "{flow:?}");
     assert!(matches!(flow.receive_error, Some(ConnectionError::Tls(_))), "{flow:?}");
 }
+
+/// An engine that nobody drives any more keeps no socket, not even one that still delivers what was sent.
+#[test]
+fn an_orphaned_engine_keeps_no_socket_that_lingers() {
+    for (name, ask) in [("TCP", Ask::over(&[Stack::Tcp])), ("TLS", Ask::over(&[Stack::Tls]))] {
+        let mut town = Plan::new(23).build();
+        let (c, _) = town.pair(&ask, Manner::patient(), Manner::patient());
+        // What is sent arrives, and no acknowledgement does.
+        let (_, down) = town.client_links;
+        town.play.world().set_link(down, LinkConfig::default().with_loss(1.0));
+        town.play.say(c, "the last word", SendOptions::default());
+        town.play.close(c);
+        town.play.run_for(S);
+        assert_eq!(town.play.stats(town.client).channels, 1, "{name}: it lingers");
+        town.play.engine(town.client).orphan();
+        assert_eq!(town.play.stats(town.client).channels, 0, "{name}");
+    }
+}

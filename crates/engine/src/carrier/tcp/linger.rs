@@ -33,6 +33,13 @@ pub(crate) struct Lingering {
     peer_ended: bool,
 }
 
+impl Lingering {
+    /// Whether a connection still waits for what was sent to be delivered.
+    pub(in crate::carrier) fn is_for(&self, conn: Key) -> bool {
+        self.conn == Some(conn)
+    }
+}
+
 impl SocketCarrier {
     /// Ends the socket of a closing connection, whose queue is empty.
     pub(crate) fn close_socket<N: Net>(
