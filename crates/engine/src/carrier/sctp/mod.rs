@@ -8,6 +8,7 @@
 //! unused; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
 //! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
 
+mod direction;
 mod open;
 mod receiving;
 mod secure;
@@ -304,7 +305,7 @@ impl Sctp {
 
     /// Whether a connection uses it.
     pub(crate) fn is_used(&self) -> bool {
-        self.streams.values().any(|s| s.conn.is_some())
+        self.streams.values().any(|s| s.user.conn().is_some())
     }
 }
 
@@ -585,7 +586,7 @@ impl SctpCarrier {
         if a.on_trial && !a.answered && reason != CloseReason::Unreachable {
             return self.answered_late(cx, key);
         }
-        for conn in a.streams.values().filter_map(|s| s.conn) {
+        for conn in a.streams.values().filter_map(|s| s.user.conn()) {
             self.events.push_back(CarrierEvent::FlowLost { conn, lost: flow_lost(reason.clone()) });
         }
         self.report_lost(key);

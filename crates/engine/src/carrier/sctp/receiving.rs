@@ -57,7 +57,9 @@ impl Stream {
     fn next_to_read(&self, alternating: bool) -> Option<usize> {
         let first = self.rx.front().map(|_| 0);
         match self.partial.filter(|_| alternating) {
-            Some(begun) => self.rx.iter().position(|p| p.number == begun).or(first.filter(|_| self.peer_ended)),
+            Some(begun) => {
+                self.rx.iter().position(|p| p.number == begun).or(first.filter(|_| self.incoming.is_ended()))
+            }
             None => first,
         }
     }
@@ -90,7 +92,7 @@ impl Sctp {
     /// Throws away what has arrived on a stream.
     pub(super) fn discard(&mut self, stream: u32) {
         let Some(s) = self.streams.get_mut(&stream) else { return };
-        s.deaf = true;
+        s.incoming = s.incoming.on_discard();
         let cost: usize = s.rx.iter().chain(s.parked.values().flatten()).map(Piece::cost).sum();
         self.held -= cost;
         (s.rx, s.parked, s.partial) = (VecDeque::new(), BTreeMap::new(), None);
@@ -182,15 +184,16 @@ impl SctpCarrier {
         let current = a.numbers.get(&number).copied();
         if let Some(stream) = current {
             let s = a.streams.get(&stream)?;
-            if !s.peer_ended {
+            if !s.incoming.is_ended() {
                 return Some((stream, false));
             }
             // A new use of the number: the peer would not do that before it knew of our end.
-            if !s.ended {
+            if !s.outgoing.is_ended() {
                 self.ended(key, number);
                 let a = self.associations.get_mut(key).filter(|a| a.may_open(number))?;
                 let stream = a.open_theirs(number);
-                a.streams.get_mut(&stream)?.stale = true;
+                let s = a.streams.get_mut(&stream)?;
+                s.outgoing = s.outgoing.on_renewed();
                 return Some((stream, true));
             }
         }
@@ -203,12 +206,12 @@ impl SctpCarrier {
         let Some(s) = a.streams.get_mut(&stream) else { return };
         if a.mux && message.ppid.0 == PPID_CONTROL {
             return match Control::parse(&message.payload) {
-                Some(Control::Reset(code)) => s.reset = Some(code),
+                Some(Control::Reset(code)) => s.incoming = s.incoming.on_reset(code),
                 Some(Control::Stop(code)) => self.peer_stopped(key, stream, code),
                 None => {}
             };
         }
-        if s.deaf {
+        if s.incoming.is_unwanted() {
             return;
         }
         let empty = a.mux && message.ppid.0 == PPID_EMPTY;
@@ -232,7 +235,7 @@ impl SctpCarrier {
         if mux && s.partial != Some(message) {
             return;
         }
-        if let Some(conn) = s.conn {
+        if let Some(conn) = s.user.conn() {
             let why = CloseReason::PeerMisbehaved("it gave up a message of which a part was delivered");
             return self.events.push_back(CarrierEvent::FlowFailed { conn, error: ConnectionError::Sctp(why) });
         }
@@ -249,9 +252,9 @@ impl SctpCarrier {
     pub(crate) fn has_ended(&self, (key, stream): (Key, u32)) -> Result<bool, ConnectionError> {
         let Some(a) = self.associations.get(key) else { return Err(ConnectionError::Closed) };
         let Some(s) = a.streams.get(&stream) else { return Err(ConnectionError::Closed) };
-        match (s.reset, &a.lost) {
+        match (s.incoming.reset(), &a.lost) {
             (Some(code), _) => Err(ConnectionError::StreamReset(code)),
-            _ if s.peer_ended => Ok(true),
+            _ if s.incoming.is_ended() => Ok(true),
             (None, Some(CloseReason::Shutdown)) => Ok(a.over),
             (None, Some(reason)) => Err(ConnectionError::Sctp(reason.clone())),
             (None, None) => Ok(false),
@@ -298,7 +301,7 @@ impl SctpCarrier {
         let s = a.streams.get_mut(&stream)?;
         let piece = s.rx.pop_front()?;
         a.held -= piece.cost();
-        let is_final = piece.end && s.rx.is_empty() && s.peer_ended && s.reset.is_none();
+        let is_final = piece.end && s.rx.is_empty() && s.incoming.is_ended() && s.incoming.reset().is_none();
         let whole = !a.mux;
         self.report_held(limits, key);
         Some(Received {

@@ -77,7 +77,7 @@ impl SctpCarrier {
     pub(crate) fn in_turn(&self, key: Key) -> Vec<Waiter> {
         let Some(a) = self.associations.get(key) else { return Vec::new() };
         let all = a.streams.iter().filter_map(|(stream, s)| {
-            Some(Waiter { conn: s.conn?, stream: *stream, queued: false, priority: u32::MAX })
+            Some(Waiter { conn: s.user.conn()?, stream: *stream, queued: false, priority: u32::MAX })
         });
         let (mut first, mut rest): (Vec<_>, Vec<_>) = all.partition(|w| w.stream >= a.turn);
         first.append(&mut rest);

@@ -1,5 +1,6 @@
 //! The streams of an association and the connections on them: who uses which, and how both directions end.
 
+use super::direction::{Incoming, Outgoing, User};
 use super::receiving::Piece;
 use super::wire::{Control, PPID_CONTROL};
 use super::{Sctp, SctpEnd};
@@ -21,30 +22,28 @@ use std::collections::{BTreeMap, VecDeque};
 const ENDS_TOGETHER: usize = 128;
 
 /// One use of the number of a stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stream {
-    pub(super) conn: Option<Key>,
+    pub(super) user: User,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Incoming,
     pub(super) rx: VecDeque<Piece>,
     /// The message of which more is to come, and what must wait until it is complete; where one connection is the whole association,
     /// that of which bytes were read.
     pub(super) partial: Option<u64>,
     pub(super) parked: BTreeMap<u64, VecDeque<Piece>>,
-    /// Nobody has taken it yet: it is in the queue of those.
-    pub(super) waits: bool,
-    /// Nobody wants what comes.
-    pub(super) deaf: bool,
-    /// The peer's direction has ended, and with this code if not in order.
-    pub(super) peer_ended: bool,
-    pub(super) reset: Option<u64>,
-    /// Our direction is to end, and has ended.
-    ending: bool,
-    pub(super) ended: bool,
-    /// The peer has shown that it knows of the end of the last use before it said so.
-    pub(super) stale: bool,
     /// What its connection has handed over by its weight: see [`Sctp::fed`].
     pub(super) fed: u64,
-    /// Bytes of room that nobody else takes: its connection was told that there is room, and writes when the program gets to it.
+    /// Bytes of room that no other stream takes: its connection was told that there is room, and writes when the program gets to it.
     pub(super) reserved: usize,
+}
+
+impl Stream {
+    fn new(user: User) -> Self {
+        let (outgoing, incoming) = (Outgoing::Open { renewed: false }, Incoming::Open { unwanted: false });
+        let (rx, parked) = (VecDeque::new(), BTreeMap::new());
+        Self { user, outgoing, incoming, rx, partial: None, parked, fed: 0, reserved: 0 }
+    }
 }
 
 impl Sctp {
@@ -58,26 +57,26 @@ impl Sctp {
                 break stream;
             }
         };
-        self.streams.insert(stream, Stream::default());
+        self.streams.insert(stream, Stream::new(User::None));
         self.numbers.insert(number, stream);
         stream
     }
 
-    /// The same, for a connection that nobody has asked for.
+    /// The same, for a stream that the peer has opened.
     pub(super) fn open_theirs(&mut self, number: u16) -> u32 {
         let stream = self.open(number);
         if let Some(s) = self.streams.get_mut(&stream) {
-            s.waits = true;
+            s.user = User::Unaccepted;
         }
         self.unaccepted.push_back(stream);
         stream
     }
 
-    /// The next stream that nobody has taken yet.
+    /// The next stream of the peer's that was not accepted yet.
     pub(super) fn take_theirs(&mut self) -> Option<u32> {
         let stream = self.unaccepted.pop_front()?;
         if let Some(s) = self.streams.get_mut(&stream) {
-            s.waits = false;
+            s.user = User::None;
         }
         Some(stream)
     }
@@ -98,7 +97,8 @@ impl SctpCarrier {
     pub(crate) fn finish(&mut self, key: Key, stream: u32) {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
-        if !core::mem::replace(&mut s.ending, true) {
+        if s.outgoing.is_open() {
+            s.outgoing = s.outgoing.on_finish();
             a.ending.push_back(stream as u16);
             let (end, listed) = (a.end, core::mem::replace(&mut a.listed, true));
             if let Some(e) = self.endpoints.get_mut(end).filter(|_| !listed) {
@@ -111,8 +111,9 @@ impl SctpCarrier {
     /// Sends a control message between two of our engines.
     fn send_control(&mut self, key: Key, stream: u32, word: Control) {
         let Some(a) = self.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
-        let Some(s) = a.streams.get(&stream).filter(|s| !s.ending) else { return };
-        debug_assert!(!s.ended, "what has ended is ending");
+        if !a.streams.get(&stream).is_some_and(|s| s.outgoing.is_open()) {
+            return;
+        }
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
@@ -133,7 +134,7 @@ impl SctpCarrier {
     pub(crate) fn stop(&mut self, limits: &Limits, key: Key, stream: u32, code: u64) {
         let Some(a) = self.associations.get_mut(key) else { return };
         a.discard(stream);
-        let over = a.streams.get(&stream).is_none_or(|s| s.peer_ended);
+        let over = a.streams.get(&stream).is_none_or(|s| s.incoming.is_ended());
         if !over {
             self.send_control(key, stream, Control::Stop(code));
         }
@@ -154,7 +155,7 @@ impl SctpCarrier {
     pub(crate) fn bind(&mut self, key: Key, stream: u32, conn: Key, priority: u32) {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
-        s.conn = Some(conn);
+        s.user = User::Conn(conn);
         let over = a.lost.clone().filter(|_| a.over);
         self.set_priority(key, stream, priority);
         self.report_readable(key, stream);
@@ -168,7 +169,7 @@ impl SctpCarrier {
         if let Some(a) = self.associations.get_mut(key) {
             a.discard(stream);
             if let Some(s) = a.streams.get_mut(&stream) {
-                s.conn = None;
+                s.user = User::None;
             }
         }
         self.report_held(limits, key);
@@ -181,7 +182,7 @@ impl SctpCarrier {
     /// stream is stopped.
     pub(crate) fn ignore_incoming(&mut self, key: Key, stream: u32) {
         if let Some(s) = self.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
-            s.deaf = true;
+            s.incoming = s.incoming.on_discard();
         }
     }
 
@@ -197,11 +198,11 @@ impl SctpCarrier {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get(&stream) else { return };
         let number = stream as u16;
-        if s.ended && s.peer_ended && a.numbers.get(&number) == Some(&stream) {
+        if s.outgoing.is_ended() && s.incoming.is_ended() && a.numbers.get(&number) == Some(&stream) {
             a.numbers.remove(&number);
             self.events.push_back(CarrierEvent::StreamsAllowed { session: SessionId::Sctp(key) });
         }
-        if s.conn.is_none() && !s.waits && (a.over || a.numbers.get(&number) != Some(&stream)) {
+        if s.user == User::None && (a.over || a.numbers.get(&number) != Some(&stream)) {
             a.streams.remove(&stream);
         }
     }
@@ -209,11 +210,12 @@ impl SctpCarrier {
     /// Reports to a connection that there is something to read, or that there will be nothing more.
     pub(super) fn report_readable(&mut self, key: Key, stream: u32) {
         let Some(s) = self.associations.get(key).and_then(|a| a.streams.get(&stream)) else { return };
-        let (Some(conn), news) = (s.conn, !s.rx.is_empty() || s.peer_ended || s.reset.is_some()) else { return };
+        let Some(conn) = s.user.conn() else { return };
+        let news = !s.rx.is_empty() || s.incoming.is_ended() || s.incoming.reset().is_some();
         if news {
             self.events.push_back(CarrierEvent::Readable { conn });
         }
-        if let Some(code) = s.reset.filter(|_| s.rx.is_empty()) {
+        if let Some(code) = s.incoming.reset().filter(|_| s.rx.is_empty()) {
             self.events.push_back(CarrierEvent::PeerReset { conn, code });
         }
     }
@@ -232,7 +234,7 @@ impl SctpCarrier {
     /// The peer does not want more of this stream.
     pub(super) fn peer_stopped(&mut self, key: Key, stream: u32, code: u64) {
         let Some(a) = self.associations.get(key) else { return };
-        match a.streams.get(&stream).and_then(|s| s.conn) {
+        match a.streams.get(&stream).and_then(|s| s.user.conn()) {
             Some(conn) => self.events.push_back(CarrierEvent::PeerStopped { conn, code }),
             None => self.finish(key, stream),
         }
@@ -280,12 +282,11 @@ impl SctpCarrier {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
-        // What we have not ended, or an earlier user of the number has, cannot be over because the peer says so.
-        if core::mem::take(&mut s.stale) || !s.ending {
+        s.outgoing = s.outgoing.on_known();
+        if !s.outgoing.is_ended() {
             return;
         }
-        s.ended = true;
-        if let Some(conn) = s.conn {
+        if let Some(conn) = s.user.conn() {
             self.events.push_back(CarrierEvent::AllAcked { conn });
             self.report_readable(key, stream);
         }
@@ -297,7 +298,7 @@ impl SctpCarrier {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
-        s.peer_ended = true;
+        s.incoming = s.incoming.on_end();
         self.report_readable(key, stream);
         self.tidy_stream(key, stream);
     }
