@@ -268,6 +268,10 @@ impl Order {
         f.begins && f.ends && self.cold.as_ref().is_some_and(|c| c.word == Some(f.ppid))
     }
 
+    fn names_word(&self, m: &Message) -> bool {
+        m.first && m.last && self.cold.as_ref().is_some_and(|c| c.word == Some(m.ppid))
+    }
+
     pub(crate) fn has_words(&self) -> bool {
         self.cold.as_ref().is_some_and(|c| !c.words.is_empty())
     }
@@ -303,6 +307,11 @@ impl Order {
         let StreamId(stream) = from.stream;
         while let Some((&key, &index)) = self.waiting.range((stream, 0)..=(stream, u64::MAX)).next() {
             self.waiting.remove(&key);
+            // A word is not the stream's data: what it waits for is not read, so its turn has come.
+            if self.unread.get(index).is_some_and(|m| self.names_word(m)) {
+                self.deliver(index);
+                continue;
+            }
             match self.unread.remove(index) {
                 Some(message) => buffers.recycle(message.payload),
                 None => self.given_up -= 1,

@@ -611,6 +611,21 @@ fn words_are_received_before_what_is_unread_and_also_where_nothing_is_read() {
     assert_eq!(p.raw.server.kept(), 0);
 }
 
+/// A word that waits for its turn is received although the stream is discarded meanwhile.
+#[test]
+fn a_word_behind_a_lost_message_survives_that_its_stream_is_discarded() {
+    let mut p = Peer::new(true);
+    p.raw.server.set_word(p.id, WORD);
+    p.piece(1, false, (0, 0), true, b"data");
+    p.with_ppid(WORD, 1, false, (2, 0), true, b"stop");
+    p.piece(1, false, (3, 0), true, b"more");
+    assert!(p.raw.server.receive_word(p.id).is_none(), "the message before it is missing");
+    p.raw.server.discard(p.id, of(1, 0));
+    assert_eq!(p.raw.server.receive_word(p.id).map(|m| m.payload), Some(b"stop".to_vec()));
+    p.piece(1, false, (1, 0), true, b"late");
+    assert_eq!((p.raw.server.receive_word(p.id), p.raw.server.unread()), (None, 0));
+}
+
 #[test]
 fn what_is_behind_a_word_is_reported_when_that_was_all_that_was_news() {
     let mut p = Peer::new(true);
