@@ -3,7 +3,7 @@
 //! *Responsible for* everything between a program's needs and the network: compiling them to a [`Request`], resolving,
 //! racing, carrying messages over whichever stack has won, framing, back-pressure, closing, and the events of RFC 9622.
 //! *Not responsible for* sockets and clocks (`Net`), for decisions (`policy`, `race`), for protocols (`tls`, `quic`,
-//! `dns`), or for waking anybody: whoever drives the engine does that.
+//! `sctp`, `dtls`, `dns`), or for waking tasks: the driver of the engine does that.
 //!
 //! Driving it:
 //!

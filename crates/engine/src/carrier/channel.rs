@@ -88,7 +88,7 @@ pub(crate) struct Channel {
     /// The TCP connection is made.
     pub(crate) connected: bool,
     pub(crate) started: Instant,
-    /// What was sent must have left by then, while the connection is closing.
+    /// By when the handshake must be finished.
     pub(crate) deadline: Option<Instant>,
 }
 

@@ -777,7 +777,7 @@ fn may_become(c: &Conn, stack: Stack) -> Option<Stack> {
     (next && named && c.advice().is_none()).then_some(instead)
 }
 
-const NO_STREAM: &str = "the QUIC session is there, but the peer has allowed no stream in it";
+const NO_STREAM: &str = "the session is there, but the peer has allowed no stream in it";
 
 const NO_OTHER_STREAM: &str =
     "the session has no stream left for this connection: the peer allows no more beside the others";

@@ -8,7 +8,7 @@
 //! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello: for at most
 //! [`crate::Limits::unverified`] clients that have not proved their address ([`peers`]), [`crate::Limits::handshakes`] that
 //! have, and [`crate::Limits::udp_peers`] peers at once; who makes room is decided as for other handshakes
-//! ([`crate::backlog`]). A session that is over holds no address.
+//! ([`crate::eviction`]). A session that is over holds no address.
 
 mod incoming;
 mod layer;
