@@ -11,7 +11,7 @@
 //!
 //! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up while
 //! there is room for others, nor before [`HASTE`](crate::eviction::HASTE), unless its source (an address, or of IPv6 a network of 64 bits) has more of
-//! them than that of the newcomer would have: nobody keeps others out by coming more often.
+//! them than that of the newcomer would have: no source keeps others out by coming more often.
 
 use neater_base::Key;
 use std::collections::VecDeque;

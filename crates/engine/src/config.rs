@@ -42,7 +42,7 @@ pub struct Limits {
     /// the kernel; of more than these, its oldest are refused.
     pub handshakes: usize,
     /// DTLS clients per socket of a listener's that have said hello and have not proved yet that they receive at their
-    /// address. Default 1,024. Beyond it the oldest is forgotten: somebody who sends so many hellos under false addresses in
+    /// address. Default 1,024. Beyond it the oldest is forgotten: a host that sends so many hellos under false addresses in
     /// one round trip of a client's keeps that client out. They do not count among `handshakes`.
     pub unverified: usize,
     /// Connections per listener that were delivered and that the program has not taken ([`crate::Engine::taken`]). Default
@@ -80,7 +80,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// With no bound at which nothing would ever move, and nobody be told.
+    /// With no bound at which nothing would ever move, and no program be notified.
     pub(crate) fn usable(self) -> Self {
         Self {
             send_buffer: self.send_buffer.max(1),
@@ -105,7 +105,7 @@ pub struct EngineConfig {
     pub shared_secret: Option<[u8; 32]>,
     /// A secret that outlives the process: a QUIC server that was started anew at the same address tells the clients of its
     /// former life that it has forgotten them (stateless reset, RFC 9000 section 10.3), which else wait for their idle
-    /// timeout. It must be known to nobody else, and to no other machine that may serve at the same address and port: whoever
+    /// timeout. It must be known to no other program, and to no other machine that may serve at the same address and port: whoever
     /// answers with it ends connections (section 21.11). Derived from what the engine has for its life when `None`.
     pub reset_secret: Option<[u8; 32]>,
     /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC 4960 appendix A): where the peer

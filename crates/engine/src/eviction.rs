@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// need `Limits::handshakes` new connections in this time.
 pub(crate) const HASTE: Duration = Duration::from_secs(2);
 
-/// Where a handshake comes from: of IPv6 the first 64 bits, because whoever has one address there has them all (RFC 4291 section
+/// Where a handshake comes from: of IPv6 the first 64 bits, because a host that has one address there has them all (RFC 4291 section
 /// 2.5.1).
 pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(victim(&crowd, Some(C)), Some(0));
         assert_eq!(victim(&crowd, Some(B)), Some(0), "it would have two, and they have three");
         assert_eq!(victim(&crowd, Some(A)), None, "but not for itself");
-        assert_eq!(victim(&[(A, 30), (B, 20)], Some(C)), None, "nor where nobody has more");
+        assert_eq!(victim(&[(A, 30), (B, 20)], Some(C)), None, "nor where no source has more");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! An engine that is of no use: in a child of `fork`, or because nobody drives it any more.
+//! An engine that is of no use: in a child of `fork`, or because no driver drives it any more.
 //!
 //! *Responsible for* saying so, at once, by every call that could otherwise promise something. *Not responsible for* keeping
 //! the child from the parent's sockets: that is the network's business, which refuses every operation.

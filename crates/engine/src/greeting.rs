@@ -1,6 +1,6 @@
 //! Framers that talk to each other before the program may (RFC 9623 section 6.1).
 //!
-//! *Responsible for* connections whose transport is up and whose framer is `Readiness::Handshaking`: for everybody else they
+//! *Responsible for* connections whose transport is up and whose framer is `Readiness::Handshaking`: for the rest of the engine they
 //! are being established. What the framer says has a queue of its own, which the program's messages wait behind; what the
 //! peer says goes to the framer at once, whether or not the program reads. *Not responsible for* anything after that.
 //!
@@ -14,7 +14,7 @@ use neater_base::{Instant, Key};
 /// Who gets a connection when it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandOver {
-    /// Whoever has initiated or cloned it.
+    /// The program that has initiated or cloned it.
     Opener,
     Listener(Key),
     /// A stream of the peer's: its group, or the listener of that.

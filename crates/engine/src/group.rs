@@ -14,7 +14,7 @@ pub(crate) struct Group {
     /// Where streams that the peer opens are reported: to the listener, or to the group itself.
     pub(crate) listener: Option<Key>,
     pub(crate) claimed: bool,
-    /// Streams of the peer that came before somebody claimed them.
+    /// Streams of the peer that came before the program claimed them.
     pub(crate) waiting: VecDeque<Key>,
     /// Streams that were reported to the group and that the program has not taken.
     pub(crate) untaken: usize,

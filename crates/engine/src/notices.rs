@@ -31,7 +31,7 @@ enum Brief {
     Closed,
     Sent(MessageId),
     Received(ConnectionId),
-    /// Nobody's event: makes whoever drives come and take [`Notices::take_spent`].
+    /// No connection's event: makes the driver take [`Notices::take_spent`].
     Spent,
     Other(Box<Event>),
 }

@@ -28,7 +28,7 @@ pub(crate) struct Bucket {
     /// Nanobits that it holds; negative after a datagram that is larger than the bucket.
     pub(crate) level: i128,
     pub(crate) filled: Instant,
-    /// Somebody waits, and a timer is set.
+    /// A writer waits, and a timer is set.
     pub(crate) waiting: bool,
 }
 
@@ -58,7 +58,7 @@ impl Bucket {
     }
 
     /// When it is worth trying again to pass `bytes` at once: when it is half full, and they may. `None`: they may now, and
-    /// whoever waits waits for something else.
+    /// a writer that waits waits for something else.
     pub(crate) fn wait(&mut self, bytes: usize) -> Option<Instant> {
         // A packet that is larger than the bucket may pass when it is full.
         let need = (bytes.max(1) as i128).saturating_mul(BYTE).min(self.depth);

@@ -15,7 +15,7 @@ pub struct Received {
     pub is_final: bool,
     /// The ECN codepoint of a datagram.
     pub ecn: Option<Ecn>,
-    /// It came as early data, and the peer has not finished its handshake yet: it may be a replay of what somebody saw
+    /// It came as early data, and the peer has not finished its handshake yet: it may be a replay of what was seen on the way
     /// (RFC 9622 section 9.3.3.2). Only on connections of a listener that asks for `zeroRttMsg`.
     pub early: bool,
     /// The stream that it came on, where one connection is a whole SCTP association (see [`crate::SendOptions::stream`]).

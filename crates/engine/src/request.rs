@@ -36,7 +36,7 @@ pub(crate) struct Compiled {
     /// Timeline entries are reported as events, too.
     pub(crate) observe: bool,
     pub(crate) soft_errors: bool,
-    /// Nobody watches the steps of establishment, there is no framer to be started after it, and any interface will do.
+    /// The program does not watch the steps of establishment, there is no framer to be started after it, and any interface will do.
     pub(crate) direct: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,

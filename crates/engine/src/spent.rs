@@ -2,7 +2,7 @@
 //!
 //! *Responsible for* keeping what belongs to the program (data that was handed over without being copied, framers) from
 //! being dropped while the engine is borrowed: its destructor may be the program's own code, which may call the engine.
-//! *Not responsible for* when it is dropped: whoever drives takes it with [`crate::Engine::take_spent`].
+//! *Not responsible for* when it is dropped: the driver takes it with [`crate::Engine::take_spent`].
 
 use crate::conn::Ext;
 use bytes::Bytes;

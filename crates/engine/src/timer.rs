@@ -26,7 +26,7 @@ pub(crate) enum Timer {
     Accept(Key),
     /// The rate of a connection may allow more.
     Rate(Key),
-    /// Somebody who waits for room in a connection wants to look, whether there is any or not.
+    /// A task that waits for room in a connection is to look, whether there is any or not.
     Look(Key),
     /// The connections that policies want to know of.
     Flows,

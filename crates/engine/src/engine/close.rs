@@ -141,7 +141,7 @@ impl<N: Net> Engine<N> {
         }
         c.ext().error = Some(error.clone());
         self.report_unsent(conn, &error);
-        // Whoever waits for room learns that there is none to come.
+        // A task that waits for room learns that there is none to come.
         self.notify(conn, Event::Writable);
     }
 
@@ -263,7 +263,7 @@ impl<N: Net> Engine<N> {
             }
             ConnectionState::Established => {
                 self.end_message(conn.0);
-                // Whoever waits for room learns that there is none to come.
+                // A task that waits for room learns that there is none to come.
                 self.wake_sender(conn.0);
                 let Some(c) = self.conns.get_mut(conn.0) else { return };
                 c.state = ConnectionState::Closing;
@@ -391,7 +391,7 @@ impl<N: Net> Engine<N> {
         self.leave_group(conn);
     }
 
-    /// Closes a connection's books. It is removed when nobody holds it.
+    /// Closes a connection's books. It is removed when no handle holds it.
     pub(crate) fn set_closed(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Closed;
@@ -559,7 +559,7 @@ impl<N: Net> Engine<N> {
             ext.receiver.stop();
         }
         if c.state != ConnectionState::Closed {
-            // Whoever waits for more learns that there is none to come.
+            // A task that waits for more learns that there is none to come.
             self.notify(conn.0, Event::Readable);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return };
@@ -603,7 +603,7 @@ impl<N: Net> Engine<N> {
         self.find_reset(conn.0);
     }
 
-    /// Whoever waits for room, or for the end to be out, is to ask again.
+    /// Tasks that wait for room, or for the end to be out, are to ask again.
     pub(crate) fn wake_sender(&mut self, conn: Key) {
         if self.conns.get_mut(conn).is_some_and(|c| core::mem::take(&mut c.wants_room)) {
             self.notify(conn, Event::Writable);
@@ -743,7 +743,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whoever drove this engine has stopped, and nobody will: what waits would wait for ever. Every connection ends with
+    /// The driver of this engine has stopped, and there will be no other: what waits would wait for ever. Every connection ends with
     /// [`ErrorKind::NotDriven`], every listener stops, and every further call fails with it.
     pub fn orphan(&mut self) {
         self.cx.now = self.cx.net.now();

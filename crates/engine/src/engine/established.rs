@@ -1,6 +1,6 @@
 //! How races end.
 //!
-//! The end of establishment: one attempt has won and everybody else is sent home, none is left, or it is taken back.
+//! The end of establishment: one attempt has won and all others are withdrawn, none is left, or it is taken back.
 
 use crate::carrier::terms::Abandoned;
 use crate::carrier::terms::Taken;
@@ -25,7 +25,7 @@ impl<N: Net> Engine<N> {
         self.become_established(conn, winner.session);
     }
 
-    /// The connection gets its transport; everybody else is sent home.
+    /// The connection gets its transport; all other attempts are withdrawn.
     pub(crate) fn become_established(&mut self, conn: Key, session: SessionId) {
         let Some((stack, addr)) = self.carriers.describe(session) else { return };
         let now = self.cx.now;
@@ -185,7 +185,7 @@ impl<N: Net> Engine<N> {
         let to: Vec<String> = c.remotes.iter().map(ToString::to_string).collect();
         let to = to.join(" or ");
         let (reason, message) = if self.is_planned(conn, &candidates) {
-            (Reason::Planned, format!("what would be tried for {to}, if nobody answered"))
+            (Reason::Planned, format!("what would be tried for {to}, if no peer answered"))
         } else if late && est.has_deadline {
             (Reason::Timeout, format!("{to} did not answer in the time allowed"))
         } else if candidates.is_empty() && !resolution.is_empty() {

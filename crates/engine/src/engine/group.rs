@@ -91,14 +91,14 @@ impl<N: Net> Engine<N> {
         self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
     }
 
-    /// Whether streams of the peer's must wait in their session, because the group holds as many that nobody has taken as
+    /// Whether streams of the peer's must wait in their session, because the group holds as many that the program has not taken as
     /// [`crate::Limits::untaken`] allows.
     pub(crate) fn is_group_full(&self, group: Key) -> bool {
         self.groups.get(group).is_some_and(|g| g.full || g.waiting.len() >= self.cx.limits.untaken)
     }
 
     /// The program has taken a stream that was reported to its group ([`Event::StreamReceived`]): there is room for another
-    /// one. Whoever drives an engine calls this once for each, whatever has become of the stream.
+    /// one. The driver of an engine calls this once for each, whatever has become of the stream.
     pub fn taken_stream(&mut self, group: GroupId) {
         let max = self.cx.limits.untaken;
         let Some(g) = self.groups.get_mut(group.0) else { return };
@@ -120,7 +120,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Nobody uses the group's handle any more. Its connections go on.
+    /// The group's handle was dropped. Its connections go on.
     pub fn release_group(&mut self, group: GroupId) {
         let mut waited = false;
         if let Some(g) = self.groups.get_mut(group.0) {
@@ -387,7 +387,7 @@ impl<N: Net> Engine<N> {
         self.tidy_group(group);
     }
 
-    /// There may be room for another connection of the peer's. `waited`: as one of those that nobody holds.
+    /// There may be room for another connection of the peer's. `waited`: as one of those that the program does not hold.
     pub(crate) fn room_in_group(&mut self, group: Key, waited: bool) {
         let session = self.groups.get(group).and_then(|g| g.session);
         if let Some(session) = session.filter(|s| self.carriers.may_hold_streams(*s, waited)) {
@@ -411,7 +411,7 @@ impl<N: Net> Engine<N> {
     /// Drops a group without members and handle, and ends the session that this side has initiated.
     pub(crate) fn tidy_group(&mut self, group: Key) {
         let Some(g) = self.groups.get(group) else { return };
-        // Streams that the peer opened and nobody took do not keep a group alive.
+        // Streams that the peer opened and the program did not take do not keep a group alive.
         if g.members.len() > g.waiting.len() || (g.held > 0 && !g.closing) {
             return;
         }

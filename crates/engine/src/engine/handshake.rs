@@ -77,8 +77,8 @@ impl<N: Net> Engine<N> {
         self.come_back_to(conn);
     }
 
-    /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. Nobody knows of one
-    /// whose framer shakes hands, so that there is nobody to tell.
+    /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. No task knows of one
+    /// whose framer shakes hands, so that there is none to notify.
     pub(crate) fn come_back_to(&mut self, conn: Key) {
         self.cx.again = true;
         let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
@@ -221,7 +221,7 @@ impl<N: Net> Engine<N> {
         Some(greeting.to)
     }
 
-    /// The connection will not be ready: whoever opened it is told why, and of one that was received nobody has heard.
+    /// The connection will not be ready: its opener is notified why, and one that was received was not delivered.
     pub(crate) fn greeting_failed(&mut self, conn: Key, error: &ConnectionError) {
         let Some(to) = self.drop_greeting(conn) else { return };
         if to != HandOver::Opener {
@@ -271,7 +271,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Hands a received connection to whom it is for.
+    /// Delivers a received connection.
     pub(crate) fn hand_over(&mut self, conn: Key, to: HandOver) {
         if !self.conns.get(conn).is_some_and(Conn::is_open) {
             return;
@@ -291,7 +291,7 @@ impl<N: Net> Engine<N> {
                         c.released = true;
                     }
                     match self.groups.get_mut(group) {
-                        // The group's opener has not asked for the peer's streams yet: nobody holds it until somebody does.
+                        // The group's opener has not asked for the peer's streams yet: no task holds it until one asks.
                         Some(g) if g.listener.is_none() => g.waiting.push_back(conn),
                         // The listener stopped in the meantime.
                         _ => self.abort_with(ConnectionId(conn), ABORTED),

@@ -531,7 +531,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The program has taken what a listener has delivered ([`crate::Event::ConnectionReceived`],
-    /// [`crate::Event::GroupReceived`]): there is room for another one. Whoever drives an engine calls this once for each.
+    /// [`crate::Event::GroupReceived`]): there is room for another one. The driver of an engine calls this once for each.
     pub fn taken(&mut self, listener: ListenerId) {
         let max = self.cx.limits.untaken;
         let Some(l) = self.listeners.get_mut(listener.0) else { return };

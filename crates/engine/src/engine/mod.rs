@@ -99,7 +99,7 @@ pub struct Engine<N> {
     wall_due: Instant,
     /// Turns in a row that have left events.
     turns_behind: u32,
-    /// Nobody drives it any more: see [`Engine::orphan`].
+    /// No driver drives it any more: see [`Engine::orphan`].
     pub(crate) orphaned: bool,
     /// Connections that wait until that is less, though they have nothing queued themselves.
     pub(crate) crowded_out: Vec<Key>,
@@ -170,7 +170,7 @@ impl<N: Net> Engine<N> {
         if self.cx.now >= self.wall_due {
             self.set_wall();
         }
-        // Whoever leaves work over asks for another turn.
+        // What leaves work over asks for another turn.
         if core::mem::take(&mut self.cx.again) {
             self.take_up_pending();
         }
@@ -216,7 +216,7 @@ impl<N: Net> Engine<N> {
     /// nothing of the program's (no framer, no callback, no destructor) and no protocol, so that it may be called where a turn may not.
     /// False: a turn has more to do.
     ///
-    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
+    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. A driver that has seen the
     /// descriptor become readable and has not called this says so by [`Engine::look_again`].
     pub fn glance(&mut self) -> bool {
         if !self.cx.config.fast_path
@@ -274,7 +274,7 @@ impl<N: Net> Engine<N> {
         self.wall_due = self.cx.now + WALL_EVERY;
     }
 
-    /// Nobody has taken it, so nobody cares.
+    /// It was not taken, so no task waits for it.
     #[cold]
     fn forget_untaken(&mut self) {
         drop(self.notices.take_spent());
@@ -480,7 +480,7 @@ impl<N: Net> Engine<N> {
         });
     }
 
-    /// Reports an event of a connection, unless nobody holds it or its last one was reported.
+    /// Reports an event of a connection, unless no handle holds it or its last one was reported.
     pub(crate) fn notify(&mut self, conn: Key, event: Event) {
         if self.conns.get(conn).is_some_and(|c| !c.released && c.state != ConnectionState::Closed) {
             self.notices.push(Source::Connection(ConnectionId(conn)), event);
@@ -495,14 +495,14 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
-    /// The session of a group is over, or will be: whoever waits for the peer's next stream learns that there is none to come.
+    /// The session of a group is over, or will be: a task that waits for the peer's next stream learns that there is none to come.
     pub(crate) fn no_more_streams(&mut self, group: Option<Key>, error: crate::ConnectionError) {
         if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
             self.notify_group(group, Event::ConnectionError(error));
         }
     }
 
-    /// Whether anybody wants to know how a connection is established: the program, or who listens to `tracing`.
+    /// Whether it is to be reported how a connection is established: to the program, or to a subscriber of `tracing`.
     #[inline]
     pub(crate) fn is_watched(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| c.request.observe)

@@ -41,7 +41,7 @@ impl<N: Net> Engine<N> {
         let Some(key) = self.conns.get(conn).and_then(|c| self.lesson_key(c)) else { return };
         match cause_of(error, false) {
             Some(cause) => self.outcomes.record_failure(self.cx.now, key, cause),
-            // Nobody is blamed, and nobody goes there first any more.
+            // No candidate is blamed, and none goes there first any more.
             None if is_refusal(error) => self.outcomes.expire_by(&key, self.cx.now),
             None => {}
         }

@@ -76,7 +76,7 @@ impl<N: Net> Engine<N> {
                 Some(Output::Start(candidate)) => self.start(conn, candidate),
                 Some(Output::Doubted(candidate, doubt)) => self.doubted(conn, &candidate, &doubt),
                 Some(Output::Lost) => break,
-                // Nobody answers.
+                // No peer answers.
                 Some(Output::Won(_) | Output::Cancel(_)) => {}
                 None => {
                     let left = est.race.report().iter().any(|r| matches!(r.outcome, CandidateOutcome::NotStarted));

@@ -65,7 +65,7 @@ impl<N: Net> Engine<N> {
         self.arm_flows();
     }
 
-    /// Whether a connection shares no state with others (`isolateSession`): where it leads to is told to nobody.
+    /// Whether a connection shares no state with others (`isolateSession`): where it leads to is not reported.
     pub(crate) fn is_isolated(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| c.request.isolation != 0)
     }
@@ -151,7 +151,7 @@ impl<N: Net> Engine<N> {
         (flow.silent, flow.pause) = (0, LOOK);
         let most = carried.max(bytes.1);
         let seconds = time.as_secs_f64();
-        // Of a longer pause, nobody knows for how much of it something was carried.
+        // Of a longer pause, it is not known for how much of it something was carried.
         let rate = (steady && most >= ENOUGH_BYTES && seconds > 0.0).then(|| most as f64 * 8.0 / seconds);
         let loss = (sent >= ENOUGH_PACKETS).then(|| (lost as f64 / sent as f64).min(1.0));
         let rtt = self.connection_stats(ConnectionId(flow.conn)).and_then(|stats| stats.rtt);

@@ -299,7 +299,7 @@ impl<N: Net> Engine<N> {
         self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
     }
 
-    /// How a connection has ended, if it has: for whoever takes it after its last event.
+    /// How a connection has ended, if it has: for a task that takes it after its last event.
     #[must_use]
     pub fn ending(&self, conn: ConnectionId) -> Option<Result<(), Box<ConnectionError>>> {
         match self.conns.get(conn.0) {

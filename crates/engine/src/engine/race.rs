@@ -2,7 +2,7 @@
 //!
 //! # A host whose network changes
 //!
-//! An attempt from an address that the host does not have any more cannot succeed, and nobody says so: the system sends the
+//! An attempt from an address that the host does not have any more cannot succeed, and nothing says so: the system sends the
 //! same packets for minutes. So the race begins anew from what the host has now. An attempt from an address that is still there
 //! goes on, and the race with it: another interface that comes up, or goes, is no reason to begin again what takes a long time.
 //!
@@ -14,7 +14,7 @@
 //! then found not to be the one that was meant (it has another certificate than those pinned, the application's trust
 //! verification says no) is another case: RFC 9622 section 6.3.8 makes that the end of an attempt, and the attempts at the
 //! same endpoint without security would only hide it. So they are not started, and those that run are withdrawn. Nor is it a
-//! lesson for later races: whoever stands between could have stacks without security tried before the others by it.
+//! lesson for later races: a host in between could have stacks without security tried before the others by it.
 
 use crate::carrier::blame::is_refusal;
 use crate::carrier::terms::{HANDSHAKE_PATIENCE, Target};
@@ -120,7 +120,7 @@ impl<N: Net> Engine<N> {
         for name in remotes.iter().filter_map(|r| r.interface.as_deref()) {
             paths::zone_index(self.cx.net.interfaces(), name)?;
         }
-        // Whoever else is asked may have names of another kind.
+        // Another resolver may have names of another kind.
         if !self.names.has_external_resolver() {
             check_names(remotes)?;
         }
@@ -659,7 +659,7 @@ impl<N: Net> Engine<N> {
         Some(c.request.timeout.map_or(c.since + HANDSHAKE_PATIENCE, |t| c.began + t))
     }
 
-    /// The peer has had its time to allow a stream. A peer that has shaken hands and lets nobody speak is no better than one that has
+    /// The peer has had its time to allow a stream. A peer that has shaken hands and allows no stream is no better than one that has
     /// died after set-up: the next race puts it back.
     pub(crate) fn no_stream_yet(&mut self, conn: Key) {
         if self.stream_until(conn).is_none_or(|until| until > self.cx.now) {

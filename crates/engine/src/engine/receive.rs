@@ -246,7 +246,7 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn receive_framed(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
-        // After the last event of a connection nobody is told to come back, and there is no more than has arrived.
+        // After the last event of a connection no task is told to come back, and there is no more than has arrived.
         let closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
         for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
@@ -326,14 +326,14 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Nobody needs this any more. It may be the program's own, whose destructor must not run here.
+    /// This is not needed any more. It may be the program's own, whose destructor must not run here.
     pub(crate) fn spend_data(&mut self, key: Key, data: Vec<Bytes>) {
         for data in data {
             self.notices.spend(ConnectionId(key), |s| s.keep(data));
         }
     }
 
-    /// Lets a framer find the messages of a datagram. Anybody can send a datagram that makes no sense: it is dropped, and the
+    /// Lets a framer find the messages of a datagram. Any host can send a datagram that makes no sense: it is dropped, and the
     /// connection goes on.
     pub(crate) fn frame_datagram(&mut self, key: Key, data: &[u8], ecn: Ecn) {
         let mut out = Outbound::default();

@@ -492,14 +492,14 @@ impl<N: Net> Engine<N> {
     /// Hands a datagram to a connection's queue; false if there was no room.
     pub(crate) fn queue_datagram(&mut self, conn: Key, d: ReceivedDatagram) -> bool {
         let limits = &self.cx.limits;
-        // Many peers that nobody listens to keep a little each when they keep much together.
+        // Many peers that are not read keep a little each when they keep much together.
         let crowded = self.cx.kept >= limits.engine_bytes;
         let limit = if crowded { limits.datagram_buffer.min(limits.send_floor) } else { limits.datagram_buffer };
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return false };
         let unwanted = !c.recv.may_read();
         let ext = c.ext();
-        // The peer is there, whether somebody wants what it says or not.
+        // The peer is there, whether what it sends is read or not.
         ext.last_activity = now;
         if unwanted {
             return false;

@@ -73,7 +73,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
-    /// nobody knows its connection (RFC 9000 section 10.3, RFC 9260 section 8.4).
+    /// its connection is unknown (RFC 9000 section 10.3, RFC 9260 section 8.4).
     pub fn deliver_unclaimed(&mut self, datagram: ForeignDatagram) {
         let _ = self.take_in(datagram, true);
     }

@@ -1,6 +1,6 @@
 //! What happens to connections by the clock: idle timeouts, lifetimes of messages, rates.
 //!
-//! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; whoever finds that it has come sets the next.
+//! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; what finds that it has come sets the next.
 
 use crate::conn::Conn;
 use crate::event::{ConnectionError, Event};
@@ -26,7 +26,7 @@ impl<N: Net> Engine<N> {
         if now >= at {
             return None;
         }
-        // One deadline for all that wait: whoever is woken by another's sets its own.
+        // One deadline for all that wait: a waiter that is woken by another's sets its own.
         if let Some(c) = self.conns.get_mut(conn.0)
             && c.ext().look_armed.is_none_or(|armed| at < armed)
         {
@@ -36,7 +36,7 @@ impl<N: Net> Engine<N> {
         Some(at - now)
     }
 
-    /// Somebody has waited for room for as long as he would.
+    /// A waiter has waited for room for as long as it would.
     pub(crate) fn look_due(&mut self, conn: Key) {
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };

@@ -258,7 +258,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The engine's queues have room again: whoever was kept out by others may try.
+    /// The engine's queues have room again: connections that others kept out may try.
     #[cold]
     pub(crate) fn let_in(&mut self) {
         for conn in core::mem::take(&mut self.crowded_out) {

@@ -60,7 +60,7 @@ pub(crate) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint])
     Ok(())
 }
 
-/// Whoever initiates with a message wants no connection without it.
+/// A program that initiates with a message wants no connection without it.
 pub(crate) fn refused_first(why: &SendError) -> EstablishmentError {
     EstablishmentError::new(Reason::InvalidConfiguration, format!("the first message cannot be sent: {why}"))
 }

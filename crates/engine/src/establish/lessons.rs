@@ -2,7 +2,7 @@
 //!
 //! *Responsible for* deciding what counts against a candidate. It does where something else has won, so that it is the
 //! candidate and not the network, and while the host is still attached to the same network; trouble of this host's own
-//! (descriptors, buffers, ports) counts against nobody. *Not responsible for* how long that is remembered, nor for what a
+//! (descriptors, buffers, ports) counts against no candidate. *Not responsible for* how long that is remembered, nor for what a
 //! race makes of it (`neater-race`).
 
 use crate::Stack;

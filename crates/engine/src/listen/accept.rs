@@ -1,7 +1,7 @@
 //! Connections that wait in the kernel until they are accepted.
 //!
 //! *Responsible for* accepting within the budget and the bounds of a listener.
-//! *Not responsible for* whom a full listener gives up for others ([`crate::backlog`]).
+//! *Not responsible for* which connection a full listener gives up for others ([`crate::backlog`]).
 
 use super::Listener;
 use neater_base::net::{ErrorKind, NetError};

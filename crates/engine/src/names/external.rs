@@ -7,7 +7,7 @@
 //! this host decides by itself (the hosts file, `localhost`), nor for keeping answers (`neater-dns`).
 //!
 //! *Invariants*: equal questions under way are one; at most [`MAX_QUESTIONS`]; each is over after [`PATIENCE`] at the latest, so that
-//! nobody waits for a resolver that has forgotten; an answer to a question that is over has no effect.
+//! no race waits for a resolver that has forgotten; an answer to a question that is over has no effect.
 
 use crate::context::Context;
 use crate::timer::Timer;
@@ -21,7 +21,7 @@ pub(crate) const MAX_QUESTIONS: usize = 1024;
 /// A question that has no answer by then has failed: longer than the system's resolver waits for two name servers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A name that somebody else is to find the addresses of.
+/// A name of which an external resolver is to find the addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameQuestion {
     /// What [`crate::Engine::answer_name`] wants back.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// To how many of an address's unfinished hellos a fragment is shown that does not say whose it is. More are there only if
-/// somebody forges them, and each costs work.
+/// they are forged, and each costs work.
 const FRAGMENT_READERS: usize = 4;
 
 /// The sessions on a socket, by peer: one of a client's, any number of a listener's.
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(peers.at(A), (Some(d), None));
         assert_eq!(peers.verified(A, a, true), None);
         peers.remove(A, d);
-        assert_eq!(peers.at(A), (Some(a), None), "the successor holds what nobody else does");
+        assert_eq!(peers.at(A), (Some(a), None), "the successor holds what no other does");
         peers.remove(A, a);
         assert!(peers.is_empty() && peers.keys().next().is_none());
     }

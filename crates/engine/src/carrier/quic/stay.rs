@@ -1,6 +1,6 @@
 //! Which address a client's connection uses when those of its host change.
 //!
-//! *Responsible for* staying where it works, for moving on where it does not, and for the end where nobody answers either. *Not
+//! *Responsible for* staying where it works, for moving on where it does not, and for the end where no answer comes either. *Not
 //! responsible for* what the peer makes of a new address (quinn-proto), nor for noticing that addresses have changed (the engine).
 
 use super::{NO_ERROR, Quic};
@@ -43,13 +43,13 @@ const STAY: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(5);
 
 impl Quic {
-    /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an address that is gone or where nobody
+    /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an address that is gone or where no peer
     /// answers. Whatever `multipath` says: the socket is not bound, and packets would leave from elsewhere in any case. Returns when to
-    /// look whether anybody has answered there. `elsewhere`: in another network than before.
+    /// look whether an answer has come from there. `elsewhere`: in another network than before.
     pub(super) fn move_on(&mut self, now: Instant, elsewhere: bool) -> Instant {
         self.stays = None;
         self.conn.local_address_changed();
-        // Another address of the network in which nobody has answered so far is no new chance.
+        // Another address of the network in which no answer has come so far is no new chance.
         let since = self.moved.filter(|m| !elsewhere && self.heard <= m.since).map_or(now, |m| m.since);
         self.moved = Some(Moved { since, asked: now, challenges: self.conn.stats().challenges });
         let over = self.give_up.map(|limit| self.heard + limit).filter(|over| *over > now);
@@ -128,7 +128,7 @@ impl QuicCarrier {
             return false;
         }
         if !leads_out {
-            // Between two networks nobody can answer: what counts is the time in the next one.
+            // Between two networks no answer can come: what counts is the time in the next one.
             moved.since = now;
         } else if q.heard <= moved.since && now >= moved.since + ANSWER && limit.is_none() {
             q.conn.close(now, NO_ERROR, b"");

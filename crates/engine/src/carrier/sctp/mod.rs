@@ -120,8 +120,8 @@ pub(crate) struct SctpSocket {
     v6: bool,
     /// By SCTP port, and by our address where it is for one alone.
     ends: BTreeMap<(u16, Option<IpAddr>), Key>,
-    /// Answers for the ports that nobody has; made for the first packet to one.
-    nobody: Option<Key>,
+    /// Answers for the ports without an endpoint; made for the first packet to one.
+    unmatched: Option<Key>,
     /// The system is told not to cut packets.
     whole: bool,
     writable: bool,
@@ -140,7 +140,7 @@ impl SctpSocket {
             layer: None,
             v6,
             ends: BTreeMap::new(),
-            nobody: None,
+            unmatched: None,
             whole: true,
             writable: true,
             blocked: None,

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// How many endpoints of a socket are looked at for one that can take another association, before a new one is made.
 const ENDS_ASKED: usize = 8;
-/// A program that asks for keep-alives wants to know when nobody answers them: after so many times their interval.
+/// A program that asks for keep-alives wants to know when no answer comes to them: after so many times their interval.
 const UNANSWERED: u32 = 3;
 /// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
 const SILENCE: Duration = Duration::from_secs(10);

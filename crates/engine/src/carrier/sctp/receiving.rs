@@ -21,7 +21,7 @@ const PIECE: usize = 64;
 const HELD_STEP: usize = 16 << 10;
 const HELD_PART: usize = 16;
 /// How many uses of streams there may be before the peer may open no more. It may have some thousand streams at a time; only one that ends
-/// them and opens them again, and again, while nobody takes or ends what it has opened comes so far.
+/// them and opens them again, and again, while nothing takes or ends what it has opened comes so far.
 const MAX_USES: usize = 1 << 15;
 
 /// Part of a message that waits for the program.

@@ -404,7 +404,7 @@ impl Sctp {
         }
     }
 
-    /// The most bytes that a connection may hand over now, for what others have been promised. No limit where nobody was promised
+    /// The most bytes that a connection may hand over now, for the room that is reserved for others. No limit where none is reserved
     /// anything, or nothing is buffered: something must go on.
     fn allowance(&self, stream: u32, e: &SctpEnd) -> usize {
         if self.reserved == 0 || e.endpoint.buffered(self.id) == 0 {

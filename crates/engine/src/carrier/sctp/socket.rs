@@ -4,8 +4,8 @@
 //! with the same peer need two ports of ours (RFC 9260 section 1.3), so a client takes another one when it must. A packet's
 //! destination port leads to the endpoint, which knows its associations.
 //!
-//! Straight over IP there is one socket for each family of addresses (and for each interface and codepoint that somebody insists on),
-//! for listeners and clients alike. It gets the packets of all programs on this host: those to a port that nobody here has are
+//! Straight over IP there is one socket for each family of addresses (and for each interface and codepoint that a program insists on),
+//! for listeners and clients alike. It gets the packets of all programs on this host: those to a port that has no endpoint here are
 //! another's, and are passed over.
 
 use super::wire::ADAPTATION;
@@ -39,7 +39,7 @@ const SEGMENTS_MAX: usize = 64;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// Ports that a client takes (RFC 6335 section 6).
 const EPHEMERAL: (u16, u16) = (49_152, 65_535);
-/// How often a port is drawn that nobody has, before giving up.
+/// How often a free port is drawn, before giving up.
 const PORT_TRIES: usize = 64;
 /// A socket whose last association is over answers for as long what the peer may have missed.
 pub(crate) const LINGER: Duration = Duration::from_secs(3);
@@ -114,7 +114,7 @@ impl SctpCarrier {
         Ok(key)
     }
 
-    /// An endpoint on a socket, at this SCTP port or, for 0, at one that nobody has; and at this address alone, where the socket
+    /// An endpoint on a socket, at this SCTP port or, for 0, at a free one; and at this address alone, where the socket
     /// has all. `None`: the port is taken.
     pub(super) fn open_endpoint<N: Net>(
         &mut self,
@@ -175,7 +175,7 @@ impl SctpCarrier {
             // It is another connection's then.
             outlives_restart: false,
             // The system chooses the source of a packet by where it goes: at another address of a peer that has several, we would
-            // be somebody that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
+            // be a host that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
             max_paths: 1,
             base_packet: LEAST_MTU - layer.overhead,
             search_idle: false,
@@ -221,13 +221,13 @@ impl SctpCarrier {
     /// out by its timers, and within the bounds on answers to a source.
     fn out_of_the_blue<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, port: u16) -> Option<Key> {
         let s = self.sockets.get(socket).filter(|s| s.below != Below::Ip)?;
-        let key = match s.nobody {
+        let key = match s.unmatched {
             Some(key) => key,
             None => {
                 let scheduler = Scheduler::FirstCome;
                 let profile = Profile { heartbeats: false, keep_alive: None, scheduler, mtu: LEAST_MTU };
                 let key = self.make_endpoint(cx, socket, (None, port), profile, false);
-                self.sockets.get_mut(socket)?.nobody = Some(key);
+                self.sockets.get_mut(socket)?.unmatched = Some(key);
                 key
             }
         };
@@ -390,7 +390,7 @@ impl SctpCarrier {
 
     /// Takes the ICMP errors of a socket to the associations that they concern. True if there were any.
     ///
-    /// Anybody can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
+    /// Any host can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
     /// 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is this host's own.
     fn icmp_errors<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
         let Some((sock, below)) = self.sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
@@ -506,8 +506,8 @@ impl SctpCarrier {
         if self.sockets.get(socket).is_some_and(|s| s.ends.is_empty()) {
             self.client_sockets.retain(|(_, k)| *k != socket);
             if let Some(s) = self.sockets.remove(socket) {
-                if let Some(nobody) = s.nobody {
-                    self.endpoints.remove(nobody);
+                if let Some(unmatched) = s.unmatched {
+                    self.endpoints.remove(unmatched);
                 }
                 match s.layer {
                     Some(layer) => self.ties.push(Tie::Close(layer)),
@@ -532,7 +532,7 @@ pub(super) fn wishes(options: &SocketOptions) -> SocketOptions {
     let mut with = options.clone();
     with.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
     with.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
-    // What the path takes is found out (RFC 8899), and nobody on it is to cut packets.
+    // What the path takes is found out (RFC 8899), and no router on it is to cut packets.
     with.set.push(SocketOption::DontFragment(true));
     // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then; and a path may have become
     // narrower.
@@ -574,7 +574,7 @@ fn translate(error: &IcmpError, v6: bool, overhead: u16) -> Option<neater_sctp::
         (false, 3, 2) => E::ProtocolUnreachable,
         (false, 3, 3) | (true, 1, 4) => E::PortUnreachable,
         (false, 3, 0 | 1 | 5..) | (true, 1, _) => E::Unreachable,
-        // "Unrecognized Next Header": nobody has the protocol there.
+        // "Unrecognized Next Header": the protocol is not there.
         (true, 4, 1) => E::ProtocolUnreachable,
         _ => return None,
     })

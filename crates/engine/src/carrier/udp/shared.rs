@@ -30,7 +30,7 @@ impl Shared {
     }
 }
 
-/// For whom a datagram is that has come to a shared socket.
+/// To what a datagram belongs that has come to a shared socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Conn(Key),
@@ -125,7 +125,7 @@ impl SocketCarrier {
         }
     }
 
-    /// For whom a datagram is that has come from this peer to a shared socket; `None`: the socket is gone.
+    /// To what a datagram belongs that has come from this peer to a shared socket; `None`: the socket is gone.
     pub(crate) fn owner<N: Net>(&self, cx: &Context<N>, key: Key, peer: Peer) -> Option<Owner> {
         let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return None };
         let mut known = shared.peers.get(&peer).copied();

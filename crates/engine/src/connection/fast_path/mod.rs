@@ -1,6 +1,6 @@
 //! The fast path: what most connections need most of the time, in the fewest instructions.
 //!
-//! A plain TCP connection whose bytes nobody frames, limits or queues needs no more than its socket: it is opened where the last
+//! A plain TCP connection whose bytes are not framed, limited or queued needs no more than its socket: it is opened where the last
 //! race ended, its bytes go straight to the socket and come straight from it, and it is released without a farewell if nothing was
 //! said on it. This folder is the one place that touches a connection, its socket, listeners and events together. Everything here
 //! has a general way beside it, which is taken where the fast one says so, and does the same: a test runs a scenario both ways and
