@@ -15,7 +15,7 @@
 //! let header = CommonHeader { source_port: 5000, destination_port: 5001, tag: Tag(7) };
 //! let mut buffer = [0; 1400];
 //! let mut packet = PacketBuilder::new(&mut buffer, header)?;
-//! packet.push(&Sack { cumulative: Tsn(9), a_rwnd: 65_536, gaps: Array::EMPTY, duplicates: Array::EMPTY })?;
+//! packet.push(&Sack { cumulative: Tsn(9), a_rwnd: 65_536, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 })?;
 //! packet.push(&Data { payload: b"hello", ..Data::whole(Tsn(1), StreamId(0), Ssn(0), Ppid(0)) })?;
 //! let len = packet.finish(Checksum::Crc32c);
 //!

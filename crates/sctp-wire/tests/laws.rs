@@ -57,7 +57,7 @@ fn likely_chunk() -> impl Strategy<Value = Vec<u8>> {
                 gaps.iter().map(|(a, b)| GapBlock { start: *a.min(b).max(&1), end: *a.max(b) }).collect();
             let duplicates: Vec<_> = duplicates.into_iter().map(Tsn).collect();
             let (gaps, duplicates) = (Array::new(&gaps), Array::new(&duplicates));
-            common::written(&Sack { cumulative: Tsn(cumulative), a_rwnd, gaps, duplicates })
+            common::written(&Sack { cumulative: Tsn(cumulative), a_rwnd, gaps, duplicates, packets: 0 })
         },
     );
     let fields = (any::<u32>(), any::<u16>(), any::<u32>(), any::<u32>(), any::<[bool; 4]>(), vec(any::<u8>(), 0..80));

@@ -34,7 +34,7 @@ fn every_cause_and_chunk_has_a_name() {
         assert!(cause.name().contains(part), "{}", cause.name());
     }
     let mut buffer = [0; 64];
-    let sack = Sack { cumulative: Tsn(1), a_rwnd: 2, gaps: Array::EMPTY, duplicates: Array::EMPTY };
+    let sack = Sack { cumulative: Tsn(1), a_rwnd: 2, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 };
     let len = packet(&sack, &mut buffer);
     buffer[12] = 0x3f;
     let packet = Packet::parse(&buffer[..len]).unwrap();
@@ -66,7 +66,7 @@ fn arrays_give_what_is_in_them_and_nothing_else() {
     let array = Array::from(&own[..]);
     assert_eq!((array.get(1), array.get(2), array.len()), (Some(Tsn(2)), None, 2));
     let mut buffer = [0; 64];
-    let sack = Sack { cumulative: Tsn(1), a_rwnd: 2, gaps: Array::EMPTY, duplicates: array };
+    let sack = Sack { cumulative: Tsn(1), a_rwnd: 2, gaps: Array::EMPTY, duplicates: array, packets: 0 };
     let len = packet(&sack, &mut buffer);
     let packet = Packet::parse(&buffer[..len]).unwrap();
     let raw = packet.chunks().next().unwrap().unwrap();

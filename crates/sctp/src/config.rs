@@ -1,6 +1,7 @@
 //! What can be set: of an endpoint, and of its associations.
 
 use crate::ids::Route;
+use crate::multipath::{Multipath, SilentProbing};
 use core::time::Duration;
 use neater_cc::{
     Base, Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig, PacingConfig,
@@ -318,6 +319,13 @@ pub struct AssociationConfig {
     /// `PFMR`: a path with more errors than this is doubted while there is another one (RFC 7829 section 3); `None`: not before it
     /// has failed.
     pub potentially_failed: Option<u32>,
+    /// The congestion window of a path whose heartbeat is answered after it was potentially failed, in full packets: 1 is CMT-PF1, 2
+    /// CMT-PF2 (Natarajan 2009, section 4.3.1); `None`: as the timeout has left it, which is one.
+    pub potentially_failed_window: Option<u32>,
+    /// While no path answers, how they are probed; `None`: as each of them would be by itself.
+    pub silent_probing: Option<SilentProbing>,
+    /// New data goes over all active paths at once; `None`: over one of them.
+    pub multipath: Option<Multipath>,
     /// `PSMR`: with more errors than this on the preferred path, the one in its place becomes the preferred one (RFC 7829
     /// section 5); `None`: never.
     pub primary_switchover: Option<u32>,
@@ -379,6 +387,9 @@ impl Default for AssociationConfig {
             search_idle: true,
             base_packet: crate::path::BASE,
             potentially_failed: Some(0),
+            potentially_failed_window: Some(2),
+            silent_probing: Some(SilentProbing::default()),
+            multipath: None,
             primary_switchover: None,
             sack_delay: Duration::from_millis(100),
             sack_every: 2,
@@ -409,8 +420,22 @@ impl AssociationConfig {
             encapsulated_heartbeat_interval: None,
             search_mtu: false,
             potentially_failed: None,
+            potentially_failed_window: None,
+            silent_probing: None,
             extensions: Extensions::NONE,
             ..Self::default()
+        }
+    }
+
+    /// Concurrent multipath transfer as it was published: RFC 9260 with the algorithms of Iyengar 2006, and with `potentially_failed`
+    /// CMT-PF2 of Natarajan 2009.
+    #[must_use]
+    pub fn as_published(potentially_failed: bool) -> Self {
+        Self {
+            multipath: Some(Multipath::as_published()),
+            potentially_failed: potentially_failed.then_some(0),
+            potentially_failed_window: potentially_failed.then_some(2),
+            ..Self::rfc9260()
         }
     }
 

@@ -45,6 +45,8 @@ pub struct AssociationStats {
     pub mtu_probes: u64,
     /// How often packets were made smaller because none arrived any more.
     pub black_holes: u64,
+    /// Packets with chunks that blocked the peer's receive window and were sent once more on another path.
+    pub opportunistic: u64,
     /// Chunks that had to be authenticated and were not, and digests that were wrong (RFC 4895).
     pub unauthenticated: u64,
 }
@@ -72,6 +74,16 @@ pub struct PathStats {
     pub errors: u32,
     /// The largest SCTP packet in bytes.
     pub room: u16,
+    /// Chunks with data sent, retransmissions included.
+    pub sent: u64,
+    /// Of those, retransmissions.
+    pub retransmissions: u64,
+    /// Chunks with data that this path is believed to have lost.
+    pub lost: u64,
+    /// Bytes of chunks with data that were acknowledged.
+    pub delivered: u64,
+    /// Timeouts (T3-rtx).
+    pub timeouts: u64,
 }
 
 /// Of an endpoint.

@@ -52,6 +52,9 @@ pub struct Sack<'a> {
     pub gaps: Array<'a, GapBlock>,
     /// TSNs that came once more since the last SACK, as often as they came.
     pub duplicates: Array<'a, Tsn>,
+    /// How many packets with data it stands for, 1 to [`Sack::MOST_PACKETS`], if its sender delays acknowledgments for concurrent
+    /// multipath transfer; 0: it does not say. The two highest bits of the flags, as FreeBSD and usrsctp have it.
+    pub packets: u8,
 }
 
 impl<'a> Sack<'a> {
@@ -60,9 +63,11 @@ impl<'a> Sack<'a> {
     pub(super) const NAME: &'static str = "SACK";
     /// How long it is without blocks and duplicates, which take four bytes each, in bytes.
     pub const HEADER_LEN: usize = 16;
+    /// The largest value of [`Sack::packets`].
+    pub const MOST_PACKETS: u8 = 3;
 
     #[inline]
-    pub(super) fn decode(_flags: u8, mut fields: Fields<'a>) -> Result<Self, WireError> {
+    pub(super) fn decode(flags: u8, mut fields: Fields<'a>) -> Result<Self, WireError> {
         let (cumulative, a_rwnd) = (Tsn(fields.u32()?), fields.u32()?);
         let (blocks, duplicates) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
         let place = fields;
@@ -78,12 +83,12 @@ impl<'a> Sack<'a> {
         }
         let duplicates = Array::take(&mut fields, duplicates)?;
         fields.end()?;
-        Ok(Self { cumulative, a_rwnd, gaps, duplicates })
+        Ok(Self { cumulative, a_rwnd, gaps, duplicates, packets: flags >> 6 })
     }
 
     #[inline]
     pub(super) const fn flags(&self) -> u8 {
-        0
+        (if self.packets > Self::MOST_PACKETS { Self::MOST_PACKETS } else { self.packets }) << 6
     }
 
     #[inline]
@@ -111,6 +116,7 @@ mod tests {
             a_rwnd: 4660,
             gaps: Array::new(&[GapBlock { start: 2, end: 3 }, GapBlock { start: 5, end: 5 }]),
             duplicates: Array::EMPTY,
+            packets: 0,
         };
         assert_wire(sack, &[3, 0, 0, 24, 0, 0, 0, 12, 0, 0, 0x12, 0x34, 0, 2, 0, 0, 0, 2, 0, 3, 0, 5, 0, 5]);
     }
@@ -122,6 +128,7 @@ mod tests {
             a_rwnd: 0,
             gaps: Array::new(&[GapBlock { start: 2, end: 2 }]),
             duplicates: Array::new(&[Tsn(0x0102_0304), Tsn(1)]),
+            packets: 0,
         };
         let wire = [3, 0, 0, 28, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 2, 0, 2, 0, 2, 1, 2, 3, 4, 0, 0, 0, 1];
         assert_wire(sack, &wire);

@@ -507,17 +507,7 @@ impl Association {
             }
             path.remove();
             let (id, route) = (path.id, path.route);
-            let flying: Vec<u64> = self
-                .out
-                .iter()
-                .filter(|(_, s)| s.fate == crate::recovery::Fate::InFlight && s.path == id)
-                .map(|(tsn, _)| tsn)
-                .collect();
-            for tsn in flying {
-                if let Some((path, size)) = self.out.lose(tsn, true) {
-                    self.paths[usize::from(path.0)].leave(size);
-                }
-            }
+            self.lose_all_on(index);
             if self.candidate.is_some_and(|c| c.route == route) {
                 self.candidate = None;
             }

@@ -47,11 +47,26 @@ impl Association {
             return self.adopt(arrived, info.nonce);
         }
         let Some(path) = self.paths.get_mut(usize::from(info.path.0)) else { return };
-        let Some(rtt) = path.heartbeat.answered(arrived.now, info.nonce) else {
+        let Some((rtt, once)) = path.heartbeat.answered(arrived.now, info.nonce) else {
             return self.probe_answered(arrived.now, usize::from(info.path.0), info.nonce);
         };
-        path.rtt.sample(rtt);
+        if once {
+            path.rtt.sample(rtt);
+        } else {
+            path.rtt.undo_back_off();
+        }
+        if path.state == PathState::PotentiallyFailed
+            && let Some(packets) = self.config.potentially_failed_window
+        {
+            // Slow start from here: what a heartbeat got through, data will (Natarajan 2009, section 4.5).
+            path.cc.set_window(u64::from(packets) * path.cc.mss());
+        }
+        let silent = self.is_silent();
         self.answered(usize::from(info.path.0));
+        if silent && (self.config.silent_probing.is_some() || self.probed) {
+            self.silence_ended();
+            self.probed = false;
+        }
         self.errors = 0;
     }
 
@@ -118,12 +133,19 @@ impl Association {
                 path.mtu.stop();
             }
             self.events.push_back(Event::Path { path: id, route, state });
+            if state == PathState::PotentiallyFailed {
+                self.doubts += 1;
+                self.paths[index].doubted = self.doubts;
+            }
+            self.choose_path();
+        } else if !self.paths[self.current].is_active() {
             self.choose_path();
         }
         self.switch_primary(index);
         if all {
             self.errors += 1;
-            if self.errors > self.config.max_association_retransmits {
+            // As long as all paths are probed the peer is not given up: with each path more, errors come faster (RFC 7829 section 4).
+            if self.errors > self.config.max_association_retransmits && !self.probing {
                 self.close(CloseReason::Unreachable);
             }
         }
@@ -143,7 +165,9 @@ impl Association {
     pub(super) fn choose_path(&mut self) {
         let active = |i: &usize| self.paths[*i].is_active();
         let doubted = |i: &usize| self.paths[*i].is_usable();
-        let fewest = |i: &usize| (self.paths[*i].errors, *i != self.current, *i);
+        // Of equal ones, the one that was active last (Natarajan 2009, section 4.3.1).
+        let last = |i: &usize| core::cmp::Reverse(self.paths[*i].doubted);
+        let fewest = |i: &usize| (self.paths[*i].errors, last(i), *i != self.current, *i);
         let best = Some(self.preferred)
             .filter(active)
             .or_else(|| (0..self.paths.len()).filter(active).min_by_key(fewest))
@@ -166,8 +190,40 @@ impl Association {
         others.min_by_key(|i| (self.paths[*i].errors, *i))
     }
 
+    /// A path answers after none did: what was sent into the dark goes that way, and need not wait for timers that were doubled meanwhile.
+    fn silence_ended(&mut self) {
+        for index in 0..self.paths.len() {
+            self.lose_all_on(index);
+            self.paths[index].t3 = None;
+        }
+    }
+
+    /// The interval of probes while no path answers, as long as they are sent.
+    fn silence(&mut self, now: Instant) -> Option<core::time::Duration> {
+        let probing = self.config.silent_probing?;
+        self.probing = false;
+        if !self.is_silent() {
+            self.silent_since = None;
+            return None;
+        }
+        let since = *self.silent_since.get_or_insert(now);
+        let lasts = now < since + probing.lasting;
+        self.probing = lasts;
+        lasts.then_some(probing.interval)
+    }
+
+    /// All paths that do not answer are probed at once: there is a reason to believe that one does.
+    pub(crate) fn probe_paths(&mut self) {
+        (self.silent_since, self.probed) = (None, true);
+        for path in &mut self.paths {
+            path.heartbeat.wanted |=
+                matches!(path.state, PathState::PotentiallyFailed | PathState::Inactive | PathState::Unconfirmed);
+        }
+    }
+
     /// The heartbeat timers of all paths.
     pub(super) fn heartbeat_timers(&mut self, now: Instant, rng: &mut Rng) {
+        let silence = self.silence(now);
         for index in 0..self.paths.len() {
             self.paths[index].mtu.timeout(now);
             self.adjust_size(index);
@@ -185,6 +241,8 @@ impl Association {
             }
             let interval = self.config.heartbeat_interval(self.paths[index].route);
             let path = &mut self.paths[index];
+            let silent = silence.filter(|_| path.state != PathState::Removed);
+            path.heartbeat.wanted |= path.heartbeat.take_repeat(now, silent);
             if path.heartbeat.take_due(now) {
                 let wait = path.heartbeat_interval(interval, rng);
                 // A path that was used in the meantime was measured by that: it has been idle only since then.

@@ -106,7 +106,8 @@ impl Association {
             }
             let (every, delay) = (self.config.sack_every, self.config.sack_delay);
             let at_once = arrived.at_once || !arrived.new_data;
-            self.rx.arrivals.packet(arrived.now, at_once, every, delay);
+            let several = self.multipath().is_some_and(|m| m.delayed_ack);
+            self.rx.arrivals.packet(arrived.now, at_once, every, delay, several);
             if let Some(rtt) = arrived.path.and_then(|p| self.paths[p].rtt.smoothed()) {
                 self.rx.resize(arrived.now, rtt);
             }

@@ -13,30 +13,28 @@ const MISSES: u8 = 3;
 
 impl Association {
     /// Looks for losses on a path after an acknowledgment.
-    pub(super) fn find_losses(&mut self, now: Instant, index: usize, advanced: bool) {
+    pub(super) fn find_losses(&mut self, now: Instant, index: usize, advanced: bool, packets: u8) {
         match self.config.recovery.detection {
-            LossDetection::MissIndications => self.count_misses(index, advanced),
+            LossDetection::MissIndications => self.count_misses(index, advanced, packets),
             LossDetection::RackTlp => self.look_for_late(now, index),
         }
     }
 
     /// Miss indications for what is missing below the highest TSN that is newly acknowledged, or in fast recovery with an
     /// advancing cumulative TSN for everything that is reported missing.
-    fn count_misses(&mut self, index: usize, advanced: bool) {
-        let path = &self.paths[index];
-        let id = path.id;
-        let top = if path.recovery.is_some() && advanced {
-            self.out.received().last().unwrap_or(0)
-        } else {
-            path.ack.highest
-        };
+    fn count_misses(&mut self, index: usize, advanced: bool, packets: u8) {
+        let (id, highest) = (self.paths[index].id, self.paths[index].ack.highest);
+        let several = self.multipath().is_some();
+        let (top, step) = self.misses(index, advanced, packets);
         let mut lost = Vec::new();
         self.out.each_hole(|tsn, sent| {
             if tsn >= top {
                 return false;
             }
-            if sent.fate == Fate::InFlight && sent.path == id {
-                sent.misses += 1;
+            // What was sent again lies below what was sent before it on the same path, which shows nothing of it.
+            let shown = !several || sent.times == 1 || highest >= sent.after;
+            if sent.fate == Fate::InFlight && sent.path == id && shown {
+                sent.misses += step(tsn);
                 if sent.misses >= MISSES && !sent.fast {
                     sent.fast = true;
                     lost.push(tsn);
@@ -96,6 +94,18 @@ impl Association {
             let path = &mut self.paths[usize::from(path.0)];
             path.leave(size);
             path.ack.lost += u64::from(size);
+            path.count.lost += 1;
+        }
+    }
+
+    /// Nothing that is on a path will be acknowledged: it goes another way.
+    pub(super) fn lose_all_on(&mut self, index: usize) {
+        let id = self.paths[index].id;
+        let flying = self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(tsn, _)| tsn);
+        for tsn in flying.collect::<Vec<u64>>() {
+            if let Some((path, size)) = self.out.lose(tsn, true) {
+                self.paths[usize::from(path.0)].leave(size);
+            }
         }
     }
 
@@ -118,7 +128,7 @@ impl Association {
     pub(super) fn tail_probe(&mut self, now: Instant, index: usize) {
         let next = self.out.next();
         // What the peer has no room for cannot be the probe.
-        let fresh = index == self.current && self.has_new_data(now);
+        let fresh = self.carries_new(index) && self.has_new_data(now);
         let path = &mut self.paths[index];
         path.tail.due = None;
         if path.tail.sent.is_some() || path.in_flight == 0 {
@@ -140,9 +150,10 @@ impl Association {
 
     /// Whether the probe has repaired a loss (RFC 8985 section 7.4): then the window comes down as after any other.
     pub(super) fn tail_probe_acknowledged(&mut self, now: Instant, duplicates: Array<'_, Tsn>) {
-        let base = self.out.base();
-        for path in &mut self.paths {
-            let Some((end, retransmitted)) = path.tail.sent else { continue };
+        for index in 0..self.paths.len() {
+            let Some((end, retransmitted)) = self.paths[index].tail.sent else { continue };
+            let base = self.acked_to(index);
+            let path = &mut self.paths[index];
             let seen_twice = duplicates.iter().any(|t| t == Tsn((end - 1) as u32));
             if seen_twice || (!retransmitted && base >= end) || path.recovery.is_some() {
                 path.tail.sent = None;
@@ -188,6 +199,7 @@ impl Association {
         }
         path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
         path.timeouts += 1;
+        path.count.timeouts += 1;
         let timeouts = path.timeouts;
         path.recovery = Some(next);
         path.rtt.back_off();

@@ -10,6 +10,7 @@ mod addresses;
 mod auth;
 mod bulk;
 mod commands;
+mod concurrent;
 mod data;
 mod handshake;
 mod heartbeats;
@@ -156,6 +157,8 @@ pub(crate) struct Association {
     /// The peer has called a cookie stale before.
     stale_before: bool,
     candidate: Option<Candidate>,
+    /// What there is where several paths are in use at once.
+    concurrent: Option<Box<concurrent::Concurrent>>,
     outbox: Outbox,
     timers: Deadlines,
     /// Transmissions of the state's chunk (INIT, COOKIE ECHO, SHUTDOWN, SHUTDOWN ACK) that were not answered.
@@ -182,6 +185,14 @@ pub(crate) struct Association {
     readable_told: bool,
     /// The peer has acknowledged, and said how much room it has, since data was sent last.
     window_answered: bool,
+    /// Since when no path answers.
+    silent_since: Option<Instant>,
+    /// No path answers, and all are probed.
+    probing: bool,
+    /// All paths were probed for a reason.
+    probed: bool,
+    /// How often a path became potentially failed.
+    doubts: u32,
     /// Congestion marks: a reduction was made for data up to here.
     reduced_to: u64,
     /// Probes of the closed window so far.
@@ -243,6 +254,7 @@ impl Association {
             ending: false,
             stale_before: false,
             candidate: None,
+            concurrent: None,
             outbox: Outbox::default(),
             timers: Deadlines::default(),
             tries: 0,
@@ -260,6 +272,10 @@ impl Association {
             blocked: false,
             readable_told: false,
             window_answered: false,
+            silent_since: None,
+            probing: false,
+            probed: false,
+            doubts: 0,
             reduced_to: 0,
             probes: 0,
             late: Vec::new(),
@@ -476,6 +492,11 @@ impl Association {
             in_flight: p.in_flight,
             errors: p.errors,
             room: p.room,
+            sent: p.count.sent,
+            retransmissions: p.count.again,
+            lost: p.count.lost,
+            delivered: p.count.delivered,
+            timeouts: p.count.timeouts,
         };
         self.live_paths().map(stats).collect()
     }

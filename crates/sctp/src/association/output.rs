@@ -105,20 +105,18 @@ impl Association {
         if !self.is_sending() {
             return None;
         }
-        let lost = self.out.next_lost(0).map(|tsn| self.retransmission_path(tsn));
         for path in &mut self.paths {
             path.paced_until = None;
         }
-        if let Some(index) = lost
-            && self.may_leave(now, index)
-        {
-            return Some(index);
-        }
+        self.forget_rescue();
         // What is lost goes first (section 6.1, rule C).
-        if lost != Some(self.current) && self.has_new_data(now) && self.may_leave(now, self.current) {
-            return Some(self.current);
+        let lost = self.lost_targets();
+        for index in 0..self.paths.len() {
+            if lost & 1 << index != 0 && self.may_leave(now, index) {
+                return Some(index);
+            }
         }
-        None
+        if self.has_new_data(now) { self.fresh_path(now, lost) } else { self.rescue_path(now) }
     }
 
     /// Whether window, burst and pace let a packet leave on a path that has something to send.
@@ -143,9 +141,12 @@ impl Association {
     }
 
     /// Where a lost chunk goes: after a timeout another way if there is one (section 6.4.1).
-    fn retransmission_path(&self, tsn: u64) -> usize {
+    pub(super) fn retransmission_path(&self, tsn: u64) -> usize {
         let Some(sent) = self.out.get(tsn) else { return self.current };
         let last = usize::from(sent.path.0);
+        if let Some(multipath) = self.multipath() {
+            return self.lost_goes(&multipath, tsn, last);
+        }
         if sent.timed_out {
             return self.alternate(last).unwrap_or(self.current);
         }
@@ -317,7 +318,8 @@ impl Association {
         rng: &mut Rng,
     ) -> Result<(), Full> {
         if let Some(path) = target.path.map(|i| &mut self.paths[i]).filter(|p| p.heartbeat.wanted) {
-            let nonce = rng.u64();
+            let again = path.heartbeat.nonce();
+            let nonce = again.unwrap_or_else(|| rng.u64());
             packet.push(&Heartbeat { info: &Info { path: path.id, nonce }.to_bytes() })?;
             let rto = path.rtt.rto();
             path.heartbeat.sent(now, nonce, rto);
@@ -339,8 +341,10 @@ impl Association {
         let (_, duplicates) = self.rx.arrivals.report_size();
         let most = packet.room().saturating_sub(Sack::HEADER_LEN + 4 * duplicates) / 4;
         let both_ends = self.config.recovery.detection == LossDetection::RackTlp;
+        let packets = if self.multipath().is_some_and(|m| m.delayed_ack) { self.rx.arrivals.packets() } else { 0 };
         let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most, both_ends);
-        let sack = Sack { cumulative, a_rwnd: window, gaps: Array::from(gaps), duplicates: Array::from(duplicates) };
+        let sack =
+            Sack { cumulative, a_rwnd: window, gaps: Array::from(gaps), duplicates: Array::from(duplicates), packets };
         packet.push(&sack)?;
         self.rx.arrivals.reported();
         self.rx.set_advertised(window);
@@ -368,11 +372,15 @@ impl Association {
             bytes += u64::from(sent.size);
             earliest |= tsn == self.out.base();
             self.out.resend(now, tsn, self.paths[index].id);
+            self.paths[index].pseudo.resent(tsn);
+            self.paths[index].count.again += 1;
+            self.paths[index].count.sent += 1;
             self.stats.retransmissions += 1;
         }
+        self.rescued();
         // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
         let (full, mut fresh) = (self.fragment_size(), false);
-        while (index == self.current || matches!(self.state, State::CookieEchoed(_)))
+        while (self.carries_new(index) || matches!(self.state, State::CookieEchoed(_)))
             && self.out.next_lost(0).is_none_or(|tsn| self.retransmission_path(tsn) != index)
             && let Some(size) = self.write_new(now, packet, index, (full, bytes))
         {
@@ -381,6 +389,9 @@ impl Association {
         }
         if bytes == 0 {
             return 0;
+        }
+        if fresh {
+            self.fresh_data_left(index);
         }
         self.window_answered = false;
         self.paths[index].on_sent(now, bytes);
@@ -459,6 +470,7 @@ impl Association {
             *first = Some(tsn);
         }
         self.out.push(now, self.paths[index].id, size, piece);
+        self.paths[index].count.sent += 1;
         self.stats.chunks_sent += 1;
         Some(size)
     }

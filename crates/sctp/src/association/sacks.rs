@@ -30,21 +30,23 @@ impl Association {
             return; // Overtaken by a later one (rule D i).
         }
         let gaps = sack.gaps.iter().map(|g| cumulative + u64::from(g.start)..cumulative + u64::from(g.end) + 1);
-        self.acknowledge(now, cumulative, Some(sack.a_rwnd), gaps, sack.duplicates);
+        self.acknowledge(now, cumulative, Some(sack.a_rwnd), gaps, (sack.duplicates, sack.packets));
     }
 
-    /// Takes an acknowledgment: what it says of the data, the paths, the windows and the timers.
+    /// Takes an acknowledgment: what it says of the data, the paths, the windows and the timers. It tells of duplicates, and may say for
+    /// how many packets it stands.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
         cumulative: u64,
         window: Option<u32>,
         gaps: impl Iterator<Item = Range<u64>>,
-        duplicates: Array<'_, Tsn>,
+        (duplicates, packets): (Array<'_, Tsn>, u8),
     ) {
         for path in &mut self.paths {
-            path.ack = PathAck { before: path.in_flight, ..PathAck::default() };
+            path.ack = PathAck { before: path.in_flight, lowest: u64::MAX, ..PathAck::default() };
         }
+        self.note_earliest();
         let advanced = self.read_acknowledgment(now, cumulative, gaps);
         if self.out.has_reneged() {
             self.out.forget_received();
@@ -73,7 +75,7 @@ impl Association {
             self.probes = 0;
         }
         for index in 0..self.paths.len() {
-            self.path_acknowledged(now, index, advanced, duplicates);
+            self.path_acknowledged(now, index, advanced, (duplicates, packets));
         }
         if opened {
             self.probes_were_dropped(now);
@@ -99,6 +101,10 @@ impl Association {
             if acked.delivered {
                 path.ack.delivered += u64::from(sent.size);
                 path.ack.highest = path.ack.highest.max(tsn);
+                path.ack.lowest = path.ack.lowest.min(tsn);
+                path.ack.advanced |= tsn == path.ack.earliest.0 || tsn == path.ack.earliest.1;
+                path.ack.certain |= !sent.elsewhere;
+                path.count.delivered += u64::from(sent.size);
                 path.ack.mistaken |= acked.mistaken;
                 // Karn: only what was sent once measures (rule C5).
                 if sent.times == 1 {
@@ -128,7 +134,13 @@ impl Association {
     }
 
     /// Round-trip time, errors, losses and the window of one path.
-    fn path_acknowledged(&mut self, now: Instant, index: usize, advanced: bool, duplicates: Array<'_, Tsn>) {
+    fn path_acknowledged(
+        &mut self,
+        now: Instant,
+        index: usize,
+        advanced: bool,
+        (duplicates, packets): (Array<'_, Tsn>, u8),
+    ) {
         let path = &mut self.paths[index];
         let rtt = path.ack.measured.map(|at| now - at);
         if let Some(rtt) = rtt {
@@ -136,15 +148,16 @@ impl Association {
         }
         if path.ack.delivered > 0 {
             path.timeouts = 0;
-            if path.errors > 0 || !path.is_active() {
+            // Of what went several ways nobody knows which of them it came (RFC 7829 section 3.2, 9 and 10).
+            if path.ack.certain && (path.errors > 0 || !path.is_active()) {
                 self.answered(index);
             }
         }
         if !duplicates.is_empty() {
             self.paths[index].rack.duplicates(self.out.base(), self.out.next());
         }
-        self.find_losses(now, index, advanced);
-        let (base, next) = (self.out.base(), self.out.next());
+        self.find_losses(now, index, advanced, packets);
+        let (base, next, credited) = (self.acked_to(index), self.out.next(), self.credited(index));
         let path = &mut self.paths[index];
         let recovered = path.recovery.is_some_and(|exit| base >= exit);
         if recovered {
@@ -162,7 +175,7 @@ impl Association {
             let limited =
                 base <= path.limited_to || (path.cc.in_slow_start() && 2 * path.ack.before >= path.cc.window());
             path.cc.on_ack(&Ack {
-                acked: path.ack.credited,
+                acked: credited,
                 delivered: path.ack.delivered,
                 lost: path.ack.lost,
                 in_flight: path.in_flight,
@@ -180,6 +193,7 @@ impl Association {
     /// T3-rtx and the tail probe of one path (rules R2 and R3).
     fn path_timers(&mut self, now: Instant, index: usize) {
         let rack = self.config.recovery.detection == LossDetection::RackTlp;
+        let restart = self.restarts_timer(index);
         let forwarding = self.out.has_advanced() && index == self.current;
         let single = self.out.len() == 1;
         let delay = self.config.sack_delay;
@@ -192,7 +206,6 @@ impl Association {
             }
             return;
         }
-        let restart = if rack { path.ack.delivered > 0 } else { path.ack.cumulative > 0 };
         if restart || path.t3.is_none() {
             path.t3 = Some(now + path.rtt.rto());
         }

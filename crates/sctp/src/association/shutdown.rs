@@ -74,7 +74,7 @@ impl Association {
             self.violation("SHUTDOWN chunk acknowledges data that was not sent");
             return false;
         }
-        self.acknowledge(now, tsn, None, core::iter::empty(), Array::EMPTY);
+        self.acknowledge(now, tsn, None, core::iter::empty(), (Array::EMPTY, 0));
         !self.is_closed()
     }
 

@@ -12,15 +12,18 @@ impl Association {
             return None;
         }
         let t = &self.timers;
-        let paced = self.paths[self.current].paced_until.is_some();
+        let paced = self.paths.iter().any(|p| p.paced_until.is_some());
         let idle = !self.out.any_in_flight() && !self.out.has_lost() && !self.queues.is_empty() && !paced;
         let probe = t.window_probe.filter(|_| idle && self.is_sending() && !self.is_numbered_out());
         let expiry = self.first_expiry();
         let answering = self.is_receiving();
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
         let hopeless = self.hopeless_at();
-        let own =
-            [t.t1, t.t2, t.guard, t.reconfig, t.asconf, probe, expiry, sack, hopeless].into_iter().flatten().min();
+        let rescue = self.concurrent.as_ref().and_then(|c| c.rescue_at).filter(|_| self.is_sending());
+        let own = [t.t1, t.t2, t.guard, t.reconfig, t.asconf, probe, expiry, sack, hopeless, rescue]
+            .into_iter()
+            .flatten()
+            .min();
         let paths =
             self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
         [own, paths].into_iter().flatten().min()

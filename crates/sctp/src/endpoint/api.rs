@@ -67,6 +67,15 @@ impl Endpoint {
         key
     }
 
+    /// Probes all paths of an association that do not answer, at once: an interface has come up, or there is another reason to believe
+    /// that one works again. Nothing happens to an association that is gone.
+    pub fn probe_paths(&mut self, id: AssociationId) {
+        if let Some(entry) = self.associations.get_mut(id.0) {
+            entry.association.probe_paths();
+            self.touch(id.0);
+        }
+    }
+
     /// Does what is due by now.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((key, at)) = self.timers.pop_due(now) {

@@ -40,6 +40,9 @@ pub(crate) struct Heartbeat {
     next: Option<Instant>,
     /// The one that was not answered yet: its nonce, when it was sent, and when it counts as lost.
     waiting: Option<(u64, Instant, Instant)>,
+    /// The one that was not answered was sent more than once, and when it goes once more: while no path answers.
+    repeated: bool,
+    repeat: Option<Instant>,
     /// One is to be sent now.
     pub(crate) wanted: bool,
     /// When something was last sent that measures the path, and when the next one was scheduled.
@@ -63,21 +66,38 @@ impl Heartbeat {
         (self.used > self.scheduled).then_some(self.used)
     }
 
-    /// One was sent.
+    /// One was sent, or the one that was not answered yet once more, which counts as lost when it would have.
     pub(crate) fn sent(&mut self, now: Instant, nonce: u64, rto: Duration) {
-        self.waiting = Some((nonce, now, now + rto));
+        self.repeated = self.nonce() == Some(nonce);
+        if !self.repeated {
+            self.waiting = Some((nonce, now, now + rto));
+        }
         self.wanted = false;
         self.used = now;
     }
 
-    /// One came back: returns how long it took, if it is the one that is waited for.
-    pub(crate) fn answered(&mut self, now: Instant, nonce: u64) -> Option<Duration> {
+    /// The nonce of the one that was not answered yet: what is sent meanwhile is the same once more.
+    pub(crate) fn nonce(&self) -> Option<u64> {
+        self.waiting.map(|(nonce, ..)| nonce)
+    }
+
+    /// Whether one is to go now because no path answers, which each does `every` so often; `None`: some path does.
+    pub(crate) fn take_repeat(&mut self, now: Instant, every: Option<Duration>) -> bool {
+        let due = every.is_some() && self.repeat.is_none_or(|at| at <= now);
+        if due || every.is_none() {
+            self.repeat = every.map(|every| now + every);
+        }
+        due
+    }
+
+    /// One came back: returns how long it took, if it is the one that is waited for, and whether it was sent only once.
+    pub(crate) fn answered(&mut self, now: Instant, nonce: u64) -> Option<(Duration, bool)> {
         let (expected, sent_at, _) = self.waiting?;
         if expected != nonce {
             return None;
         }
         self.waiting = None;
-        Some(now - sent_at)
+        Some((now - sent_at, !self.repeated))
     }
 
     /// Whether none is under way or wanted.
@@ -105,12 +125,12 @@ impl Heartbeat {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let lost = self.waiting.map(|(_, _, deadline)| deadline);
-        [self.next, lost].into_iter().flatten().min()
+        [self.next, lost, self.repeat].into_iter().flatten().min()
     }
 
     /// No more heartbeats: the association ends.
     pub(crate) fn stop(&mut self) {
-        (self.next, self.waiting, self.wanted) = (None, None, false);
+        (self.next, self.waiting, self.wanted, self.repeat) = (None, None, false, None);
     }
 }
 
@@ -126,7 +146,7 @@ mod tests {
         let (mut h, ms) = (Heartbeat::default(), |n| Instant::ZERO + Duration::from_millis(n));
         h.sent(ms(10), 7, Duration::from_millis(100));
         assert_eq!(h.answered(ms(50), 8), None);
-        assert_eq!(h.answered(ms(50), 7), Some(Duration::from_millis(40)));
+        assert_eq!(h.answered(ms(50), 7), Some((Duration::from_millis(40), true)));
         assert_eq!(h.answered(ms(50), 7), None);
         h.sent(ms(60), 9, Duration::from_millis(100));
         h.schedule(ms(60), Some(ms(500)));
@@ -137,5 +157,21 @@ mod tests {
         h.active(ms(200));
         assert_eq!(h.used_at(), Some(ms(200)));
         assert!(!h.take_due(ms(499)) && h.take_due(ms(500)) && !h.take_due(ms(500)));
+    }
+
+    #[test]
+    fn what_is_repeated_keeps_its_nonce_and_measures_nothing() {
+        let (mut h, ms) = (Heartbeat::default(), |n| Instant::ZERO + Duration::from_millis(n));
+        let every = Some(Duration::from_millis(500));
+        assert_eq!(h.nonce(), None);
+        h.sent(ms(0), 7, Duration::from_secs(8));
+        assert!(h.take_repeat(ms(10), every) && !h.take_repeat(ms(509), every));
+        assert_eq!(h.deadline(), Some(ms(510)));
+        assert!(h.take_repeat(ms(510), every));
+        assert_eq!(h.nonce(), Some(7));
+        h.sent(ms(510), 7, Duration::from_secs(8));
+        assert_eq!(h.answered(ms(600), 7), Some((Duration::from_millis(600), false)));
+        assert!(!h.take_repeat(ms(2000), None));
+        assert_eq!(h.deadline(), None);
     }
 }

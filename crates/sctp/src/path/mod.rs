@@ -13,6 +13,7 @@ pub(crate) use rtt::Rtt;
 
 use crate::config::{AssociationConfig, Burst};
 use crate::ids::{PathId, Route};
+use crate::multipath::Pseudo;
 use crate::recovery::Rack;
 use core::time::Duration;
 use neater_base::{Instant, Rng};
@@ -54,10 +55,31 @@ pub(crate) struct PathAck {
     pub(crate) before: u64,
     /// When the chunk was sent that measures the round trip: the one sent last of those sent once.
     pub(crate) measured: Option<Instant>,
-    /// Highest TSN newly acknowledged: the HTNA of RFC 9260 section 7.2.4.
+    /// Highest TSN newly acknowledged: the HTNA of RFC 9260 section 7.2.4; and the lowest.
     pub(crate) highest: u64,
+    pub(crate) lowest: u64,
+    /// What was in flight longest before, of chunks sent once and of others; looked at where several paths are in use.
+    pub(crate) earliest: (u64, u64),
+    /// One of these two is acknowledged.
+    pub(crate) advanced: bool,
+    /// Something is acknowledged that was sent on no other path.
+    pub(crate) certain: bool,
     /// Something that was believed lost had arrived.
     pub(crate) mistaken: bool,
+}
+
+/// What was counted of one path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Count {
+    /// Chunks sent, and of those again.
+    pub(crate) sent: u64,
+    pub(crate) again: u64,
+    /// Chunks believed lost.
+    pub(crate) lost: u64,
+    /// Bytes acknowledged.
+    pub(crate) delivered: u64,
+    /// T3-rtx.
+    pub(crate) timeouts: u64,
 }
 
 /// The probe for a loss at the end (RFC 8985 section 7).
@@ -111,9 +133,14 @@ pub(crate) struct Path {
     pub(crate) paced_until: Option<Instant>,
     /// Unanswered transmissions in a row.
     pub(crate) errors: u32,
+    /// The number of the association's doubts of its paths when this one was last doubted.
+    pub(crate) doubted: u32,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) mtu: Search,
     pub(crate) ack: PathAck,
+    /// What is outstanding longest.
+    pub(crate) pseudo: Pseudo,
+    pub(crate) count: Count,
 }
 
 impl Path {
@@ -144,9 +171,12 @@ impl Path {
             burst_to: u64::MAX,
             paced_until: None,
             errors: 0,
+            doubted: 0,
             heartbeat: Heartbeat::default(),
             mtu,
             ack: PathAck::default(),
+            pseudo: Pseudo::default(),
+            count: Count::default(),
         };
         path.refill_burst();
         path

@@ -37,6 +37,14 @@ impl Rtt {
         self.rto = (self.rto * 2).min(self.config.max);
     }
 
+    /// Takes back all doubling: the path has answered, although that measures nothing.
+    pub(crate) fn undo_back_off(&mut self) {
+        self.rto = match self.smoothed {
+            Some((srtt, var)) => (srtt + 4 * var).clamp(self.config.min, self.config.max),
+            None => self.config.initial,
+        };
+    }
+
     /// Takes back all doubling where nothing was measured.
     pub(crate) fn start_over(&mut self) {
         if self.smoothed.is_none() {
@@ -51,6 +59,11 @@ impl Rtt {
     /// The smoothed round-trip time, once measured.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed.map(|(srtt, _)| srtt)
+    }
+
+    /// After so long an acknowledgment is late, whatever the bounds of the timeout are.
+    pub(crate) fn late(&self) -> Duration {
+        self.smoothed.map_or(self.config.initial, |(srtt, var)| srtt + 4 * var)
     }
 
     /// The variation, once measured.

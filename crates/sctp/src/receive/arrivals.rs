@@ -5,7 +5,7 @@ use crate::serial::unwrap32;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::Tsn;
-use neater_sctp_wire::chunk::GapBlock;
+use neater_sctp_wire::chunk::{GapBlock, Sack};
 
 /// The most stretches of TSNs above the cumulative one: a chunk that would open another is not accepted.
 pub(crate) const MAX_GAPS: usize = 2048;
@@ -114,9 +114,10 @@ impl Arrivals {
     }
 
     /// A packet with data was processed: an acknowledgment is due at once, or after `delay`, or with the `every`th packet.
-    pub(crate) fn packet(&mut self, now: Instant, at_once: bool, every: u32, delay: Duration) {
+    /// A hole is a reason for one at once, unless the sender uses several paths.
+    pub(crate) fn packet(&mut self, now: Instant, at_once: bool, every: u32, delay: Duration, several: bool) {
         self.packets += 1;
-        self.now |= at_once || self.packets >= every || self.has_gaps();
+        self.now |= at_once || self.packets >= every || self.has_gaps() && !several;
         self.due.get_or_insert(now + delay);
     }
 
@@ -155,6 +156,11 @@ impl Arrivals {
         self.blocks
             .extend(reachable.map(|r| GapBlock { start: (r.start - base) as u16, end: (r.end - 1 - base) as u16 }));
         (Tsn(base as u32), &self.blocks, &self.duplicates)
+    }
+
+    /// How many packets with data the next SACK chunk stands for, as far as it can say so.
+    pub(crate) fn packets(&self) -> u8 {
+        self.packets.min(u32::from(Sack::MOST_PACKETS)) as u8
     }
 
     /// How many blocks and duplicates there are to report.
@@ -241,21 +247,21 @@ mod tests {
         let (now, delay) = (Instant::from_nanos(5), Duration::from_millis(200));
         let mut a = arrivals();
         a.insert(first(10));
-        a.packet(now, false, 2, delay);
+        a.packet(now, false, 2, delay, false);
         assert_eq!((a.is_due(now), a.is_owed(), a.deadline()), (false, true, Some(now + delay)));
         assert!(a.is_due(now + delay));
         a.insert(first(11));
-        a.packet(now, false, 2, delay);
+        a.packet(now, false, 2, delay, false);
         assert!(a.is_due(now));
         a.reported();
         assert_eq!((a.is_due(now), a.is_owed(), a.deadline()), (false, false, None));
         a.insert(first(13));
-        a.packet(now, false, 2, delay);
+        a.packet(now, false, 2, delay, false);
         assert!(a.is_due(now), "a hole");
         a.insert(first(12));
         a.reported();
         a.insert(first(14));
-        a.packet(now, true, 2, delay);
+        a.packet(now, true, 2, delay, false);
         assert!(a.is_due(now), "the sender asked for it (RFC 7053)");
     }
 }

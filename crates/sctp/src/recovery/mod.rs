@@ -3,5 +3,5 @@
 mod outstanding;
 mod rack;
 
-pub(crate) use outstanding::{Fate, Outstanding};
+pub(crate) use outstanding::{Fate, Outstanding, Sent};
 pub(crate) use rack::{Look, Rack};

@@ -45,6 +45,10 @@ pub(crate) struct Sent {
     pub(crate) fast: bool,
     /// It was lost to a timeout: it may go another way (section 6.4.1).
     pub(crate) timed_out: bool,
+    /// It was sent on more than one path.
+    pub(crate) elsewhere: bool,
+    /// It was sent last when this was the next TSN: what lies below was sent before it.
+    pub(crate) after: u64,
 }
 
 /// What an acknowledgment did to a chunk.
@@ -156,6 +160,8 @@ impl Outstanding {
             misses: 0,
             fast: false,
             timed_out: false,
+            elsewhere: false,
+            after: tsn,
         });
         tsn
     }
@@ -176,8 +182,11 @@ impl Outstanding {
     /// A lost chunk is sent again.
     pub(crate) fn resend(&mut self, now: Instant, tsn: u64, path: PathId) {
         self.lost.remove(&tsn);
+        let after = self.next();
         let Some(sent) = self.get_mut(tsn) else { return };
+        sent.after = after;
         sent.fate = Fate::InFlight;
+        sent.elsewhere |= sent.path != path;
         sent.path = path;
         sent.sent_at = now;
         sent.times = sent.times.saturating_add(1);

@@ -207,6 +207,7 @@ fn reports_about_what_we_sent_cost_nothing_whatever_they_say() {
             a_rwnd: rng.u32(),
             gaps: Array::new(&blocks),
             duplicates: Array::new(&duplicates),
+            packets: 0,
         });
         if rng.chance(0.1) {
             raw.take();

@@ -239,7 +239,7 @@ fn what_contradicts_itself_ends_the_association() {
         }),
         ("a SACK chunk for what was not sent", |r| {
             let cumulative = r.initial.plus(100);
-            r.chunk(&Sack { cumulative, a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY });
+            r.chunk(&Sack { cumulative, a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 });
         }),
         ("a SHUTDOWN chunk for what was not sent", |r| {
             let cumulative = r.initial;

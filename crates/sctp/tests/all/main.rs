@@ -4,6 +4,7 @@ mod bounds;
 mod commands;
 mod ecn;
 mod hostile;
+mod multipath;
 mod owner;
 mod pair_basic;
 mod pair_extensions;

@@ -210,7 +210,7 @@ fn an_algorithm_that_was_not_asked_for_is_reported() {
     let [a, _] = w.established();
     w.run(ms(200));
     let tag = tag_of(&log, 1);
-    let sack = Sack { cumulative: Tsn(0), a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY };
+    let sack = Sack { cumulative: Tsn(0), a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 };
     let auth = Auth { key: 0, hmac: HmacId(2), digest: &[0; 16] };
     let bytes = crate::support::packet([PORTS[1], PORTS[0]], tag, &[auth.into(), sack.into()]);
     w.deliver(0, 0, &Packet { from: address(1, 0), to: address(0, 0), bytes, ect: false, whole: true }, false);

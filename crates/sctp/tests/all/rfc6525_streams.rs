@@ -242,7 +242,7 @@ fn our_reset_waits_until_what_was_sent_is_acknowledged() {
     assert!(raw.take().iter().all(|p| !crate::support::kinds(p).contains(&KIND)), "not before it is acknowledged");
     assert_eq!(first.len(), 1);
     let cumulative = raw.initial;
-    raw.chunk(&Sack { cumulative, a_rwnd: 50_000, gaps: Array::EMPTY, duplicates: Array::EMPTY });
+    raw.chunk(&Sack { cumulative, a_rwnd: 50_000, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 });
     let sent = raw.take();
     let mut last = None;
     parameters(&sent, |p| {

@@ -166,7 +166,7 @@ fn section_8_5_1_e_a_shutdown_ack_of_an_older_association_is_answered_while_the_
 #[test]
 fn chunks_that_come_before_their_time_are_nothing() {
     let (mut w, a, tag, log) = opening(AssociationConfig::default());
-    let sack = Sack { cumulative: Tsn(1), a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY };
+    let sack = Sack { cumulative: Tsn(1), a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 };
     let payload = [1; 10];
     let data = neater_sctp_wire::chunk::Data { payload: &payload, ..crate::support::raw::data(5, true, true, b"") };
     let early: [Chunk<'_>; 6] = [

@@ -276,7 +276,7 @@ fn blind_packets_do_nothing_to_an_association() {
         Abort { reflected: false, causes: Causes::EMPTY }.into(),
         Abort { reflected: true, causes: Causes::EMPTY }.into(),
         Shutdown { cumulative: Tsn(0) }.into(),
-        Sack { cumulative: Tsn(7), a_rwnd: 0, gaps: Array::EMPTY, duplicates: Array::EMPTY }.into(),
+        Sack { cumulative: Tsn(7), a_rwnd: 0, gaps: Array::EMPTY, duplicates: Array::EMPTY, packets: 0 }.into(),
         Data { payload: &payload, ..Data::whole(Tsn(5), StreamId(0), Ssn(0), Ppid(0)) }.into(),
         Heartbeat { info: b"hello" }.into(),
         Error { causes: Causes::EMPTY }.into(),

@@ -13,7 +13,8 @@ use neater_base::Rng;
 use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate, TooBig};
 use neater_sctp::{
     AddressChange, AssociationConfig, AssociationId, Burst, CloseReason, Config, Event, Extensions, LayerId, Message,
-    Recovery, Reliability, Scheduler, SendError, SendOptions, SharedKey, StreamUse,
+    Multipath, PathScheduler, Recovery, Reliability, Retransmission, Scheduler, SendError, SendOptions, SharedKey,
+    StreamUse,
 };
 use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +77,25 @@ fn association(rng: &mut Rng) -> AssociationConfig {
     if rng.chance(0.2) {
         recovery.burst = Burst::Unlimited;
     }
+    let multipath = Multipath {
+        scheduler: if rng.chance(0.5) { PathScheduler::RoundRobin } else { PathScheduler::LowestRtt },
+        retransmission: [
+            Retransmission::LargestThreshold,
+            Retransmission::LargestWindow,
+            Retransmission::LowestLoss,
+            Retransmission::SamePath,
+        ][rng.below(4) as usize],
+        split_fast_retransmit: rng.chance(0.7),
+        window_update: rng.chance(0.7),
+        delayed_ack: rng.chance(0.5),
+        opportunistic: rng.chance(0.5),
+        penalise: rng.chance(0.5),
+        split_buffer: rng.chance(0.3),
+    };
     AssociationConfig {
+        multipath: rng.chance(0.6).then_some(multipath),
+        potentially_failed: [None, Some(0), Some(2)][rng.below(3) as usize],
+        potentially_failed_window: [None, Some(1), Some(2)][rng.below(3) as usize],
         receive_buffer: 5000 + rng.below(200_000) as u32,
         send_buffer: 20_000 + rng.below(500_000) as usize,
         scheduler: schedulers[rng.below(6) as usize],

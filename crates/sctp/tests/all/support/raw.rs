@@ -114,7 +114,7 @@ impl Raw {
         let gaps: Vec<GapBlock> =
             blocks.iter().map(|(a, b)| GapBlock { start: relative(*a), end: relative(*b) }).collect();
         let cumulative = Tsn(self.initial.0.wrapping_add(count).wrapping_sub(1));
-        self.chunk(&Sack { cumulative, a_rwnd, gaps: Array::new(&gaps), duplicates: Array::EMPTY });
+        self.chunk(&Sack { cumulative, a_rwnd, gaps: Array::new(&gaps), duplicates: Array::EMPTY, packets: 0 });
     }
 
     /// Hands messages of so many bytes each to the server's stream 0; the first byte is the message's number.
