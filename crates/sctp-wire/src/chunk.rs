@@ -17,6 +17,7 @@ mod i_data;
 mod i_forward_tsn;
 mod init;
 mod init_ack;
+mod nr_sack;
 mod pad;
 mod re_config;
 mod sack;
@@ -41,6 +42,7 @@ pub use i_data::{IData, Part};
 pub use i_forward_tsn::{IForwardTsn, SkippedMessage};
 pub use init::Init;
 pub use init_ack::InitAck;
+pub use nr_sack::NrSack;
 pub use pad::Pad;
 pub use re_config::ReConfig;
 pub use sack::{GapBlock, Sack};
@@ -129,6 +131,8 @@ chunks! {
     InitAck<'a>,
     /// What was received (RFC 9260).
     Sack<'a>,
+    /// What was received, and what of it will never be taken back (Natarajan 2009).
+    NrSack<'a>,
     /// A probe of a path (RFC 9260).
     Heartbeat<'a>,
     /// The answer to HEARTBEAT (RFC 9260).

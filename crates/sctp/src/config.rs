@@ -207,6 +207,9 @@ pub struct Extensions {
     pub zero_checksum: bool,
     /// AUTH (RFC 4895), as [`AssociationConfig::authentication`] says.
     pub authentication: bool,
+    /// NR-SACK (Natarajan 2009, chapter 3): what has arrived out of order and will not be dropped again is said to be so, and the sender
+    /// keeps it no longer.
+    pub nr_sack: bool,
     /// ASCONF (RFC 5061): addresses come and go while the association lives. Brings `authentication` with it.
     pub dynamic_addresses: bool,
 }
@@ -220,6 +223,7 @@ impl Extensions {
         ecn: false,
         zero_checksum: false,
         authentication: false,
+        nr_sack: false,
         dynamic_addresses: false,
     };
 
@@ -233,13 +237,14 @@ impl Extensions {
             ecn: self.ecn && other.ecn,
             zero_checksum: self.zero_checksum && other.zero_checksum,
             authentication: self.authentication && other.authentication,
+            nr_sack: self.nr_sack && other.nr_sack,
             dynamic_addresses: self.dynamic_addresses && other.dynamic_addresses,
         }
     }
 }
 
 impl Default for Extensions {
-    /// All but ECN, AUTH and ASCONF.
+    /// All but ECN, AUTH, ASCONF and NR-SACK.
     fn default() -> Self {
         Self { interleaving: true, partial_reliability: true, reconfiguration: true, zero_checksum: true, ..Self::NONE }
     }

@@ -33,6 +33,8 @@ pub struct AssociationStats {
     pub sacks_sent: u64,
     /// SACK chunks received.
     pub sacks_received: u64,
+    /// Bytes of payload in the retransmission queue, now: sent, and kept because the peer may not have them or may take them back.
+    pub retransmission_queue: u64,
     /// Bytes of payload acknowledged by the peer.
     pub bytes_acknowledged: u64,
     /// Bytes of payload received for the first time.

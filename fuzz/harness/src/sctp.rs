@@ -67,6 +67,7 @@ fn config(bits: u16, end: usize) -> Config {
             zero_checksum: on(8),
             authentication: on(9),
             dynamic_addresses: on(10),
+            nr_sack: on(15),
         },
         authentication: Authentication {
             required: if on(11) { vec![0, 3, 10, 64] } else { Vec::new() },

@@ -57,6 +57,23 @@ pub struct Sack<'a> {
     pub packets: u8,
 }
 
+/// Reads a list of blocks, none of which is backward or begins at 0.
+#[inline]
+pub(super) fn gaps<'a>(fields: &mut Fields<'a>, blocks: usize) -> Result<Array<'a, GapBlock>, WireError> {
+    let place = *fields;
+    let gaps = Array::<GapBlock>::take(fields, blocks)?;
+    for gap in gaps.iter() {
+        if gap.start == 0 {
+            return Err(place.error(Problem::Value { field: "the start of a gap block", value: 0 }));
+        }
+        if gap.end < gap.start {
+            let value = u32::from(gap.end);
+            return Err(place.error(Problem::Value { field: "the end of a gap block, before its start,", value }));
+        }
+    }
+    Ok(gaps)
+}
+
 impl<'a> Sack<'a> {
     /// Its type.
     pub const KIND: u8 = 3;
@@ -70,17 +87,7 @@ impl<'a> Sack<'a> {
     pub(super) fn decode(flags: u8, mut fields: Fields<'a>) -> Result<Self, WireError> {
         let (cumulative, a_rwnd) = (Tsn(fields.u32()?), fields.u32()?);
         let (blocks, duplicates) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
-        let place = fields;
-        let gaps = Array::<GapBlock>::take(&mut fields, blocks)?;
-        for gap in gaps.iter() {
-            if gap.start == 0 {
-                return Err(place.error(Problem::Value { field: "the start of a gap block", value: 0 }));
-            }
-            if gap.end < gap.start {
-                let value = u32::from(gap.end);
-                return Err(place.error(Problem::Value { field: "the end of a gap block, before its start,", value }));
-            }
-        }
+        let gaps = gaps(&mut fields, blocks)?;
         let duplicates = Array::take(&mut fields, duplicates)?;
         fields.end()?;
         Ok(Self { cumulative, a_rwnd, gaps, duplicates, packets: flags >> 6 })

@@ -1,7 +1,7 @@
 //! What the tests share: writing a chunk from its parts.
 
 use neater_sctp_wire::chunk::{
-    Abort, Asconf, AsconfAck, Chunk, Error, ForwardTsn, IForwardTsn, Init, InitAck, ReConfig, Sack,
+    Abort, Asconf, AsconfAck, Chunk, Error, ForwardTsn, IForwardTsn, Init, InitAck, NrSack, ReConfig, Sack,
 };
 use neater_sctp_wire::parameter::{ErrorIndication, Parameter};
 use neater_sctp_wire::{Array, Cause, CommonHeader, Emit, Fixed, Item, List, PacketBuilder, Tag, WireError};
@@ -65,6 +65,16 @@ pub(crate) fn rewritten(chunk: &Chunk<'_>) -> Result<Vec<u8>, WireError> {
         Chunk::Sack(chunk) => {
             let (gaps, duplicates) = (all(chunk.gaps), all(chunk.duplicates));
             Ok(written(&Sack { gaps: Array::new(&gaps), duplicates: Array::new(&duplicates), ..chunk }))
+        }
+        Chunk::NrSack(chunk) => {
+            let (gaps, others, duplicates) = (all(chunk.gaps), all(chunk.non_renegable), all(chunk.duplicates));
+            let non_renegable = Array::new(&others);
+            Ok(written(&NrSack {
+                gaps: Array::new(&gaps),
+                non_renegable,
+                duplicates: Array::new(&duplicates),
+                ..chunk
+            }))
         }
         Chunk::ForwardTsn(chunk) => {
             let skipped = all(chunk.skipped);

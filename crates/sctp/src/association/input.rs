@@ -137,6 +137,7 @@ impl Association {
             Chunk::Data(data) => self.on_data(arrived, &data),
             Chunk::IData(data) => self.on_idata(arrived, &data),
             Chunk::Sack(sack) => self.on_sack(arrived.now, &sack),
+            Chunk::NrSack(sack) if self.agreed.nr_sack => self.on_nr_sack(arrived.now, &sack),
             Chunk::InitAck(ack) => self.on_init_ack(arrived, &ack.0),
             Chunk::CookieAck(_) => self.on_cookie_ack(arrived.now),
             Chunk::Heartbeat(heartbeat) => self.on_heartbeat(arrived.route, heartbeat.info),
@@ -156,7 +157,9 @@ impl Association {
             Chunk::Asconf(asconf) if self.agreed.dynamic_addresses => self.on_asconf(arrived, &asconf),
             Chunk::AsconfAck(ack) if self.agreed.dynamic_addresses => self.on_asconf_ack(arrived.now, &ack),
             // Not agreed (RFC 5061, RFC 4895): as if they were unknown.
-            Chunk::Asconf(_) | Chunk::AsconfAck(_) | Chunk::Auth(_) | Chunk::Unknown(_) => return self.unknown(raw),
+            Chunk::NrSack(_) | Chunk::Asconf(_) | Chunk::AsconfAck(_) | Chunk::Auth(_) | Chunk::Unknown(_) => {
+                return self.unknown(raw);
+            }
         }
         true
     }
@@ -266,6 +269,7 @@ const fn says_established(chunk: &Chunk<'_>) -> bool {
         Chunk::Data(_)
             | Chunk::IData(_)
             | Chunk::Sack(_)
+            | Chunk::NrSack(_)
             | Chunk::ForwardTsn(_)
             | Chunk::IForwardTsn(_)
             | Chunk::ReConfig(_)

@@ -476,8 +476,8 @@ impl Association {
         (self.agreed, self.peer_adaptation)
     }
 
-    pub(crate) const fn stats(&self) -> &AssociationStats {
-        &self.stats
+    pub(crate) fn stats(&self) -> AssociationStats {
+        AssociationStats { retransmission_queue: self.out.payload() as u64, ..self.stats }
     }
 
     pub(crate) fn path_stats(&self) -> Vec<PathStats> {

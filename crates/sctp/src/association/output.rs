@@ -10,7 +10,7 @@ use crate::path::{Info, PathState};
 use crate::send::{Piece, Reliability};
 use neater_base::{Instant, Rng};
 use neater_sctp_wire::chunk::{
-    CookieAck, CookieEcho, Cwr, Data, Ecne, Heartbeat, HeartbeatAck, IData, Part, Sack, Shutdown, ShutdownAck,
+    CookieAck, CookieEcho, Cwr, Data, Ecne, Heartbeat, HeartbeatAck, IData, NrSack, Part, Sack, Shutdown, ShutdownAck,
 };
 use neater_sctp_wire::{Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn};
 
@@ -339,13 +339,19 @@ impl Association {
         }
         let window = self.rx.window(self.silly());
         let (_, duplicates) = self.rx.arrivals.report_size();
-        let most = packet.room().saturating_sub(Sack::HEADER_LEN + 4 * duplicates) / 4;
+        let header = if self.agreed.nr_sack { NrSack::HEADER_LEN } else { Sack::HEADER_LEN };
+        let most = packet.room().saturating_sub(header + 4 * duplicates) / 4;
         let both_ends = self.config.recovery.detection == LossDetection::RackTlp;
         let packets = if self.multipath().is_some_and(|m| m.delayed_ack) { self.rx.arrivals.packets() } else { 0 };
         let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most, both_ends);
-        let sack =
-            Sack { cumulative, a_rwnd: window, gaps: Array::from(gaps), duplicates: Array::from(duplicates), packets };
-        packet.push(&sack)?;
+        let (gaps, duplicates) = (Array::from(gaps), Array::from(duplicates));
+        if self.agreed.nr_sack {
+            // What was taken in is never dropped again.
+            let (gaps, non_renegable) = (Array::EMPTY, gaps);
+            packet.push(&NrSack { cumulative, a_rwnd: window, gaps, non_renegable, duplicates, packets })?;
+        } else {
+            packet.push(&Sack { cumulative, a_rwnd: window, gaps, duplicates, packets })?;
+        }
         self.rx.arrivals.reported();
         self.rx.set_advertised(window);
         self.stats.sacks_sent += 1;

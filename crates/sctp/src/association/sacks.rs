@@ -9,28 +9,51 @@ use crate::serial::unwrap32;
 use core::ops::Range;
 use neater_base::Instant;
 use neater_cc::{Ack, Cause, Loss};
-use neater_sctp_wire::chunk::Sack;
+use neater_sctp_wire::chunk::{GapBlock, NrSack, Sack};
 use neater_sctp_wire::{Array, Tsn};
 
 impl Association {
     pub(super) fn on_sack(&mut self, now: Instant, sack: &Sack<'_>) {
+        let Some(cumulative) = self.acknowledged_to(sack.cumulative) else { return };
+        let gaps = sack.gaps.iter().map(|g| cumulative + u64::from(g.start)..cumulative + u64::from(g.end) + 1);
+        self.acknowledge(now, cumulative, Some(sack.a_rwnd), gaps, (sack.duplicates, sack.packets));
+    }
+
+    /// An NR-SACK chunk: what it calls non-renegable is acknowledged, and is not kept any longer.
+    pub(super) fn on_nr_sack(&mut self, now: Instant, sack: &NrSack<'_>) {
+        let Some(cumulative) = self.acknowledged_to(sack.cumulative) else { return };
+        let blocks = |list: Array<'_, GapBlock>| {
+            list.iter()
+                .map(|g| cumulative + u64::from(g.start)..cumulative + u64::from(g.end) + 1)
+                .collect::<Vec<Range<u64>>>()
+        };
+        let (gaps, non_renegable) = (blocks(sack.gaps), blocks(sack.non_renegable));
+        // Either list may have blocks that lie between those of the other.
+        let all = gaps.iter().chain(&non_renegable).cloned();
+        self.acknowledge(now, cumulative, Some(sack.a_rwnd), all, (sack.duplicates, sack.packets));
+        for block in non_renegable {
+            self.out.release(block);
+        }
+        self.tell_writable();
+    }
+
+    /// The cumulative TSN of an acknowledgment that is to be looked at.
+    fn acknowledged_to(&mut self, cumulative: Tsn) -> Option<u64> {
         let counts = matches!(
             self.state,
             State::Established | State::ShutdownPending | State::ShutdownReceived | State::ShutdownSent
         );
         if !counts {
-            return;
+            return None;
         }
         self.stats.sacks_received += 1;
-        let cumulative = unwrap32(self.out.base(), sack.cumulative.0);
+        let cumulative = unwrap32(self.out.base(), cumulative.0);
         if cumulative >= self.out.next() {
-            return self.violation("SACK chunk acknowledges data that was not sent");
+            self.violation("SACK chunk acknowledges data that was not sent");
+            return None;
         }
-        if cumulative + 1 < self.out.base() {
-            return; // Overtaken by a later one (rule D i).
-        }
-        let gaps = sack.gaps.iter().map(|g| cumulative + u64::from(g.start)..cumulative + u64::from(g.end) + 1);
-        self.acknowledge(now, cumulative, Some(sack.a_rwnd), gaps, (sack.duplicates, sack.packets));
+        // Overtaken by a later one (rule D i)?
+        (cumulative + 1 >= self.out.base()).then_some(cumulative)
     }
 
     /// Takes an acknowledgment: what it says of the data, the paths, the windows and the timers. It tells of duplicates, and may say for
@@ -48,8 +71,8 @@ impl Association {
         }
         self.note_earliest();
         let advanced = self.read_acknowledgment(now, cumulative, gaps);
-        if self.out.has_reneged() {
-            self.out.forget_received();
+        if self.out.has_reneged() && !self.out.forget_received() {
+            return self.violation("data is taken back that was called non-renegable");
         }
         let opened = self.peer_window == 0 && window.is_some_and(|w| w > 0);
         if let Some(window) = window {

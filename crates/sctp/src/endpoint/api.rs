@@ -318,7 +318,7 @@ impl Endpoint {
     /// What has been counted.
     #[must_use]
     pub fn association_stats(&self, id: AssociationId) -> Option<AssociationStats> {
-        self.live(id).map(|a| *a.stats())
+        self.live(id).map(Association::stats)
     }
 
     /// The paths and what is known of them.

@@ -22,6 +22,8 @@ const MAC_LEN: usize = 16;
 const HAS_PRIMARY: u8 = 0x80;
 /// In the same place: the peer knows I-FORWARD-TSN.
 const SKIPS_MESSAGES: u8 = 0x40;
+/// The peer has NR-SACK.
+const NR_SACK: u8 = 0x20;
 /// In the place of the version of an IP address: version 6, and its interface behind it.
 const SCOPED: u8 = 7;
 /// How long one key is used (RFC 9260 section 5.1.3: "hourly").
@@ -205,6 +207,7 @@ impl Cookie {
         write_remote(out, self.route.remote);
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(p.primary.is_some(), HAS_PRIMARY) | flag(p.skips_messages, SKIPS_MESSAGES);
+        let flags = flags | flag(e.nr_sack, NR_SACK);
         out.push(p.addresses.len() as u8 | flags);
         for address in &p.addresses {
             write_ip(out, *address);
@@ -226,7 +229,7 @@ impl Cookie {
         let remote = read_remote(r, udp_port)?;
         let count = r.u8()?;
         let addresses =
-            (0..usize::from(count & 0x3f).min(MAX_ADDRESSES)).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
+            (0..usize::from(count & 0x1f).min(MAX_ADDRESSES)).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
         let primary = if count & HAS_PRIMARY == 0 { None } else { Some(read_ip(r)?) };
         let len = r.u8()?;
         let auth = r.take(usize::from(len))?.to_vec();
@@ -244,6 +247,7 @@ impl Cookie {
                 zero_checksum: on(4),
                 authentication: on(6),
                 dynamic_addresses: on(7),
+                nr_sack: count & NR_SACK != 0,
             },
             skips_messages: count & SKIPS_MESSAGES != 0,
             adaptation,

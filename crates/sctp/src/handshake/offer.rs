@@ -2,7 +2,9 @@
 
 use super::auth::{self, RANDOM_LEN};
 use crate::config::{AssociationConfig, Extensions};
-use neater_sctp_wire::chunk::{Asconf, AsconfAck, Auth, ForwardTsn, IData, IForwardTsn, Init, InitAck, ReConfig};
+use neater_sctp_wire::chunk::{
+    Asconf, AsconfAck, Auth, ForwardTsn, IData, IForwardTsn, Init, InitAck, NrSack, ReConfig,
+};
 use neater_sctp_wire::parameter::{
     Adaptation, EcnCapable, ErrorDetection, ForwardTsnSupported, Padding, StateCookie, SupportedExtensions,
     Unrecognized, ZeroChecksumAcceptable,
@@ -163,6 +165,7 @@ impl Offer {
                 e.reconfiguration |= kinds.contains(&ReConfig::KIND);
                 e.partial_reliability |= kinds.contains(&ForwardTsn::KIND);
                 self.skips_messages |= kinds.contains(&IForwardTsn::KIND);
+                e.nr_sack |= kinds.contains(&NrSack::KIND);
                 e.dynamic_addresses |= kinds.contains(&Asconf::KIND) && kinds.contains(&AsconfAck::KIND);
             }
             Parameter::ForwardTsnSupported(_) => e.partial_reliability = true,
@@ -214,6 +217,7 @@ pub(crate) fn write_init(
         (e.partial_reliability, ForwardTsn::KIND),
         (e.partial_reliability && e.interleaving, IForwardTsn::KIND),
         (e.authentication, Auth::KIND),
+        (e.nr_sack, NrSack::KIND),
         (e.dynamic_addresses, Asconf::KIND),
         (e.dynamic_addresses, AsconfAck::KIND),
     ]

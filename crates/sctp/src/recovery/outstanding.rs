@@ -70,6 +70,8 @@ pub(crate) struct Outstanding {
     base: u64,
     ring: VecDeque<Sent>,
     received: RangeSet,
+    /// Of those, what the peer will not take back, and whose payload is not kept.
+    released: RangeSet,
     lost: BTreeSet<u64>,
     /// Payload bytes of everything in the ring.
     payload: usize,
@@ -86,6 +88,7 @@ impl Outstanding {
             base: initial,
             ring: VecDeque::new(),
             received: RangeSet::new(),
+            released: RangeSet::new(),
             lost: BTreeSet::new(),
             payload: 0,
             flying: 0,
@@ -272,6 +275,9 @@ impl Outstanding {
         }
         if self.base > before {
             self.received.remove_below(self.base);
+            if !self.released.is_empty() {
+                self.released.remove_below(self.base);
+            }
         }
         let (base, next) = (self.base, self.next());
         let (ring, lost) = (&mut self.ring, &mut self.lost);
@@ -314,18 +320,42 @@ impl Outstanding {
         self.received.get(0).is_some_and(|r| r.start == self.base)
     }
 
-    /// Forgets what gap blocks said: the chunks count as lost.
-    pub(crate) fn forget_received(&mut self) {
+    /// The peer has these chunks, as it has said before, and will not take them back: their payload is not kept any longer.
+    pub(crate) fn release(&mut self, block: Range<u64>) {
+        let block = block.start.max(self.base)..block.end.min(self.next());
+        if block.is_empty() {
+            return;
+        }
+        let (ring, base, payload) = (&mut self.ring, self.base, &mut self.payload);
+        self.released.insert_range(block, |fresh| {
+            for tsn in fresh {
+                let sent = &mut ring[(tsn - base) as usize];
+                if sent.fate != Fate::Abandoned {
+                    *payload -= core::mem::take(&mut sent.piece.payload).len();
+                }
+            }
+        });
+    }
+
+    /// Forgets what gap blocks said: the chunks count as lost. False if the peer takes back what it said that it would not.
+    pub(crate) fn forget_received(&mut self) -> bool {
+        if self.released.contains(self.base) {
+            return false;
+        }
         for range in self.received.iter() {
             for tsn in range.clone() {
                 let sent = &mut self.ring[(tsn - self.base) as usize];
-                if sent.fate == Fate::Received {
+                if sent.fate == Fate::Received && !self.released.contains(tsn) {
                     sent.fate = Fate::Lost;
                     self.lost.insert(tsn);
                 }
             }
         }
         self.received.clear();
+        let released = core::mem::replace(&mut self.released, RangeSet::new());
+        released.iter().for_each(|r| self.received.insert_range(r.clone(), |_| {}));
+        self.released = released;
+        true
     }
 
     /// Calls `f` with each TSN from `base` on that is not [`Fate::Received`], until it returns false.
@@ -421,6 +451,7 @@ impl Outstanding {
     pub(crate) fn drain(&mut self) -> VecDeque<Sent> {
         self.base = self.next();
         self.received.clear();
+        self.released.clear();
         self.lost.clear();
         (self.payload, self.flying, self.in_flight) = (0, 0, 0);
         core::mem::take(&mut self.ring)

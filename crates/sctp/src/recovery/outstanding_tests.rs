@@ -102,8 +102,25 @@ fn what_is_abandoned_moves_the_advanced_point() {
 fn what_the_peer_forgot_is_lost() {
     let mut out = outstanding(5);
     ack(&mut out, 99, &[(101, 102)]);
-    out.forget_received();
+    assert!(out.forget_received());
     assert_eq!((out.next_lost(0), out.next_lost(102), out.received().is_empty()), (Some(101), Some(102), true));
+}
+
+#[test]
+fn what_the_peer_keeps_for_good_is_not_kept_here_and_never_lost() {
+    let mut out = outstanding(6);
+    ack(&mut out, 99, &[(101, 101), (103, 104)]);
+    out.release(103..105);
+    out.release(103..105);
+    assert_eq!((out.payload(), out.flying()), (40, 30));
+    ack(&mut out, 100, &[]);
+    assert!(out.has_reneged() && out.forget_received());
+    assert_eq!((out.next_lost(0), out.next_lost(102)), (Some(101), None));
+    assert!(out.received().contains(103) && !out.received().contains(101));
+    ack(&mut out, 102, &[]);
+    assert!(out.has_reneged() && !out.forget_received(), "103 was released");
+    ack(&mut out, 105, &[]);
+    assert_eq!((out.payload(), out.flying()), (0, 0));
 }
 
 /// The sums agree with the fates after any sequence of events.

@@ -112,6 +112,7 @@ fn association(rng: &mut Rng) -> AssociationConfig {
             zero_checksum: false,
             authentication: false,
             dynamic_addresses: false,
+            nr_sack: rng.chance(0.5),
         },
         ..base
     }
