@@ -230,19 +230,16 @@ impl Association {
         first.min(again)
     }
 
-    /// The bytes by which the congestion window of a path may grow.
-    pub(super) fn credited(&self, index: usize) -> u64 {
-        let ack = &self.paths[index].ack;
-        match self.multipath() {
-            Some(multipath) if multipath.window_update => {
-                if ack.advanced {
-                    ack.delivered
-                } else {
-                    0
-                }
-            }
-            _ => ack.credited,
+    /// The bytes for which the congestion window of a path may grow. With one path they are counted when the cumulative TSN passes them,
+    /// whenever they arrived; with several when what was outstanding longest on the path is acknowledged, what arrived before included.
+    pub(super) fn credited(&mut self, index: usize) -> u64 {
+        let updates = self.multipath().is_some_and(|m| m.window_update);
+        let path = &mut self.paths[index];
+        if !updates {
+            return path.ack.credited;
         }
+        path.uncredited += path.ack.delivered;
+        if path.ack.advanced { core::mem::take(&mut path.uncredited) } else { 0 }
     }
 
     /// Whether an acknowledgment restarts T3-rtx of a path (RFC 9260 section 6.3.2, rule R3).
@@ -263,6 +260,8 @@ impl Association {
         let path = &self.paths[index];
         let multipath = self.multipath();
         let top = match &multipath {
+            // In recovery everything that is missing below what has arrived on the path counts (RFC 9260 section 7.2.4).
+            Some(m) if m.split_fast_retransmit && path.recovery.is_some() && path.ack.advanced => path.highest,
             Some(m) if m.split_fast_retransmit => path.ack.highest,
             _ if path.recovery.is_some() && advanced => self.out.received().last().unwrap_or(0),
             Some(_) => self.paths.iter().map(|p| p.ack.highest).max().unwrap_or(0),

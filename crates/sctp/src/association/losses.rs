@@ -23,16 +23,16 @@ impl Association {
     /// Miss indications for what is missing below the highest TSN that is newly acknowledged, or in fast recovery with an
     /// advancing cumulative TSN for everything that is reported missing.
     fn count_misses(&mut self, index: usize, advanced: bool, packets: u8) {
-        let (id, highest) = (self.paths[index].id, self.paths[index].ack.highest);
         let several = self.multipath().is_some();
         let (top, step) = self.misses(index, advanced, packets);
+        let id = self.paths[index].id;
         let mut lost = Vec::new();
         self.out.each_hole(|tsn, sent| {
             if tsn >= top {
                 return false;
             }
             // What was sent again lies below what was sent before it on the same path, which shows nothing of it.
-            let shown = !several || sent.times == 1 || highest >= sent.after;
+            let shown = !several || sent.times == 1 || top >= sent.after;
             if sent.fate == Fate::InFlight && sent.path == id && shown {
                 sent.misses += step(tsn);
                 if sent.misses >= MISSES && !sent.fast {

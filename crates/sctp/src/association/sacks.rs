@@ -124,6 +124,7 @@ impl Association {
             if acked.delivered {
                 path.ack.delivered += u64::from(sent.size);
                 path.ack.highest = path.ack.highest.max(tsn);
+                path.highest = path.highest.max(tsn);
                 path.ack.lowest = path.ack.lowest.min(tsn);
                 path.ack.advanced |= tsn == path.ack.earliest.0 || tsn == path.ack.earliest.1;
                 path.ack.certain |= !sent.elsewhere;

@@ -138,6 +138,10 @@ pub(crate) struct Path {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) mtu: Search,
     pub(crate) ack: PathAck,
+    /// The highest TSN that was acknowledged of those sent on it.
+    pub(crate) highest: u64,
+    /// Bytes acknowledged since the congestion window was last allowed to grow, where several paths are in use.
+    pub(crate) uncredited: u64,
     /// What is outstanding longest.
     pub(crate) pseudo: Pseudo,
     pub(crate) count: Count,
@@ -175,6 +179,8 @@ impl Path {
             heartbeat: Heartbeat::default(),
             mtu,
             ack: PathAck::default(),
+            highest: 0,
+            uncredited: 0,
             pseudo: Pseudo::default(),
             count: Count::default(),
         };

@@ -1,11 +1,11 @@
 //! What each experiment declares: what is asked, under which conditions, what was published, what is measured.
 //!
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
-//! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
+//! under emulation; **F** the browser demonstration; **S** the dissertation on SCTP's streams, acknowledgments and paths. They are among the founding documents of this project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, p1, router, s1, s2, s3,
-    x1, x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, p1, router,
+    s1, s2, s3, x1, x2,
 };
 
 const TASKSET: Need = Need::Tool("taskset", "util-linux");
@@ -36,6 +36,15 @@ const DUMBBELL: (&str, &str) =
 const TCP: (&str, &str) = ("kernel TCP", "CUBIC, named in every host");
 const QUEUE: (&str, &str) = ("queue", "drop-tail, one bandwidth-delay product in packets of 1,500 bytes, at least 10");
 const CURVES: &str = "curves with smallest, median and largest";
+
+const PATHS: (&str, &str) = (
+    "network",
+    "two paths of 10 Mbit/s (assumed: the source has rates in a figure only) and 45 ms each way, in virtual time",
+);
+const PUBLISHED_SCTP: (&str, &str) = (
+    "SCTP",
+    "RFC 9260 with CMT of 2006 (split fast retransmit, window update, delayed acknowledgments, RTX-SSTHRESH), CMT-PF2",
+);
 
 const fn metric(name: &'static str, unit: &'static str, bound: &'static str) -> Metric {
     Metric { name, unit, bound, drawn: BARS }
@@ -487,6 +496,81 @@ pub const ALL: &[Experiment] = &[
         needs: &[Need::Lab, Need::Peers],
         minutes: (0.9, 60.0),
         run: s3::run,
+    },
+    Experiment {
+        id: "E1",
+        title: "E1: a path fails for good during a transfer over two",
+        asked: "How long does the receive buffer stay blocked with CMT, and with the potentially-failed state?",
+        note: "8 MB over two paths, of which the second fails after 5 s; nothing is lost otherwise. Times count from the first data to \
+               the last byte that the receiver's application has. The bound is what the receive buffer allows in a round trip, and one \
+               retransmission timeout.",
+        parameters: &[PATHS, PUBLISHED_SCTP, ("receive buffer", "64 kB"), ("Path.Max.Retrans", "5")],
+        published: &[("CMT about 80 s, CMT-PF about 15 s (FreeBSD: 80 s and 18 s)", "S, sections 4.4.1.1 and 4.6.1.1")],
+        metrics: &[
+            metric("completion_s", "s", "CMT at least 75"),
+            metric("completion_s_at_most", "s", "CMT at most 85: without countermeasures it is to be as bad as it was"),
+            metric("bound_ratio", "1", "CMT-PF at most 1.1"),
+        ],
+        needs: &[],
+        minutes: (0.1, 0.1),
+        run: multipath::e1,
+    },
+    Experiment {
+        id: "E2",
+        title: "E2: goodput until a failure is found out",
+        asked: "What does a transfer over two paths carry from the failure of one until that is found out?",
+        note: "As E1 with 1 % of Bernoulli loss on both paths, and data without end. Goodput of the receiving application between the failure \
+               and the moment when the sender marks the path inactive, over the goodput of 8 MB over one path alone; means over runs. \
+               Variants pmrN: CMT-PF with Path.Max.Retrans N; -or: with opportunistic retransmission and penalisation; cmt-: CMT.",
+        parameters: &[PATHS, PUBLISHED_SCTP, ("receive buffer", "64 kB"), ("runs", "30; 3 with --quick")],
+        published: &[("CMT falls with Path.Max.Retrans, CMT-PF reaches one path's from 3 on", "S, figure 4.7")],
+        metrics: &[metric(
+            "goodput_fraction",
+            "1",
+            "CMT-PF at least 0.75, 0.88, 0.94, 0.97 at 1, 2, 3, 5; with opportunistic retransmission at least 0.95 from 1 on",
+        )],
+        needs: &[],
+        minutes: (0.2, 1.0),
+        run: multipath::e2,
+    },
+    Experiment {
+        id: "E3",
+        title: "E3: a path fails for five seconds",
+        asked: "What is gained by the potentially-failed state when a failure is short, and how does that depend on the receive buffer?",
+        note: "The course of one transfer each without loss; then pairs with 1 % of Bernoulli loss and the same seeds: goodput of the receiving \
+               application while the second path is down, from 5 s to 10 s.",
+        parameters: &[PATHS, PUBLISHED_SCTP, ("receive buffer", "32 to 256 kB"), ("pairs", "30; 3 with --quick")],
+        published: &[("CMT-PF ahead, the more so with small buffers", "S, figures 4.8 and 4.9")],
+        metrics: &[
+            metric("completion_s", "s", ""),
+            metric("goodput_ratio", "1", "CMT-PF over CMT at least 0.99 at each point, geometric mean at least 1"),
+        ],
+        needs: &[],
+        minutes: (0.2, 1.0),
+        run: multipath::e3,
+    },
+    Experiment {
+        id: "E4a",
+        title: "E4a: paths of different delay with the same losses",
+        asked: "Is the potentially-failed state ever a loss where paths lose packets and none fails?",
+        note: "8 MB; pairs by seed. Drawn as in the source: goodput of CMT over that of CMT-PF.",
+        parameters: &[
+            PATHS,
+            ("delay of path 2", "45, 90, 180, 360, 450 ms each way"),
+            ("loss", "1 to 10 % on both paths, Bernoulli"),
+            PUBLISHED_SCTP,
+            ("receive buffer", "64 kB"),
+            ("pairs", "30; 3 with --quick, at four points"),
+        ],
+        published: &[("equal where delays are, CMT-PF ahead as they differ", "S, figures 4.15 and 4.16")],
+        metrics: &[metric(
+            "goodput_ratio",
+            "1",
+            "CMT-PF over CMT at least 0.99 at each point, geometric mean at least 1",
+        )],
+        needs: &[],
+        minutes: (0.3, 6.0),
+        run: multipath::e4a,
     },
     Experiment {
         id: "F1",

@@ -18,6 +18,7 @@ mod f2;
 mod f3;
 mod flows;
 mod memory;
+mod multipath;
 mod p1;
 mod router;
 mod s1;
@@ -215,7 +216,7 @@ impl Experiment {
     /// Whether its figures are of decisions and of simulations, which do not depend on how programs were built.
     #[must_use]
     pub fn is_of_decisions(&self) -> bool {
-        ["A9", "F1", "F3", "X2"].contains(&self.id)
+        ["A9", "E1", "E2", "E3", "E4a", "F1", "F3", "X2"].contains(&self.id)
     }
 
     /// How long it takes, more or less.

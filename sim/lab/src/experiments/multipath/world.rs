@@ -1,0 +1,255 @@
+//! Two hosts with an association over two paths, in virtual time: what is transferred, and what is seen of it.
+
+use bytes::Bytes;
+use neater_base::Instant;
+use neater_base::net::Ecn;
+use neater_link::{Link, LinkConfig, Output, PacketMeta, Protocol};
+use neater_sctp::{
+    AssociationConfig, AssociationId, AssociationStats, Config, Endpoint, Event, Layer, LayerId, PathState, PathStats,
+    Route, SendOptions,
+};
+use neater_sctp_wire::StreamId;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// IPv4 and UDP.
+const HEADERS: u32 = 28;
+const MTU: u16 = 1500;
+const PORT: u16 = 5000;
+/// Payload of a message: one fills a packet of 1,500 bytes.
+const MESSAGE: usize = 1444;
+/// From the handshake to the first data: by then both paths are confirmed.
+const SETTLING: Duration = Duration::from_secs(3);
+/// How often the sender's queue is filled up.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The same at both ends.
+    pub(super) association: AssociationConfig,
+    /// One each way for each path.
+    pub(super) links: Vec<LinkConfig>,
+    /// How much is transferred; `None`: until `limit`.
+    pub(super) bytes: Option<u64>,
+    /// When the second path fails, and when it comes back, after the first data.
+    pub(super) failure: Option<(Duration, Option<Duration>)>,
+    /// The run ends as soon as the sender finds out that the second path has failed.
+    pub(super) until_found: bool,
+    pub(super) limit: Duration,
+}
+
+/// What was seen. Times count from the first data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Bytes that the receiving application had after each tick.
+    pub(super) received: Vec<(Duration, u64)>,
+    /// When it had all.
+    pub(super) completed: Option<Duration>,
+    /// When the sender gave the second path up.
+    pub(super) found: Option<Duration>,
+    pub(super) stats: Option<AssociationStats>,
+    pub(super) paths: Vec<PathStats>,
+}
+
+impl Seen {
+    /// Bytes that had arrived by then.
+    pub(super) fn by(&self, time: Duration) -> u64 {
+        let at = self.received.partition_point(|(t, _)| *t <= time);
+        at.checked_sub(1).map_or(0, |i| self.received[i].1)
+    }
+
+    /// Bytes per second between two times.
+    pub(super) fn goodput(&self, from: Duration, to: Duration) -> f64 {
+        (self.by(to) - self.by(from)) as f64 / (to - from).as_secs_f64()
+    }
+}
+
+#[derive(Clone)]
+struct Packet {
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+fn address(end: usize, path: usize) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, path as u8, 0, end as u8 + 1)), neater_sctp_wire::UDP_PORT)
+}
+
+struct World {
+    now: Instant,
+    ends: [Endpoint; 2],
+    links: [Vec<Link<Packet>>; 2],
+    buffer: Vec<u8>,
+    events: [Vec<(Instant, AssociationId, Event)>; 2],
+    /// The association whose data the second host's application reads as it comes, and the bytes of it.
+    reader: Option<AssociationId>,
+    read: u64,
+}
+
+impl World {
+    fn new(plan: &Plan, seed: u64) -> Self {
+        let end = |end: usize| {
+            let layers = (0..plan.links.len()).map(|path| Layer {
+                address: Some(address(end, path).ip()),
+                mtu: MTU,
+                overhead: HEADERS as u16,
+                authenticates: false,
+            });
+            let config = Config {
+                layers: layers.collect(),
+                port: PORT,
+                accept: end == 1,
+                tell_addresses: true,
+                association: plan.association.clone(),
+                ..Config::default()
+            };
+            Endpoint::new(config, [seed as u8 ^ (0x33 * end as u8); 32], &[end as u8; 32])
+        };
+        let links = |way: u64| {
+            let link = |(path, c): (usize, &LinkConfig)| Link::new(c.clone(), seed * 100 + way * 10 + path as u64);
+            plan.links.iter().enumerate().map(link).collect()
+        };
+        Self {
+            now: Instant::ZERO + Duration::from_secs(1000),
+            ends: [end(0), end(1)],
+            links: [links(0), links(1)],
+            buffer: vec![0; 65_536],
+            events: Default::default(),
+            reader: None,
+            read: 0,
+        }
+    }
+
+    fn flush(&mut self) {
+        for end in 0..2 {
+            while let Some(sent) = self.ends[end].poll_transmit(self.now, &mut self.buffer) {
+                let path = usize::from(sent.route.layer.0);
+                let (from, to) = (address(end, path), sent.route.remote);
+                let packet = Packet { from, to, bytes: self.buffer[..sent.len].to_vec() };
+                let meta = PacketMeta { protocol: Protocol::Udp, source: from, destination: to, ecn: Ecn::NotEct };
+                self.links[end][path].offer(self.now, packet, sent.len as u32 + HEADERS, &meta);
+            }
+            while let Some((id, event)) = self.ends[end].poll_event() {
+                self.events[end].push((self.now, id, event));
+            }
+        }
+    }
+
+    /// Runs until then.
+    fn run_to(&mut self, limit: Instant) {
+        self.flush();
+        loop {
+            let links = self.links.iter().flatten().filter_map(Link::next_timeout);
+            let ends = self.ends.iter().filter_map(Endpoint::next_timeout);
+            let Some(next) = links.chain(ends).min().filter(|n| *n <= limit) else { break };
+            self.now = self.now.max(next);
+            for way in 0..2 {
+                for path in 0..self.links[way].len() {
+                    while let Some(output) = self.links[way][path].poll(self.now) {
+                        let Output::Deliver { packet, ce, .. } = output else { continue };
+                        let Some(layer) = (0..self.links[way].len()).find(|p| address(1 - way, *p) == packet.to) else {
+                            continue;
+                        };
+                        let route = Route { layer: LayerId(layer as u16), remote: packet.from };
+                        self.ends[1 - way].handle_packet(self.now, route, ce, &packet.bytes);
+                    }
+                }
+            }
+            self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
+            while let Some(message) = self.reader.and_then(|id| self.ends[1].receive(id)) {
+                self.read += message.payload.len() as u64;
+            }
+            self.flush();
+        }
+        self.now = limit;
+    }
+
+    fn set_down(&mut self, path: usize, down: bool) {
+        for way in &mut self.links {
+            let config = way[path].config().clone().with_down(down);
+            way[path].set_config(self.now, config);
+        }
+    }
+}
+
+/// Transfers what the plan says.
+pub(super) fn run(plan: &Plan, seed: u64) -> Seen {
+    let mut w = World::new(plan, seed);
+    let routes: Vec<Route> =
+        (0..plan.links.len()).map(|p| Route { layer: LayerId(p as u16), remote: address(1, p) }).collect();
+    let mut seen = Seen::default();
+    let Ok(ours) = w.ends[0].connect(w.now, PORT, &routes) else { return seen };
+    let settled = w.now + SETTLING;
+    w.run_to(settled);
+    let Some(theirs) = w.events[1].iter().find(|(_, _, e)| *e == Event::Accepted).map(|(_, id, _)| *id) else {
+        return seen;
+    };
+    w.events[0].clear();
+    let begin = w.now;
+    let payload = Bytes::from(vec![7; MESSAGE]);
+    w.reader = Some(theirs);
+    let (mut sent, mut failed, mut restored) = (0u64, false, false);
+    while seen.completed.is_none() && w.now - begin < plan.limit {
+        let at = w.now - begin;
+        if let Some((from, to)) = plan.failure {
+            if at >= from && !core::mem::replace(&mut failed, true) {
+                w.set_down(1, true);
+            }
+            if to.is_some_and(|to| at >= to) && !core::mem::replace(&mut restored, true) {
+                w.set_down(1, false);
+            }
+        }
+        loop {
+            let left = plan.bytes.map_or(MESSAGE as u64, |b| b - sent).min(MESSAGE as u64) as usize;
+            if left == 0 || w.ends[0].send(ours, StreamId(0), payload.slice(..left), SendOptions::default()).is_err() {
+                break;
+            }
+            sent += left as u64;
+        }
+        let next = w.now + TICK;
+        w.run_to(next);
+        let at = w.now - begin;
+        seen.received.push((at, w.read));
+        if plan.bytes == Some(w.read) {
+            seen.completed = Some(at);
+        }
+        let gone = w.events[0]
+            .drain(..)
+            .find(|(_, _, event)| matches!(event, Event::Path { path, state: PathState::Inactive, .. } if path.0 == 1));
+        if let Some((when, ..)) = gone {
+            seen.found.get_or_insert(when - begin);
+            if plan.until_found && failed {
+                break;
+            }
+        }
+    }
+    seen.stats = w.ends[0].association_stats(ours);
+    seen.paths = w.ends[0].paths(ours);
+    seen
+}
+
+/// Runs the same for several seeds, on as many threads as there are to be.
+pub(super) fn each<T: Send>(count: usize, jobs: usize, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, count.max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if i >= count {
+                        return;
+                    }
+                    let result = run(i as u64 + 1);
+                    if let Ok(mut results) = results.lock() {
+                        results.push((i, result));
+                    }
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_default();
+    results.sort_by_key(|(i, _)| *i);
+    results.into_iter().map(|(_, result)| result).collect()
+}
