@@ -105,7 +105,7 @@ pub struct EngineConfig {
     pub shared_secret: Option<[u8; 32]>,
     /// A secret that outlives the process: a QUIC server that was started anew at the same address tells the clients of its
     /// former life that it has forgotten them (stateless reset, RFC 9000 section 10.3), which else wait for their idle
-    /// timeout. It must be known to no other program, and to no other machine that may serve at the same address and port: whoever
+    /// timeout. It must be known to no other program, and to no other machine that may serve at the same address and port: a host that
     /// answers with it ends connections (section 21.11). Derived from what the engine has for its life when `None`.
     pub reset_secret: Option<[u8; 32]>,
     /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC 4960 appendix A): where the peer

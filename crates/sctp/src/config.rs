@@ -207,7 +207,7 @@ pub struct Extensions {
     pub zero_checksum: bool,
     /// AUTH (RFC 4895), as [`AssociationConfig::authentication`] says.
     pub authentication: bool,
-    /// NR-SACK (Natarajan 2009, chapter 3): what has arrived out of order and will not be dropped again is said to be so, and the sender
+    /// NR-SACK (Natarajan 2009, chapter 3): what has arrived out of order and will not be dropped again is reported so, and the sender
     /// keeps it no longer.
     pub nr_sack: bool,
     /// ASCONF (RFC 5061): addresses come and go while the association lives. Brings `authentication` with it.

@@ -239,7 +239,7 @@ impl<N: Net> Engine<N> {
     ///
     /// It takes as long as there is progress. When the peer does not answer within ten seconds of
     /// the last, when it answers and takes nothing for five minutes (ten seconds where the engine
-    /// or the system is short of room; one that paused and is gone since is not told from one that
+    /// or the system is short of room; one that paused and is gone since is not distinguished from one that
     /// pauses), or when it ends the connection before it has everything,
     /// [`Event::ConnectionError`] follows instead, after [`Event::SendError`] for every message
     /// that waits.
@@ -501,7 +501,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends a connection at once: nothing more is delivered, and the peer is told where the protocol can.
+    /// Ends a connection at once: nothing more is delivered, and the peer is notified where the protocol can.
     pub fn abort(&mut self, conn: ConnectionId) {
         self.abort_with(conn, ABORTED);
     }
@@ -536,11 +536,11 @@ impl<N: Net> Engine<N> {
 
     /// Refuses what the peer may still send on a stream, with an application error code. Messages that a framer, or the arrival of their
     /// datagram, has made whole already can still be received (without a framer, SCTP throws them away), and the end follows. What is not
-    /// established yet is told so when it is.
+    /// established yet is notified when it is.
     pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
-            // What will carry it is told as soon as it is known.
+            // What will carry it is notified as soon as it is known.
             c.ext().refusal = Some(code);
             return;
         }
@@ -575,7 +575,7 @@ impl<N: Net> Engine<N> {
     pub fn reset_sending(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
-            // What will carry it is told as soon as it is known.
+            // What will carry it is notified as soon as it is known.
             c.send = c.send.on_end();
             c.ext().abandoned = Some(code);
             self.give_up_first(conn.0, &ConnectionError::LocalAbort);

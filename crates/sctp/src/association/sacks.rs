@@ -56,8 +56,8 @@ impl Association {
         (cumulative + 1 >= self.out.base()).then_some(cumulative)
     }
 
-    /// Takes an acknowledgment: what it says of the data, the paths, the windows and the timers. It tells of duplicates, and may say for
-    /// how many packets it stands.
+    /// Takes an acknowledgment: what it says of the data, the paths, the windows and the timers. It lists duplicates, and may have
+    /// the number of packets that it stands for.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
@@ -172,7 +172,7 @@ impl Association {
         }
         if path.ack.delivered > 0 {
             path.timeouts = 0;
-            // Of what went several ways nobody knows which of them it came (RFC 7829 section 3.2, 9 and 10).
+            // Of a chunk that was sent on several paths it is not known on which it arrived (RFC 7829 section 3.2, 9 and 10).
             if path.ack.certain && (path.errors > 0 || !path.is_active()) {
                 self.answered(index);
             }

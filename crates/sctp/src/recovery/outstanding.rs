@@ -320,7 +320,7 @@ impl Outstanding {
         self.received.get(0).is_some_and(|r| r.start == self.base)
     }
 
-    /// The peer has these chunks, as it has said before, and will not take them back: their payload is not kept any longer.
+    /// The peer has these chunks, as it has reported before, and will not take them back: their payload is not kept any longer.
     pub(crate) fn release(&mut self, block: Range<u64>) {
         let block = block.start.max(self.base)..block.end.min(self.next());
         if block.is_empty() {
@@ -337,7 +337,7 @@ impl Outstanding {
         });
     }
 
-    /// Forgets what gap blocks said: the chunks count as lost. False if the peer takes back what it said that it would not.
+    /// Forgets what gap blocks said: the chunks count as lost. False if the peer takes back what it called non-renegable.
     pub(crate) fn forget_received(&mut self) -> bool {
         if self.released.contains(self.base) {
             return false;

@@ -34,7 +34,7 @@ pub(super) struct Stream {
     pub(super) parked: BTreeMap<u64, VecDeque<Piece>>,
     /// What its connection has handed over by its weight: see [`Sctp::fed`].
     pub(super) fed: u64,
-    /// Bytes of room that no other stream takes: its connection was told that there is room, and writes when the program gets to it.
+    /// Bytes of room that no other stream takes: its connection was notified that there is room, and writes when the program gets to it.
     pub(super) reserved: usize,
 }
 
