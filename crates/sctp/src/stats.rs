@@ -82,7 +82,7 @@ pub struct PathStats {
     pub retransmissions: u64,
     /// Chunks with data that this path is believed to have lost.
     pub lost: u64,
-    /// Bytes of chunks with data that were acknowledged.
+    /// Bytes of payload that were acknowledged.
     pub delivered: u64,
     /// Timeouts (T3-rtx).
     pub timeouts: u64,

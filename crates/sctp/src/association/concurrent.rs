@@ -6,7 +6,7 @@
 use super::Association;
 use crate::config::LossDetection;
 use crate::multipath::{Candidate, Multipath, Retransmission, Schedule};
-use crate::path::{Path, PathState};
+use crate::path::{Count, Path, PathState};
 use crate::recovery::{Fate, Sent};
 use neater_base::Instant;
 use neater_cc::{Cause, Loss};
@@ -122,7 +122,10 @@ impl Association {
             let first = match multipath.retransmission {
                 Retransmission::LargestThreshold | Retransmission::SamePath => p.cc.threshold().unwrap_or(u64::MAX),
                 Retransmission::LargestWindow => p.cc.window(),
-                Retransmission::LowestLoss => u64::MAX - p.count.lost * 1_000_000 / p.count.sent.max(1),
+                Retransmission::LowestLoss => {
+                    let count = p.several.as_ref().map_or_else(Count::default, |s| s.count);
+                    u64::MAX - count.lost * 1_000_000 / count.sent.max(1)
+                }
             };
             // Of equal ones: another than the one that lost it, and then the one with more room.
             (first, *i != last, p.cc.window().saturating_sub(p.in_flight), core::cmp::Reverse(*i))
@@ -216,7 +219,9 @@ impl Association {
             return;
         }
         for path in &mut self.paths {
-            path.ack.earliest = path.pseudo.find(&self.out, path.id);
+            if let Some(several) = &mut path.several {
+                several.earliest = several.pseudo.find(&self.out, path.id);
+            }
         }
     }
 
@@ -226,7 +231,8 @@ impl Association {
             return self.out.base();
         }
         let path = &mut self.paths[index];
-        let (first, again) = path.pseudo.find(&self.out, path.id);
+        let Some(several) = &mut path.several else { return self.out.base() };
+        let (first, again) = several.pseudo.find(&self.out, path.id);
         first.min(again)
     }
 
@@ -235,11 +241,9 @@ impl Association {
     pub(super) fn credited(&mut self, index: usize) -> u64 {
         let updates = self.multipath().is_some_and(|m| m.window_update);
         let path = &mut self.paths[index];
-        if !updates {
-            return path.ack.credited;
-        }
-        path.uncredited += path.ack.delivered;
-        if path.ack.advanced { core::mem::take(&mut path.uncredited) } else { 0 }
+        let Some(several) = path.several.as_mut().filter(|_| updates) else { return path.ack.credited };
+        several.uncredited += path.ack.delivered;
+        if path.ack.advanced { core::mem::take(&mut several.uncredited) } else { 0 }
     }
 
     /// Whether an acknowledgment restarts T3-rtx of a path (RFC 9260 section 6.3.2, rule R3).
@@ -261,7 +265,9 @@ impl Association {
         let multipath = self.multipath();
         let top = match &multipath {
             // In recovery everything that is missing below what has arrived on the path counts (RFC 9260 section 7.2.4).
-            Some(m) if m.split_fast_retransmit && path.recovery.is_some() && path.ack.advanced => path.highest,
+            Some(m) if m.split_fast_retransmit && path.recovery.is_some() && path.ack.advanced => {
+                path.several.as_ref().map_or(path.ack.highest, |s| s.highest)
+            }
             Some(m) if m.split_fast_retransmit => path.ack.highest,
             _ if path.recovery.is_some() && advanced => self.out.received().last().unwrap_or(0),
             Some(_) => self.paths.iter().map(|p| p.ack.highest).max().unwrap_or(0),

@@ -4,7 +4,7 @@ use super::input::Arrived;
 use super::{Association, State};
 use crate::event::{CloseReason, Event};
 use crate::ids::Route;
-use crate::path::{Info, PathState};
+use crate::path::{Info, Path, PathState};
 use neater_base::{Instant, Rng};
 use std::sync::Arc;
 
@@ -134,8 +134,10 @@ impl Association {
             }
             self.events.push_back(Event::Path { path: id, route, state });
             if state == PathState::PotentiallyFailed {
-                self.doubts += 1;
-                self.paths[index].doubted = self.doubts;
+                let last = self.paths.iter().map(Path::doubted).max().unwrap_or(0);
+                if let Some(several) = &mut self.paths[index].several {
+                    several.doubted = last + 1;
+                }
             }
             self.choose_path();
         } else if !self.paths[self.current].is_active() {
@@ -166,7 +168,7 @@ impl Association {
         let active = |i: &usize| self.paths[*i].is_active();
         let doubted = |i: &usize| self.paths[*i].is_usable();
         // Of equal ones, the one that was active last (Natarajan 2009, section 4.3.1).
-        let last = |i: &usize| core::cmp::Reverse(self.paths[*i].doubted);
+        let last = |i: &usize| core::cmp::Reverse(self.paths[*i].doubted());
         let fewest = |i: &usize| (self.paths[*i].errors, last(i), *i != self.current, *i);
         let best = Some(self.preferred)
             .filter(active)

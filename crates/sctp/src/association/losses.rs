@@ -94,7 +94,9 @@ impl Association {
             let path = &mut self.paths[usize::from(path.0)];
             path.leave(size);
             path.ack.lost += u64::from(size);
-            path.count.lost += 1;
+            if let Some(several) = &mut path.several {
+                several.count.lost += 1;
+            }
         }
     }
 
@@ -199,7 +201,9 @@ impl Association {
         }
         path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
         path.timeouts += 1;
-        path.count.timeouts += 1;
+        if let Some(several) = &mut path.several {
+            several.count.timeouts += 1;
+        }
         let timeouts = path.timeouts;
         path.recovery = Some(next);
         path.rtt.back_off();

@@ -34,7 +34,7 @@ use crate::config::{AssociationConfig, Extensions, Layer};
 use crate::event::{CloseReason, Event};
 use crate::handshake::{Cookie, Offer};
 use crate::ids::{MessageId, PathId, Route};
-use crate::path::{Path, PathState};
+use crate::path::{Count, Path, PathState, Several};
 use crate::receive::{Numbering, Receiver};
 use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
@@ -146,7 +146,7 @@ pub(crate) struct Association {
     peer_window: u32,
     paths: Vec<Path>,
     /// Addresses that the peer has named and that no path leads to: those of another family, or beyond the most paths.
-    elsewhere: Vec<std::net::IpAddr>,
+    elsewhere: Box<[std::net::IpAddr]>,
     /// The path that data goes, as an index; the one that the application or the handshake chose is `preferred`.
     current: usize,
     preferred: usize,
@@ -191,8 +191,6 @@ pub(crate) struct Association {
     probing: bool,
     /// All paths were probed for a reason.
     probed: bool,
-    /// How often a path became potentially failed.
-    doubts: u32,
     /// Congestion marks: a reduction was made for data up to here.
     reduced_to: u64,
     /// Probes of the closed window so far.
@@ -201,7 +199,7 @@ pub(crate) struct Association {
     late: Vec<u64>,
     events: VecDeque<Event>,
     /// The last packet of an association that is over, and where it goes.
-    farewell: Option<(Route, Vec<u8>)>,
+    farewell: Option<Box<(Route, Vec<u8>)>>,
     /// The set of routes has changed.
     pub(crate) routes_changed: bool,
     stats: AssociationStats,
@@ -246,7 +244,7 @@ impl Association {
             queues: Queues::new(config.scheduler, false, config.outbound_streams),
             out: Outstanding::new(first(initial.0)),
             peer_window: 0,
-            elsewhere: Vec::new(),
+            elsewhere: Box::default(),
             paths: Vec::with_capacity(1),
             current: 0,
             preferred: 0,
@@ -275,7 +273,6 @@ impl Association {
             silent_since: None,
             probing: false,
             probed: false,
-            doubts: 0,
             reduced_to: 0,
             probes: 0,
             late: Vec::new(),
@@ -333,6 +330,13 @@ impl Association {
         match free {
             Some(free) => self.paths[free] = path,
             None => self.paths.push(path),
+        }
+        if self.paths.len() > 1 {
+            let first = self.count();
+            for (index, path) in self.paths.iter_mut().enumerate() {
+                let count = if index == 0 { first } else { Count::default() };
+                path.several.get_or_insert_with(|| Box::new(Several { count, ..Several::default() }));
+            }
         }
         Some(index)
     }
@@ -449,7 +453,7 @@ impl Association {
 
     /// The last packet, once the association is over.
     pub(crate) fn take_farewell(&mut self) -> Option<(Route, Vec<u8>)> {
-        self.farewell.take()
+        self.farewell.take().map(|f| *f)
     }
 
     pub(crate) const fn initial(&self) -> Tsn {
@@ -480,8 +484,20 @@ impl Association {
         AssociationStats { retransmission_queue: self.out.payload() as u64, ..self.stats }
     }
 
+    /// What was counted, as that of the only path.
+    const fn count(&self) -> Count {
+        Count {
+            sent: self.stats.chunks_sent + self.stats.retransmissions,
+            again: self.stats.retransmissions,
+            lost: self.stats.lost,
+            delivered: self.stats.bytes_acknowledged,
+            timeouts: self.stats.timeouts,
+        }
+    }
+
     pub(crate) fn path_stats(&self) -> Vec<PathStats> {
-        let stats = |p: &Path| PathStats {
+        let count = |p: &Path| p.several.as_ref().map_or_else(|| self.count(), |s| s.count);
+        let stats = |p: &Path, count: Count| PathStats {
             path: p.id,
             route: p.route,
             state: p.state,
@@ -492,13 +508,13 @@ impl Association {
             in_flight: p.in_flight,
             errors: p.errors,
             room: p.room,
-            sent: p.count.sent,
-            retransmissions: p.count.again,
-            lost: p.count.lost,
-            delivered: p.count.delivered,
-            timeouts: p.count.timeouts,
+            sent: count.sent,
+            retransmissions: count.again,
+            lost: count.lost,
+            delivered: count.delivered,
+            timeouts: count.timeouts,
         };
-        self.live_paths().map(stats).collect()
+        self.live_paths().map(|p| stats(p, count(p))).collect()
     }
 
     /// The endpoint's layers are others now.

@@ -378,9 +378,11 @@ impl Association {
             bytes += u64::from(sent.size);
             earliest |= tsn == self.out.base();
             self.out.resend(now, tsn, self.paths[index].id);
-            self.paths[index].pseudo.resent(tsn);
-            self.paths[index].count.again += 1;
-            self.paths[index].count.sent += 1;
+            if let Some(several) = &mut self.paths[index].several {
+                several.pseudo.resent(tsn);
+                several.count.again += 1;
+                several.count.sent += 1;
+            }
             self.stats.retransmissions += 1;
         }
         self.rescued();
@@ -476,7 +478,9 @@ impl Association {
             *first = Some(tsn);
         }
         self.out.push(now, self.paths[index].id, size, piece);
-        self.paths[index].count.sent += 1;
+        if let Some(several) = &mut self.paths[index].several {
+            several.count.sent += 1;
+        }
         self.stats.chunks_sent += 1;
         Some(size)
     }

@@ -124,11 +124,13 @@ impl Association {
             if acked.delivered {
                 path.ack.delivered += u64::from(sent.size);
                 path.ack.highest = path.ack.highest.max(tsn);
-                path.highest = path.highest.max(tsn);
                 path.ack.lowest = path.ack.lowest.min(tsn);
-                path.ack.advanced |= tsn == path.ack.earliest.0 || tsn == path.ack.earliest.1;
+                if let Some(several) = &mut path.several {
+                    several.highest = several.highest.max(tsn);
+                    path.ack.advanced |= tsn == several.earliest.0 || tsn == several.earliest.1;
+                    several.count.delivered += sent.piece.payload.len() as u64;
+                }
                 path.ack.certain |= !sent.elsewhere;
-                path.count.delivered += u64::from(sent.size);
                 path.ack.mistaken |= acked.mistaken;
                 // Karn: only what was sent once measures (rule C5).
                 if sent.times == 1 {

@@ -83,7 +83,7 @@ impl Association {
             State::ShutdownSent | State::ShutdownAckSent => {
                 let tag = self.peer_tag;
                 self.farewell =
-                    self.packet(tag, |p| p.push(&ShutdownComplete { reflected: false })).map(|b| (route, b));
+                    self.packet(tag, |p| p.push(&ShutdownComplete { reflected: false })).map(|b| Box::new((route, b)));
                 self.close(CloseReason::Shutdown);
             }
             // Section 8.5.1 E and 9.2: of an association that we know nothing of.
@@ -119,7 +119,7 @@ impl Association {
             let tag = self.peer_tag;
             let route = self.paths[self.current].route;
             let abort = Abort { reflected: false, causes: Causes::new(causes) };
-            self.farewell = self.packet(tag, |p| p.push(&abort)).map(|b| (route, b));
+            self.farewell = self.packet(tag, |p| p.push(&abort)).map(|b| Box::new((route, b)));
         }
         self.close(reason);
     }

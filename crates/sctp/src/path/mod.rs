@@ -58,9 +58,7 @@ pub(crate) struct PathAck {
     /// Highest TSN newly acknowledged: the HTNA of RFC 9260 section 7.2.4; and the lowest.
     pub(crate) highest: u64,
     pub(crate) lowest: u64,
-    /// What was in flight longest before, of chunks sent once and of others; looked at where several paths are in use.
-    pub(crate) earliest: (u64, u64),
-    /// One of these two is acknowledged.
+    /// What was in flight longest is acknowledged; looked at where several paths are in use.
     pub(crate) advanced: bool,
     /// Something is acknowledged that was sent on no other path.
     pub(crate) certain: bool,
@@ -76,10 +74,26 @@ pub(crate) struct Count {
     pub(crate) again: u64,
     /// Chunks believed lost.
     pub(crate) lost: u64,
-    /// Bytes acknowledged.
+    /// Bytes of payload acknowledged.
     pub(crate) delivered: u64,
     /// T3-rtx.
     pub(crate) timeouts: u64,
+}
+
+/// What a path has where its association has or had others: most have one, and idle ones are to be small.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Several {
+    /// The highest TSN that was acknowledged of those sent on it.
+    pub(crate) highest: u64,
+    /// Bytes acknowledged since the congestion window was last allowed to grow.
+    pub(crate) uncredited: u64,
+    /// What is outstanding longest.
+    pub(crate) pseudo: Pseudo,
+    /// What was in flight longest before the acknowledgment that is being read, of chunks sent once and of others.
+    pub(crate) earliest: (u64, u64),
+    pub(crate) count: Count,
+    /// How many times a path of the association had become potentially failed when this one last did.
+    pub(crate) doubted: u32,
 }
 
 /// The probe for a loss at the end (RFC 8985 section 7).
@@ -133,18 +147,10 @@ pub(crate) struct Path {
     pub(crate) paced_until: Option<Instant>,
     /// Unanswered transmissions in a row.
     pub(crate) errors: u32,
-    /// The number of the association's doubts of its paths when this one was last doubted.
-    pub(crate) doubted: u32,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) mtu: Search,
     pub(crate) ack: PathAck,
-    /// The highest TSN that was acknowledged of those sent on it.
-    pub(crate) highest: u64,
-    /// Bytes acknowledged since the congestion window was last allowed to grow, where several paths are in use.
-    pub(crate) uncredited: u64,
-    /// What is outstanding longest.
-    pub(crate) pseudo: Pseudo,
-    pub(crate) count: Count,
+    pub(crate) several: Option<Box<Several>>,
 }
 
 impl Path {
@@ -175,14 +181,10 @@ impl Path {
             burst_to: u64::MAX,
             paced_until: None,
             errors: 0,
-            doubted: 0,
             heartbeat: Heartbeat::default(),
             mtu,
             ack: PathAck::default(),
-            highest: 0,
-            uncredited: 0,
-            pseudo: Pseudo::default(),
-            count: Count::default(),
+            several: None,
         };
         path.refill_burst();
         path
@@ -191,7 +193,13 @@ impl Path {
     /// Congestion control and timers begin anew; the route stays (RFC 9260 section 5.2.4, action A).
     pub(crate) fn restart(&mut self, config: &AssociationConfig) {
         let most = self.mtu.most();
-        *self = Self::new(self.id, self.route, most, self.state, config);
+        let several = self.several.is_some().then(Box::default);
+        *self = Self { several, ..Self::new(self.id, self.route, most, self.state, config) };
+    }
+
+    /// See [`Several::doubted`].
+    pub(crate) fn doubted(&self) -> u32 {
+        self.several.as_ref().map_or(0, |s| s.doubted)
     }
 
     pub(crate) const fn is_active(&self) -> bool {

@@ -70,8 +70,8 @@ pub(crate) struct Outstanding {
     base: u64,
     ring: VecDeque<Sent>,
     received: RangeSet,
-    /// Of those, what the peer will not take back, and whose payload is not kept.
-    released: RangeSet,
+    /// Of those, what the peer will not take back, and whose payload is not kept; nothing where there is no NR-SACK.
+    released: Option<Box<RangeSet>>,
     lost: BTreeSet<u64>,
     /// Payload bytes of everything in the ring.
     payload: usize,
@@ -88,7 +88,7 @@ impl Outstanding {
             base: initial,
             ring: VecDeque::new(),
             received: RangeSet::new(),
-            released: RangeSet::new(),
+            released: None,
             lost: BTreeSet::new(),
             payload: 0,
             flying: 0,
@@ -275,8 +275,8 @@ impl Outstanding {
         }
         if self.base > before {
             self.received.remove_below(self.base);
-            if !self.released.is_empty() {
-                self.released.remove_below(self.base);
+            if let Some(released) = &mut self.released {
+                released.remove_below(self.base);
             }
         }
         let (base, next) = (self.base, self.next());
@@ -327,7 +327,7 @@ impl Outstanding {
             return;
         }
         let (ring, base, payload) = (&mut self.ring, self.base, &mut self.payload);
-        self.released.insert_range(block, |fresh| {
+        self.released.get_or_insert_default().insert_range(block, |fresh| {
             for tsn in fresh {
                 let sent = &mut ring[(tsn - base) as usize];
                 if sent.fate != Fate::Abandoned {
@@ -339,21 +339,23 @@ impl Outstanding {
 
     /// Forgets what gap blocks said: the chunks count as lost. False if the peer takes back what it called non-renegable.
     pub(crate) fn forget_received(&mut self) -> bool {
-        if self.released.contains(self.base) {
+        let released = self.released.take();
+        let is_released = |tsn| released.as_ref().is_some_and(|r| r.contains(tsn));
+        if is_released(self.base) {
+            self.released = released;
             return false;
         }
         for range in self.received.iter() {
             for tsn in range.clone() {
                 let sent = &mut self.ring[(tsn - self.base) as usize];
-                if sent.fate == Fate::Received && !self.released.contains(tsn) {
+                if sent.fate == Fate::Received && !is_released(tsn) {
                     sent.fate = Fate::Lost;
                     self.lost.insert(tsn);
                 }
             }
         }
         self.received.clear();
-        let released = core::mem::replace(&mut self.released, RangeSet::new());
-        released.iter().for_each(|r| self.received.insert_range(r.clone(), |_| {}));
+        released.iter().flat_map(|r| r.iter()).for_each(|r| self.received.insert_range(r.clone(), |_| {}));
         self.released = released;
         true
     }
@@ -451,7 +453,7 @@ impl Outstanding {
     pub(crate) fn drain(&mut self) -> VecDeque<Sent> {
         self.base = self.next();
         self.received.clear();
-        self.released.clear();
+        self.released = None;
         self.lost.clear();
         (self.payload, self.flying, self.in_flight) = (0, 0, 0);
         core::mem::take(&mut self.ring)
