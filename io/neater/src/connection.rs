@@ -12,8 +12,8 @@ use core::future::Future;
 use core::task::{Context, Poll};
 use neater_base::net::NetError;
 use neater_engine::{
-    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, Event, MessageId, Reason, ReceiveOutcome, Received,
-    SendOptions, ServiceOutcome, Stack, StreamDirection, TimelineEntry,
+    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, Event, MessageId, PathInfo, Reason, ReceiveOutcome,
+    Received, SendOptions, ServiceOutcome, Stack, StreamDirection, TimelineEntry,
 };
 use std::net::SocketAddr;
 
@@ -442,6 +442,13 @@ impl Connection {
     #[must_use]
     pub fn security(&self) -> Option<String> {
         self.handle.with(|s| s.engine.security(self.id))
+    }
+
+    /// The paths of the transport below, with what is known of each: several where an SCTP association has them (`multipath`, RFC 9622
+    /// section 6.2.14), else the only one. [`Event::PathChange`] says that something about them has changed.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathInfo> {
+        self.handle.with(|s| s.engine.paths(self.id))
     }
 
     /// The peer's certificates, leaf first, in DER.

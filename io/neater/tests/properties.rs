@@ -376,6 +376,13 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "sim/testkit/tests/all/sctp_paths.rs",
+        &[
+            ("multipath", "an_active_client_has_a_path_by_each_network_and_any_other_has_one"),
+            ("multipathPolicy", "two_networks_carry_what_one_cannot_where_the_policy_is_to_aggregate"),
+        ],
+    ),
+    (
         "sim/testkit/tests/all/silence.rs",
         &[
             ("keepAlive", "keep_alives_over_quic_come_as_often_as_they_were_asked_for"),

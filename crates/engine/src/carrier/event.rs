@@ -72,6 +72,8 @@ pub(crate) enum CarrierEvent {
     FlowLost { conn: Key, lost: SessionLost },
     /// A datagram has arrived for a connection.
     Datagram { conn: Key, data: Bytes, ecn: Ecn },
+    /// A path of a flow's session has changed: see [`super::Carriers::paths`].
+    PathChanged { conn: Key },
     /// The network has reported an error that does not end a connection.
     SoftError { conn: Key, error: IcmpError },
     /// The peer has closed a connection's flow in both directions: what has arrived can be read, what has not left is lost.

@@ -8,6 +8,7 @@ use super::{Carriers, FlowId, SessionId};
 use crate::carrier::peer::Peer;
 use crate::context::Context;
 use crate::measured::TransportCounters;
+use crate::path::{PathInfo, PathUse};
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -152,6 +153,23 @@ impl Carriers {
             }
             _ => (None, None),
         }
+    }
+
+    /// The paths of a flow's transport.
+    pub(crate) fn paths<N: Net>(&self, cx: &Context<N>, flow: FlowId, peer: Option<Peer>) -> Vec<PathInfo> {
+        if let FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } = flow {
+            return self.sctp.paths(cx, sctp);
+        }
+        let addresses = self.local_addr(cx, flow, peer).zip(self.remote_addr(flow, peer));
+        let Some((local, remote)) = addresses else { return Vec::new() };
+        let (rtt, window) = self.path_figures(cx, flow);
+        let counters = self.counters(cx, flow, 0);
+        let (sent, lost) = counters.packets;
+        let of = |i: &&neater_base::net::Interface| i.addrs.iter().any(|a| a.addr == local.ip());
+        let interface = cx.net.interfaces().iter().find(of).map(|i| i.name.clone());
+        let (window, state) = (window.unwrap_or(0), PathUse::InUse);
+        let delivered = self.flow_delivery(cx, flow).map_or(0, |d| d.acknowledged);
+        vec![PathInfo { local, remote, interface, state, rtt, window, in_flight: 0, sent, lost, delivered }]
     }
 
     /// What the transport of a flow has counted, that was handed `sent` bytes.

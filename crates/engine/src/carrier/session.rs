@@ -397,6 +397,7 @@ impl Carriers {
     /// The host's addresses have changed; `elsewhere`: it is in another network now.
     pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>, elsewhere: bool) {
         self.quic.paths_changed(cx, elsewhere);
+        self.sctp.paths_changed(cx);
     }
 
     /// Whether streams of the peer's may still be taken from a session.

@@ -1,5 +1,6 @@
 //! Properties of connections, and what a program can ask of them.
 
+use crate::PathInfo;
 use crate::carrier::peer::Peer;
 use crate::carrier::property::{CarrierProperty, message_max};
 use crate::conn::{Conn, ConnectionState, ConnectionStats, Delivery};
@@ -378,6 +379,14 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
         self.conns.get(conn.0).map(|c| self.carriers.peer_certificates(c.flow)).unwrap_or_default()
+    }
+
+    /// The paths of a connection's transport, with what is known of each: several where an SCTP association has them, else the only one.
+    /// Empty for a connection that nothing carries. [`Event::PathChange`] says that something about them has changed.
+    #[must_use]
+    pub fn paths(&self, conn: ConnectionId) -> Vec<PathInfo> {
+        let Some(c) = self.conns.get(conn.0) else { return Vec::new() };
+        self.carriers.paths(&self.cx, c.flow, shared_peer(c))
     }
 
     /// The version of the security protocol in use, in words.

@@ -87,6 +87,7 @@ impl<N: Net> Engine<N> {
                     self.notify(conn, Event::SoftError(error));
                 }
             }
+            CarrierEvent::PathChanged { conn } => self.notify(conn, Event::PathChange),
             CarrierEvent::FlowClosed { conn } => self.flow_closed(conn),
             CarrierEvent::FlowFailed { conn, error } => self.fail_connection(conn, error),
             CarrierEvent::Accepted { session, listener } => drop(self.accepted(session, listener)),

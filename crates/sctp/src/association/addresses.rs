@@ -34,6 +34,10 @@ pub(super) const ALWAYS_SIGNED: ChunkSet = {
 const MAX_WAITING: usize = 16;
 /// The most answers that wait to be sent, and that are kept in case they were lost.
 const MAX_ANSWERS: usize = 4;
+/// From an address that is to be added nothing may come through. After so many times the chunk is sent where data goes: there the wildcard
+/// means an address that the peer has, and the request changes nothing, whether or not it was made before. The numbers of chunks have no
+/// gaps (RFC 5061 section 5.1, A2), so that it cannot just be dropped.
+const FRUITLESS: u32 = 5;
 /// The most requests of one chunk that are looked at.
 const MAX_REQUESTS: usize = 8;
 /// The longest answer to them, in bytes: it goes alone if need be, into the smallest packet and behind an AUTH chunk.
@@ -56,6 +60,8 @@ struct Pending {
     wish: Wish,
     /// How often it was sent.
     times: u32,
+    /// It was sent from an address that the peer does not know yet, and is not answered there: see [`FRUITLESS`].
+    fruitless: bool,
 }
 
 /// Both directions; nothing, and no memory, as long as nothing is changed and nothing may be. Most associations never do, and idle ones
@@ -188,7 +194,7 @@ impl Association {
         if self.addresses.pending.is_none()
             && let Some(wish) = self.addresses.waiting.pop_front()
         {
-            self.addresses.pending = Some(Pending { wish, times: 0 });
+            self.addresses.pending = Some(Pending { wish, times: 0, fruitless: false });
             self.addresses.wanted = true;
         }
     }
@@ -215,6 +221,7 @@ impl Association {
         };
         match change {
             // The new address may be the only one that works.
+            AddressChange::Add(_) if pending.fruitless => Some(current),
             AddressChange::Add(layer) if address.is_none() || pending.times % 2 == 1 => Some(from(layer)),
             AddressChange::Add(_) => Some(current),
             AddressChange::Remove(layer) => other(layer),
@@ -252,8 +259,12 @@ impl Association {
         // The peer finds the association by its tag, whatever address stands here (section 4.1.1).
         packet.push(&Asconf { serial, address: unspecified, requests: Parameters::new(&[request]) })?;
         pending.times = pending.times.saturating_add(1);
+        let backed_off = 1 << (pending.times.min(6) - 1);
         self.addresses.wanted = false;
-        self.timers.asconf = Some(now + self.paths[self.current].rtt.rto());
+        // What is sent from elsewhere says nothing of the path that data goes, and has a pace of its own.
+        let rto = self.paths[self.current].rtt.rto();
+        let wait = if to == self.paths[self.current].route { rto } else { rto * backed_off };
+        self.timers.asconf = Some(now + wait);
         Ok(())
     }
 
@@ -262,6 +273,13 @@ impl Association {
         self.timers.asconf = None;
         self.addresses.wanted = self.addresses.pending.is_some();
         let current = self.current;
+        if let Some(pending) = &mut self.addresses.pending
+            && matches!(pending.wish, Wish { change: AddressChange::Add(_), address: None })
+            && !pending.fruitless
+        {
+            pending.fruitless = pending.times >= FRUITLESS;
+            return;
+        }
         self.paths[current].rtt.back_off();
         self.failed(current, true);
     }
@@ -293,9 +311,9 @@ impl Association {
         self.timers.asconf = None;
         self.addresses.wanted = false;
         self.addresses.ours = self.addresses.ours.next();
-        let Some(Pending { wish, .. }) = self.addresses.pending.take() else { return };
+        let Some(Pending { wish, fruitless, .. }) = self.addresses.pending.take() else { return };
         self.errors = 0;
-        let done = refused.is_none();
+        let done = refused.is_none() && !fruitless;
         let unknown = refused == Some(UnrecognizedParameters::CODE);
         match wish.change {
             AddressChange::Add(layer) if done => {

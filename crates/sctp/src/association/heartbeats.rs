@@ -205,18 +205,18 @@ impl Association {
         let probing = self.config.silent_probing?;
         self.probing = false;
         if !self.is_silent() {
-            self.silent_since = None;
+            self.silent_since = Instant::FAR_FUTURE;
             return None;
         }
-        let since = *self.silent_since.get_or_insert(now);
-        let lasts = now < since + probing.lasting;
+        self.silent_since = self.silent_since.min(now);
+        let lasts = now < self.silent_since + probing.lasting;
         self.probing = lasts;
         lasts.then_some(probing.interval)
     }
 
     /// All paths that do not answer are probed at once: there is a reason to believe that one does.
     pub(crate) fn probe_paths(&mut self) {
-        (self.silent_since, self.probed) = (None, true);
+        (self.silent_since, self.probed) = (Instant::FAR_FUTURE, true);
         for path in &mut self.paths {
             path.heartbeat.wanted |=
                 matches!(path.state, PathState::PotentiallyFailed | PathState::Inactive | PathState::Unconfirmed);

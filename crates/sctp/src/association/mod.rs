@@ -129,7 +129,7 @@ pub(crate) struct Association {
     /// Stand for both tags in cookies that are given away (section 5.2.2).
     ties: (u32, u32),
     /// Local addresses to tell, and whether every layer authenticates.
-    offer_addresses: Vec<std::net::IpAddr>,
+    offer_addresses: Box<[std::net::IpAddr]>,
     authenticated: bool,
     /// The largest packets of the endpoint's layers.
     rooms: Arc<[u16]>,
@@ -185,8 +185,8 @@ pub(crate) struct Association {
     readable_told: bool,
     /// The peer has acknowledged, and said how much room it has, since data was sent last.
     window_answered: bool,
-    /// Since when no path answers.
-    silent_since: Option<Instant>,
+    /// Since when no path answers; the far future: one does.
+    silent_since: Instant,
     /// No path answers, and all are probed.
     probing: bool,
     /// All paths were probed for a reason.
@@ -232,7 +232,7 @@ impl Association {
             initial,
             peer_tag: Tag::ZERO,
             ties,
-            offer_addresses: addresses,
+            offer_addresses: addresses.into(),
             rooms,
             authenticated: routes.iter().all(|(r, _)| layers[usize::from(r.layer.0)].authenticates),
             agreed: Extensions::NONE,
@@ -270,7 +270,7 @@ impl Association {
             blocked: false,
             readable_told: false,
             window_answered: false,
-            silent_since: None,
+            silent_since: Instant::FAR_FUTURE,
             probing: false,
             probed: false,
             reduced_to: 0,
@@ -353,7 +353,7 @@ impl Association {
     /// What we offer in INIT and INIT ACK chunks.
     pub(crate) fn offer(&self) -> Offer {
         Offer {
-            addresses: self.offer_addresses.clone(),
+            addresses: self.offer_addresses.to_vec(),
             ..Offer::ours(self.tag, self.initial, &self.config, self.authenticated)
         }
         .with_random(&self.random, &self.config)
@@ -482,6 +482,11 @@ impl Association {
 
     pub(crate) fn stats(&self) -> AssociationStats {
         AssociationStats { retransmission_queue: self.out.payload() as u64, ..self.stats }
+    }
+
+    /// Where data goes, or the way that was chosen where several carry it.
+    pub(crate) fn current_route(&self) -> Route {
+        self.paths[self.current].route
     }
 
     /// What was counted, as that of the only path.

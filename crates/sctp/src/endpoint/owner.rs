@@ -43,7 +43,7 @@ impl Endpoint {
     #[must_use]
     pub fn peer(&self, id: AssociationId) -> Option<(Route, u16)> {
         let association = self.live(id)?;
-        Some((association.routes().next()?, association.peer_port()))
+        Some((association.current_route(), association.peer_port()))
     }
 
     /// Whether an association is over, or unknown; its last events may still be to come.

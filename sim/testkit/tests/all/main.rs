@@ -37,6 +37,7 @@ mod sctp_dtls;
 mod sctp_ecn;
 mod sctp_ends;
 mod sctp_icmp;
+mod sctp_paths;
 mod sctp_properties;
 mod sctp_racing;
 mod silence;

@@ -10,6 +10,7 @@
 
 mod direction;
 mod open;
+mod paths;
 mod receiving;
 mod secure;
 mod sending;
@@ -32,7 +33,8 @@ use hashbrown::HashMap;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key, Slab};
 use neater_sctp::{
-    AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train,
+    AddressChange, AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, LayerId, Scheduler,
+    Train,
 };
 pub(crate) use open::There;
 use sending::Turns;
@@ -108,6 +110,11 @@ pub(crate) struct Profile {
     /// How often at least, if the program has asked for them itself.
     keep_alive: Option<Duration>,
     scheduler: Scheduler,
+    /// Whether associations may have several paths, and whether new data is spread over them.
+    several: bool,
+    /// Whether this side opens further ones.
+    widens: bool,
+    multipath: Option<neater_sctp::Multipath>,
 }
 
 /// A socket that speaks SCTP.
@@ -156,6 +163,11 @@ impl SctpSocket {
         special.or_else(|| self.ends.get(&(port, None))).copied()
     }
 
+    /// Whether it is bound to no address.
+    fn has_all(&self) -> bool {
+        self.below == Below::Ip || self.options.local.is_none_or(|l| l.ip().is_unspecified())
+    }
+
     /// Bytes between the beginning of a packet and its SCTP header.
     fn overhead(&self) -> u16 {
         self.below.overhead() + if self.v6 { 40 } else { 20 }
@@ -168,6 +180,10 @@ pub(crate) struct SctpEnd {
     socket: Key,
     /// Our address, if it has one for itself on a socket that has all: what it sends comes from there.
     at: Option<IpAddr>,
+    /// The packet layers beside the first, which is the two above.
+    ways: Vec<paths::Way>,
+    /// Each address of ours is a way of its own, where the socket has all.
+    spread: bool,
     endpoint: Endpoint,
     associations: HashMap<AssociationId, Key, FixedState>,
     /// The listener of what arrives, and what it asks for.
@@ -379,8 +395,10 @@ impl SctpCarrier {
     pub(crate) fn addresses<N: Net>(&self, net: &N, key: Key) -> Option<(SocketAddr, SocketAddr)> {
         let a = self.associations.get(key)?;
         let end = self.endpoints.get(a.end)?;
-        let bound = net.local_addr(self.sockets.get(end.socket)?.sock).ok()?;
-        Some((a.remote, SocketAddr::new(end.at.unwrap_or(bound.ip()), end.endpoint.port())))
+        let layer = end.endpoint.peer(a.id).map_or(LayerId(0), |(route, _)| route.layer);
+        let (socket, at) = end.way(layer);
+        let bound = net.local_addr(self.sockets.get(socket)?.sock).ok()?;
+        Some((a.remote, SocketAddr::new(at.unwrap_or(bound.ip()), end.endpoint.port())))
     }
 
     /// Whether the peer has sent anything but the handshake.
@@ -460,7 +478,7 @@ impl SctpCarrier {
             return true;
         }
         let Some(e) = self.endpoints.get(end) else { return false };
-        !e.endpoint.is_idle() && self.sockets.get(e.socket).is_none_or(|s| s.writable)
+        !e.endpoint.is_idle() && e.sockets().all(|k| self.sockets.get(k).is_none_or(|s| s.writable))
     }
 
     fn end_directions(&mut self, end: Key) {
@@ -532,19 +550,16 @@ impl SctpCarrier {
             SctpEvent::PartLost { stream, number } => self.part_lost(&cx.limits, key, stream.0, number),
             SctpEvent::Restarted => self.restarted(cx, key),
             SctpEvent::Closed(reason) => self.closed(cx, key, reason),
-            // An association has one path here, and its failure is the association's; but the peer's address can change (behind a NAT).
-            SctpEvent::Path { route, state: PathState::Active, .. } => {
-                if let Some(a) = self.associations.get_mut(key).filter(|a| a.stack != Stack::SctpDtls) {
-                    a.route = route.remote;
-                    a.remote.set_ip(route.remote.ip());
-                }
+            // The failure of an only path is the association's; but the peer's address can change (behind a NAT).
+            SctpEvent::Path { .. } | SctpEvent::PrimaryPath { .. } => {
+                self.follow(key);
+                self.report_paths(key);
+            }
+            SctpEvent::AddressChanged { change: AddressChange::Add(layer), done: false } => {
+                self.not_widened(key, layer)
             }
             // Streams are not added, and an error that the peer reports without an end concerns nothing here.
-            SctpEvent::Path { .. }
-            | SctpEvent::PrimaryPath { .. }
-            | SctpEvent::StreamsAdded { .. }
-            | SctpEvent::PeerError { .. }
-            | SctpEvent::Accepted => {}
+            SctpEvent::StreamsAdded { .. } | SctpEvent::PeerError { .. } | SctpEvent::Accepted => {}
             #[allow(unreachable_patterns, reason = "the enum may grow")]
             _ => {}
         }

@@ -1,5 +1,6 @@
 //! Associations that are opened, by us in a race or by a peer at a listener, and the streams that both open on them.
 
+use super::paths::bound_first;
 use super::socket::{mtu, peer_address};
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd, SctpSocket, Tie};
@@ -18,9 +19,11 @@ use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
 use neater_base::{Instant, Key};
-use neater_property::{Preference, Role, SelectionProperty as P};
+use neater_property::{Multipath, MultipathPolicy, Preference, Role, SelectionProperty as P};
 use neater_quic::Direction;
-use neater_sctp::{AssociationId, CloseReason, ConnectError, LayerId, Route, Scheduler, SendOptions, StreamId};
+use neater_sctp::{
+    AssociationId, CloseReason, ConnectError, LayerId, PathScheduler, Route, Scheduler, SendOptions, StreamId,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,8 +59,19 @@ fn profile(request: &Compiled, role: Role, mtu: u16) -> Profile {
         S::FairCapacity => Scheduler::FairBandwidth,
         S::WeightedFairQueueing => Scheduler::WeightedFair,
     };
+    let widens = role == Role::Initiate && properties.multipath(role) == Multipath::Active;
+    let several = properties.multipath(role) != Multipath::Disabled;
+    let spread = neater_sctp::Multipath::default();
+    let spread = match properties.connection.multipath_policy {
+        MultipathPolicy::Aggregate => Some(spread),
+        MultipathPolicy::Interactive => Some(neater_sctp::Multipath { scheduler: PathScheduler::LowestRtt, ..spread }),
+        MultipathPolicy::Handover => None,
+    };
     Profile {
         mtu,
+        several,
+        widens,
+        multipath: spread.filter(|_| several),
         heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference,
         keep_alive: keep_alive(properties, role),
         scheduler,
@@ -106,6 +120,11 @@ impl SctpCarrier {
         if cx.route_to(there.addr).is_none() {
             return Err(Self::cannot(ErrorKind::NetworkUnreachable));
         }
+        let bound = match there.below {
+            Below::Dtls => None,
+            Below::Udp | Below::Ip => bound_first(cx, to.request, there.addr.ip(), to.options),
+        };
+        let to = &Target { options: bound.as_ref().unwrap_or(to.options), ..*to };
         let end = self.client_endpoint(cx, layers, there, route, to)?;
         let Some(e) = self.endpoints.get_mut(end) else { return Err(AttemptError::NoAddress) };
         let path = Route { layer: LayerId(0), remote: route };
@@ -169,7 +188,8 @@ impl SctpCarrier {
             e.profile == profile && e.at == at && e.listener.is_none() && !self.has_peer_port(e, addr.port())
         };
         let ends = self.sockets.get(socket).into_iter().flat_map(|s| s.ends.values().copied());
-        let found = ends.take(ENDS_ASKED).find(|k| self.endpoints.get(*k).is_some_and(free));
+        // One that has sockets of several interfaces is for one association.
+        let found = ends.take(ENDS_ASKED).find(|k| !profile.widens && self.endpoints.get(*k).is_some_and(free));
         match found.or_else(|| self.open_endpoint(cx, socket, (at, 0), profile, false)) {
             Some(end) => Ok(end),
             None => {
@@ -349,6 +369,7 @@ impl SctpCarrier {
     /// Reports what the peer sent while the race was being decided.
     pub(crate) fn begin<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let before = self.associations.get_mut(key).and_then(|a| a.before.take());
+        self.widen(cx, key);
         self.take_arrived(&cx.limits, key);
         if let Some(before) = before {
             self.reset_received(&cx.limits, key, before.streams.into_iter());

@@ -8,6 +8,7 @@
 //! for listeners and clients alike. It gets the packets of all programs on this host: those to a port that has no endpoint here are
 //! another's, and are passed over.
 
+use super::paths::PATHS_MAX;
 use super::wire::ADAPTATION;
 use super::{Below, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket, Tie};
 use crate::Limits;
@@ -142,7 +143,7 @@ impl SctpCarrier {
     }
 
     /// The packet layer that a socket is (decision 0027).
-    fn layer(&self, socket: Key, mtu: u16) -> Layer {
+    pub(super) fn layer(&self, socket: Key, mtu: u16) -> Layer {
         let Some(s) = self.sockets.get(socket) else { return Layer::udp() };
         let overhead = s.overhead();
         let authenticates = s.below == Below::Dtls;
@@ -158,6 +159,9 @@ impl SctpCarrier {
         accepts: bool,
     ) -> Key {
         let layer = self.layer(socket, profile.mtu);
+        // A layer below has one path for each peer.
+        let several = profile.several && self.sockets.get(socket).is_some_and(|s| s.below != Below::Dtls);
+        let all = at.is_none() && self.sockets.get(socket).is_some_and(|s| s.has_all());
         let (below, shared) = self.sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
         let secret = cx.config.shared_secret.unwrap_or(cx.config.seed);
         let association = AssociationConfig {
@@ -169,14 +173,18 @@ impl SctpCarrier {
             max_message: cx.limits.message,
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
-            extensions: Extensions { ecn: cx.config.sctp_ecn && below != Below::Dtls, ..Extensions::default() },
+            extensions: Extensions {
+                ecn: cx.config.sctp_ecn && below != Below::Dtls,
+                // A client that opens no further paths is followed to another address without them.
+                dynamic_addresses: several && (accepts || profile.widens),
+                ..Extensions::default()
+            },
             adaptation: Some(ADAPTATION),
             max_init_retransmits: INITS,
             // It is another connection's then.
             outlives_restart: false,
-            // The system chooses the source of a packet by where it goes: at another address of a peer that has several, we would
-            // be a host that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
-            max_paths: 1,
+            max_paths: if several { PATHS_MAX } else { 1 },
+            multipath: profile.multipath,
             base_packet: LEAST_MTU - layer.overhead,
             search_idle: false,
             ..AssociationConfig::default()
@@ -206,6 +214,8 @@ impl SctpCarrier {
         self.endpoints.insert(SctpEnd {
             socket,
             at,
+            ways: Vec::new(),
+            spread: several && accepts && all,
             endpoint,
             associations,
             listener: None,
@@ -225,7 +235,15 @@ impl SctpCarrier {
             Some(key) => key,
             None => {
                 let scheduler = Scheduler::FirstCome;
-                let profile = Profile { heartbeats: false, keep_alive: None, scheduler, mtu: LEAST_MTU };
+                let profile = Profile {
+                    heartbeats: false,
+                    keep_alive: None,
+                    scheduler,
+                    mtu: LEAST_MTU,
+                    several: false,
+                    widens: false,
+                    multipath: None,
+                };
                 let key = self.make_endpoint(cx, socket, (None, port), profile, false);
                 self.sockets.get_mut(socket)?.unmatched = Some(key);
                 key
@@ -239,19 +257,23 @@ impl SctpCarrier {
     pub(super) fn send_trains<N: Net>(&mut self, cx: &mut Context<N>, layers: &mut Layers<'_>, key: Key) -> bool {
         for _ in 0..SEND_BUDGET {
             let Some(end) = self.endpoints.get_mut(key) else { return false };
-            let Some(s) = self.sockets.get_mut(end.socket) else { return false };
-            if !s.writable {
-                if !s.waiting.contains(&key) {
-                    s.waiting.push(key);
+            // What an endpoint sends next may go by any of its sockets.
+            for socket in end.sockets() {
+                if let Some(s) = self.sockets.get_mut(socket).filter(|s| !s.writable) {
+                    if !s.waiting.contains(&key) {
+                        s.waiting.push(key);
+                    }
+                    return false;
                 }
-                return false;
             }
+            let Some(s) = self.sockets.get(end.socket) else { return false };
             let most = cx.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
             // A layer makes each packet longer.
             let room = UDP_MAX - s.layer.map_or(0, |_| SEGMENTS_MAX * usize::from(layer::RECORD_OVERHEAD));
             cx.packet.resize(UDP_MAX, 0);
             let Some(train) = end.endpoint.poll_train(cx.now, &mut cx.packet[..room], most) else { return false };
-            let from = end.at;
+            let (socket, from) = end.way(train.route.layer);
+            let Some(s) = self.sockets.get_mut(socket) else { continue };
             if train.whole != s.whole {
                 // Rare: chunks that were cut when packets could be longer. Without the option they travel like any UDP datagram.
                 s.whole = train.whole;
@@ -282,7 +304,7 @@ impl SctpCarrier {
                 Err(_) if s.layer.is_some() => {}
                 Err(e) => {
                     // The socket is shared: what it reports here may be about an earlier datagram to another peer.
-                    let (socket, to) = (end.socket, train.route.remote);
+                    let to = train.route.remote;
                     if !self.icmp_errors(cx, socket) {
                         self.unreachable(cx, socket, to, e);
                     }
@@ -384,7 +406,9 @@ impl SctpCarrier {
         let Some(key) = known.or_else(|| self.out_of_the_blue(cx, socket, port)) else { return };
         let Some(end) = self.endpoints.get_mut(key) else { return };
         let from = peer_address(from);
-        end.endpoint.handle_packet(cx.now, Route { layer: LayerId(0), remote: from }, marked, data);
+        let layer = if end.spread || !end.ways.is_empty() { self.arrived_at(key, socket, to) } else { LayerId(0) };
+        let Some(end) = self.endpoints.get_mut(key) else { return };
+        end.endpoint.handle_packet(cx.now, Route { layer, remote: from }, marked, data);
         self.mark_dirty(key);
     }
 
@@ -417,12 +441,15 @@ impl SctpCarrier {
         let quoted = error.quoted.as_slice();
         let Some(s) = self.sockets.get(socket) else { return };
         let Some(port) = quoted.get(..2).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
-        let route = Route { layer: LayerId(0), remote: to };
         let of_port = s.ends.range((port, None)..).take_while(|((p, _), _)| *p == port).map(|(_, end)| *end);
         let ends: Vec<Key> = of_port.collect();
         for end in ends {
             let Some(e) = self.endpoints.get_mut(end) else { continue };
-            let Some(id) = e.endpoint.quoted(route, quoted) else { continue };
+            // What quotes a packet does not say which of our addresses it was sent from.
+            let layers = (0..=e.ways.len()).map(|i| LayerId(i as u16)).filter(|l| e.way(*l).0 == socket);
+            let routes = layers.map(|layer| Route { layer, remote: to });
+            let found = routes.filter_map(|r| Some((r, e.endpoint.quoted(r, quoted)?))).next();
+            let Some((route, id)) = found else { continue };
             let association = e.associations.get(&id).copied();
             let what = translate(error, to.is_ipv6(), self.sockets.get(socket).map_or(0, SctpSocket::overhead));
             if let Some((key, a)) = association.and_then(|k| Some((k, self.associations.get(k)?)))
@@ -442,10 +469,10 @@ impl SctpCarrier {
 
     /// This host does not take packets of that length towards there: what is sent is measured by the interface from now on.
     fn too_large<N: Net>(&mut self, cx: &mut Context<N>, end: Key, route: Route) {
-        let at = self.endpoints.get(end).and_then(|e| e.at);
+        let Some((socket, at)) = self.endpoints.get(end).map(|e| e.way(route.layer)) else { return };
         let mtu = mtu(cx, at, Some(route.remote.ip()));
         let Some(e) = self.endpoints.get_mut(end) else { return };
-        let Some(s) = self.sockets.get(e.socket) else { return };
+        let Some(s) = self.sockets.get(socket) else { return };
         let size = mtu.saturating_sub(s.overhead());
         let packet: Vec<u8> = cx.packet.iter().take(net::Quoted::MAX).copied().collect();
         e.endpoint.handle_icmp(cx.now, route, neater_sctp::IcmpError::PacketTooBig { size }, &packet);
@@ -495,6 +522,9 @@ impl SctpCarrier {
         let (socket, at) = (end.socket, (end.endpoint.port(), end.at));
         if let Some(end) = self.endpoints.remove(key) {
             cx.stats.refusals.associations += end.endpoint.stats().refused;
+            for other in end.sockets().filter(|k| *k != socket) {
+                self.leave_socket(cx, key, other);
+            }
         }
         let Some(s) = self.sockets.get_mut(socket) else { return };
         s.ends.remove(&at);

@@ -1,0 +1,278 @@
+//! The ways that an SCTP port has to its peers: sockets of interfaces of their own, and addresses of one socket that has all.
+//!
+//! *Responsible for* which socket a packet layer of `neater-sctp` is, for opening one more for each interface that an association may
+//! use (RFC 9622 section 6.2.14), and for what becomes of them when the host's addresses change. *Not responsible for* which path carries
+//! data, nor for what the peer is sent about addresses (`neater-sctp`, RFC 5061).
+//!
+//! *Invariants*: layer 0 is the socket that the endpoint was made on; a way keeps its number, for the paths of associations are named by
+//! it; an endpoint with a socket of an interface has one association. A client's addresses are not named to the peer: each is added
+//! by an ASCONF chunk from there, with the wildcard address (RFC 5061 section 4.2.1), which works behind a NAT, too.
+
+use super::socket::mtu;
+use super::{Below, Sctp, SctpEnd};
+use crate::Stack;
+use crate::carrier::SctpCarrier;
+use crate::carrier::event::CarrierEvent;
+use crate::context::Context;
+use crate::path::{PathInfo, PathUse};
+use crate::request::Compiled;
+use neater_base::Key;
+use neater_base::net::{Interface, Net, SocketOptions};
+use neater_property::{Multipath, Role};
+use neater_sctp::{AddressChange, LayerId, PathState};
+use std::net::{IpAddr, SocketAddr};
+
+/// The most paths of an association.
+pub(super) const PATHS_MAX: usize = 8;
+/// The most ways of an SCTP port: more addresses of a listener's host are answered from where the system chooses.
+const WAYS_MAX: usize = 16;
+
+/// One way, beside the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) socket: Key,
+    /// Our address: a client's own, or one of a socket that has all.
+    at: Option<IpAddr>,
+    /// The interface that its socket is bound to.
+    interface: Option<u32>,
+    /// The peer has been asked to use it.
+    added: bool,
+}
+
+impl SctpEnd {
+    /// The socket of a packet layer, and the address that packets are sent from where the socket has all.
+    pub(super) fn way(&self, layer: LayerId) -> (Key, Option<IpAddr>) {
+        match self.ways.get(usize::from(layer.0).wrapping_sub(1)) {
+            Some(way) => (way.socket, way.at),
+            None => (self.socket, self.at),
+        }
+    }
+
+    /// The packet layer of what has come by a socket to this address of ours.
+    pub(super) fn layer_of(&self, socket: Key, to: Option<IpAddr>) -> LayerId {
+        let to = to.map(|ip| ip.to_canonical());
+        let is = |w: &Way| w.socket == socket && (w.interface.is_some() || w.at == to);
+        let known = self.ways.iter().position(is);
+        LayerId(known.map_or(0, |i| i as u16 + 1))
+    }
+
+    /// The sockets that it sends by.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = Key> {
+        core::iter::once(self.socket).chain(self.ways.iter().map(|w| w.socket))
+    }
+}
+
+impl Sctp {
+    /// Whether this side may open further paths.
+    fn may_widen(&self) -> bool {
+        let asked = self.request.properties.multipath(Role::Initiate) == Multipath::Active;
+        self.client && asked && self.stack != Stack::SctpDtls && self.connected && self.lost.is_none() && !self.over
+    }
+}
+
+/// An address of an interface that a socket may be bound to, of this family.
+fn address_of(interface: &Interface, v6: bool) -> Option<IpAddr> {
+    let fits = |ip: &IpAddr| {
+        let near = matches!(ip, IpAddr::V6(a) if a.is_unicast_link_local());
+        ip.is_ipv6() == v6 && !ip.is_loopback() && !near
+    };
+    let of = interface.addrs.iter().filter(|a| fits(&a.addr));
+    of.min_by_key(|a| a.deprecated).map(|a| a.addr)
+}
+
+/// Whether an address is one of the host's that can be used.
+fn is_here(interfaces: &[Interface], at: IpAddr) -> bool {
+    interfaces.iter().any(|i| i.up && i.addrs.iter().any(|a| a.addr == at))
+}
+
+/// What the first socket of a client is bound to, if its association is to have several paths: were it left to the system where its
+/// packets leave, they would go where those of another path go as soon as routes change.
+pub(super) fn bound_first<N: Net>(
+    cx: &mut Context<N>,
+    request: &Compiled,
+    to: IpAddr,
+    options: &SocketOptions,
+) -> Option<SocketOptions> {
+    let wanted = request.properties.multipath(Role::Initiate) == Multipath::Active;
+    if !wanted || options.local.is_some() || options.interface.is_some() {
+        return None;
+    }
+    let source = cx.net.source_for(to).filter(|ip| !ip.is_loopback())?;
+    let has = |i: &&Interface| i.up && i.addrs.iter().any(|a| a.addr == source);
+    let interface = cx.net.interfaces().iter().find(has)?.index;
+    Some(SocketOptions { local: Some(SocketAddr::new(source, 0)), interface: Some(interface), ..options.clone() })
+}
+
+impl SctpCarrier {
+    /// The packet layer of what has come to this address of ours on a socket that has all: an answer leaves from where it was sent to,
+    /// for at another address of ours we would be a host that the peer does not know (RFC 9260 section 8.4).
+    pub(super) fn arrived_at(&mut self, end: Key, socket: Key, to: Option<IpAddr>) -> LayerId {
+        let Some(e) = self.endpoints.get(end) else { return LayerId(0) };
+        let layer = e.layer_of(socket, to);
+        let Some(to) = to.map(|ip| ip.to_canonical()).filter(|_| layer.0 == 0 && e.spread) else { return layer };
+        if e.ways.len() >= WAYS_MAX {
+            return layer;
+        }
+        let mtu = e.profile.mtu;
+        let made = self.layer(socket, mtu);
+        let Some(e) = self.endpoints.get_mut(end) else { return layer };
+        e.ways.push(Way { socket, at: Some(to), interface: None, added: true });
+        e.endpoint.add_layer(made)
+    }
+
+    /// Opens a way for each further interface that an association of ours may use, and tells the peer.
+    pub(super) fn widen<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        let Some(a) = self.associations.get(key).filter(|a| a.may_widen()) else { return };
+        let (end, id, v6, request) = (a.end, a.id, a.route.is_ipv6(), a.request.clone());
+        let Some(e) = self.endpoints.get(end) else { return };
+        // A socket that is bound to no interface may be anywhere already.
+        let options = self.sockets.get(e.socket).map(|s| s.options.clone());
+        let Some(options) = options.filter(|o| o.interface.is_some() && o.local.is_some()) else { return };
+        if !e.endpoint.agreed(id).is_some_and(|(x, _)| x.dynamic_addresses) {
+            return;
+        }
+        let interfaces = cx.net.interfaces().to_vec();
+        let Ok(ranked) = neater_policy::rank_paths(&request.policy.needs, &interfaces) else { return };
+        for index in ranked.iter().map(|r| r.index) {
+            let Some(interface) = interfaces.iter().find(|i| i.index == index && i.up) else { continue };
+            let Some(at) = address_of(interface, v6) else { continue };
+            self.widen_to(cx, key, (index, at), &options);
+        }
+        self.mark_dirty(end);
+    }
+
+    /// One way more, or the one of this interface again, at the address that it has now.
+    fn widen_to<N: Net>(&mut self, cx: &mut Context<N>, key: Key, (index, at): (u32, IpAddr), like: &SocketOptions) {
+        let Some((end, id)) = self.associations.get(key).map(|a| (a.end, a.id)) else { return };
+        let Some(e) = self.endpoints.get(end) else { return };
+        let first = like.interface == Some(index);
+        let slot = e.ways.iter().position(|w| w.interface == Some(index));
+        let known = slot.map(|i| e.ways[i]);
+        let at_first = like.local.map(|l| l.ip());
+        if first && (known.is_none() && at_first == Some(at)) {
+            return;
+        }
+        if known.is_some_and(|w| w.at == Some(at) && w.added) || known.is_none() && e.ways.len() + 1 >= PATHS_MAX {
+            return;
+        }
+        let below = self.sockets.get(e.socket).map_or(Below::Udp, |s| s.below);
+        let options = SocketOptions { local: Some(SocketAddr::new(at, 0)), interface: Some(index), ..like.clone() };
+        let family = SocketAddr::new(at, 0);
+        let opened = match below {
+            Below::Ip => self.ip_socket(cx, family, &options),
+            Below::Udp | Below::Dtls => self.open_socket(cx, family, &options, below, false),
+        };
+        let Ok(socket) = opened else { return };
+        let port = self.endpoints.get(end).map_or(0, |e| e.endpoint.port());
+        let mtu = mtu(cx, Some(at), None);
+        let made = self.layer(socket, mtu);
+        if let Some(s) = self.sockets.get_mut(socket) {
+            s.ends.insert((port, None), end);
+        }
+        let Some(e) = self.endpoints.get_mut(end) else { return };
+        let way = Way { socket, at: Some(at), interface: Some(index), added: true };
+        let (layer, before) = match slot {
+            Some(i) => (LayerId(i as u16 + 1), Some(core::mem::replace(&mut e.ways[i], way).socket)),
+            None => {
+                e.ways.push(way);
+                (e.endpoint.add_layer(made), None)
+            }
+        };
+        let asked = e.endpoint.change_addresses(id, &[AddressChange::Add(layer)]);
+        e.ways[usize::from(layer.0) - 1].added = asked.is_ok();
+        if let Some(before) = before.filter(|b| *b != socket) {
+            self.leave_socket(cx, end, before);
+        }
+        // Nothing can have come yet, but no event is promised before it was tried.
+        self.socket_readable(cx, socket);
+    }
+
+    /// The peer has not taken an address, or cannot be reached from there: it is asked again when the host's addresses change.
+    pub(super) fn not_widened(&mut self, key: Key, layer: LayerId) {
+        let Some(a) = self.associations.get(key) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return };
+        if let Some(way) = e.ways.get_mut(usize::from(layer.0).wrapping_sub(1)) {
+            way.added = false;
+        }
+    }
+
+    /// An endpoint uses a socket no more.
+    pub(super) fn leave_socket<N: Net>(&mut self, cx: &mut Context<N>, end: Key, socket: Key) {
+        if let Some(s) = self.sockets.get_mut(socket) {
+            s.ends.retain(|_, e| *e != end);
+        }
+        self.tidy_socket(cx, socket);
+    }
+
+    /// The host's addresses have changed: associations of ours that may have several paths leave interfaces that are gone and use new
+    /// ones (RFC 5061), and what does not answer is probed at once.
+    pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>) {
+        let interfaces = cx.net.interfaces().to_vec();
+        for key in self.associations.keys() {
+            let Some(a) = self.associations.get(key).filter(|a| a.connected && !a.over) else { continue };
+            let (end, id, may) = (a.end, a.id, a.may_widen());
+            let Some(e) = self.endpoints.get_mut(end) else { continue };
+            for (i, way) in e.ways.iter_mut().enumerate().filter(|_| may) {
+                if way.added && way.interface.is_some() && way.at.is_some_and(|at| !is_here(&interfaces, at)) {
+                    way.added = false;
+                    // Where the peer cannot be asked it finds out by itself.
+                    let _ = e.endpoint.change_addresses(id, &[AddressChange::Remove(LayerId(i as u16 + 1))]);
+                }
+            }
+            e.endpoint.probe_paths(id);
+            self.widen(cx, key);
+            self.mark_dirty(end);
+        }
+    }
+
+    /// A path of an association has changed: so have those of its connections.
+    pub(super) fn report_paths(&mut self, key: Key) {
+        let Some(a) = self.associations.get(key).filter(|a| a.connected && a.attempt.is_none()) else { return };
+        let conns = a.streams.values().filter_map(|s| s.user.conn());
+        self.events.extend(conns.map(|conn| CarrierEvent::PathChanged { conn }));
+    }
+
+    /// Where data goes now.
+    pub(super) fn follow(&mut self, key: Key) {
+        let Some(a) = self.associations.get_mut(key).filter(|a| a.stack != Stack::SctpDtls) else { return };
+        let Some(e) = self.endpoints.get(a.end) else { return };
+        if let Some((route, _)) = e.endpoint.peer(a.id) {
+            a.route = route.remote;
+            a.remote.set_ip(route.remote.ip());
+        }
+    }
+
+    /// The paths of an association.
+    pub(crate) fn paths<N: Net>(&self, cx: &Context<N>, key: Key) -> Vec<PathInfo> {
+        let Some(a) = self.associations.get(key) else { return Vec::new() };
+        let Some(e) = self.endpoints.get(a.end) else { return Vec::new() };
+        let primary = e.endpoint.peer(a.id).map(|(route, _)| route);
+        let spreads = e.profile.multipath.is_some();
+        let info = |p: neater_sctp::PathStats| {
+            let (socket, at) = e.way(p.route.layer);
+            let s = self.sockets.get(socket)?;
+            let bound = cx.net.local_addr(s.sock).ok()?;
+            let of = |index: u32| cx.net.interfaces().iter().find(|i| i.index == index).map(|i| i.name.clone());
+            let state = match p.state {
+                PathState::Unconfirmed => PathUse::Unconfirmed,
+                PathState::Active if spreads || Some(p.route) == primary => PathUse::InUse,
+                PathState::Active => PathUse::Standby,
+                PathState::PotentiallyFailed => PathUse::PotentiallyFailed,
+                PathState::Inactive | PathState::Removed => PathUse::Inactive,
+            };
+            Some(PathInfo {
+                local: SocketAddr::new(at.unwrap_or(bound.ip()), bound.port()),
+                remote: p.route.remote,
+                interface: s.options.interface.and_then(of),
+                state,
+                rtt: p.srtt,
+                window: p.window,
+                in_flight: p.in_flight,
+                sent: p.sent,
+                lost: p.lost,
+                delivered: p.delivered,
+            })
+        };
+        e.endpoint.paths(a.id).into_iter().filter_map(info).collect()
+    }
+}

@@ -1,0 +1,261 @@
+//! SCTP associations of engines over several networks (RFC 9622 section 6.2.14, RFC 9260, RFC 5061).
+
+use core::time::Duration;
+use neater_base::net::{InterfaceAddr, InterfaceKind};
+use neater_engine::{Event, Notice, PathUse, SendOptions, Source, Stack};
+use neater_link::{Filter, LinkConfig, Match, NatConfig};
+use neater_netsim::{IfaceId, LinkId};
+use neater_property::TransportProperties;
+use neater_testkit::town::server_v4;
+use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+fn ask(stack: Stack, properties: &[(&str, &str)]) -> Ask {
+    let mut all = TransportProperties::new();
+    for (name, value) in properties {
+        all.set_text(name, value).unwrap_or_else(|e| panic!("{e}"));
+    }
+    Ask::over(&[stack]).properties(all)
+}
+
+fn active(stack: Stack) -> Ask {
+    ask(stack, &[("multipath", "Active")])
+}
+
+/// Another network of the client's.
+fn wifi(town: &Town, way: &LinkConfig) -> (IfaceId, (LinkId, LinkId)) {
+    let world = town.play.world();
+    let addrs = ["203.0.113.9"].map(|a| a.parse().unwrap());
+    let iface = world.add_interface(town.play.host(town.client), "wlan0", InterfaceKind::WiFi, &addrs);
+    let links = world.attach(iface, way.clone(), way.clone());
+    (iface, links)
+}
+
+/// A connection from a host with two networks, after there was time for its second path.
+fn two_networks(seed: u64, asked: &Ask) -> (Town, FlowId, IfaceId, (LinkId, LinkId)) {
+    let mut town = Plan::new(seed).delay(10 * MS).build();
+    town.listen(&ask(asked.stacks[0], &[]), 443, Manner::echo());
+    let (iface, links) = wifi(&town, &LinkConfig::delay(10 * MS));
+    let flow = town.open_to(asked, &[server_v4()], Manner::default());
+    town.play.say(flow, "first ", SendOptions::default());
+    town.play.run_for(S);
+    assert!(town.play.flow(flow).is_ready(), "{:?}", town.play.flow(flow).end());
+    (town, flow, iface, links)
+}
+
+fn uses(town: &mut Town, flow: FlowId) -> Vec<PathUse> {
+    town.play.engine(flow.node).paths(flow.conn).iter().map(|p| p.state).collect()
+}
+
+fn changes(town: &Town, flow: FlowId) -> usize {
+    let of = |n: &&(neater_base::Instant, Notice)| {
+        n.1.source == Source::Connection(flow.conn) && n.1.event == Event::PathChange
+    };
+    town.play.log(flow.node).iter().filter(of).count()
+}
+
+fn last() -> SendOptions {
+    SendOptions { is_final: true, ..SendOptions::default() }
+}
+
+/// All that was said comes back, and the connection ends in order.
+fn ends(mut town: Town, flow: FlowId, within: Duration, all: &[u8]) {
+    town.play.say(flow, "last", last());
+    assert!(town.play.run_until(within, |p| p.flow(flow).is_over()), "{:?}", uses(&mut town, flow));
+    assert_eq!(town.play.flow(flow).end(), Some(&Over::Closed));
+    assert_eq!(town.play.flow(flow).received, [all, b"last"].concat());
+    town.play.end();
+}
+
+#[test]
+fn an_active_client_has_a_path_by_each_network_and_any_other_has_one() {
+    {
+        let stack = Stack::Sctp;
+        for (wanted, count) in [("Disabled", 1), ("Passive", 1), ("Active", 2)] {
+            let (mut town, flow, ..) = two_networks(1, &ask(stack, &[("multipath", wanted)]));
+            let paths = town.play.engine(flow.node).paths(flow.conn);
+            assert_eq!(paths.len(), count, "{stack} {wanted}: {paths:?}");
+            if count == 2 {
+                let by = |name: &str| paths.iter().find(|p| p.interface.as_deref() == Some(name)).unwrap();
+                assert_eq!((by("eth0").state, by("wlan0").state), (PathUse::InUse, PathUse::Standby), "{paths:?}");
+                assert_eq!(by("wlan0").local.ip().to_string(), "203.0.113.9");
+                assert!(by("wlan0").rtt.is_some_and(|rtt| rtt > 19 * MS && rtt < 60 * MS), "{paths:?}");
+                let server = town.play.accepted(town.server)[0];
+                assert_eq!(uses(&mut town, server), [PathUse::InUse, PathUse::Standby]);
+                assert!(changes(&town, flow) > 0, "the program is notified of the second path");
+            }
+            ends(town, flow, 5 * S, b"first ");
+        }
+    }
+}
+
+#[test]
+fn a_listener_that_wants_one_path_gets_one() {
+    let mut town = Plan::new(2).delay(10 * MS).build();
+    town.listen(&ask(Stack::Sctp, &[("multipath", "Disabled")]), 443, Manner::echo());
+    wifi(&town, &LinkConfig::delay(10 * MS));
+    let flow = town.open_to(&active(Stack::Sctp), &[server_v4()], Manner::default());
+    town.play.run_for(S);
+    let server = town.play.accepted(town.server)[0];
+    assert_eq!(uses(&mut town, server), [PathUse::InUse]);
+    ends(town, flow, 5 * S, b"");
+}
+
+#[test]
+fn a_network_that_swallows_everything_costs_no_byte() {
+    {
+        let stack = Stack::Sctp;
+        let (mut town, flow, ..) = two_networks(3, &active(stack));
+        let (up, down) = town.client_links;
+        for link in [up, down] {
+            town.play.world().set_link(link, LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
+        }
+        town.play.say(flow, "second ", SendOptions::default());
+        let came = town.play.run_until(5 * S, |p| p.flow(flow).received.len() == 13);
+        assert!(came, "{stack}: {:?}", town.play.engine(flow.node).paths(flow.conn));
+        assert!(uses(&mut town, flow).contains(&PathUse::PotentiallyFailed));
+        // It comes back, and is used again: it was the first.
+        for link in [up, down] {
+            town.play.world().set_link(link, LinkConfig::delay(10 * MS));
+        }
+        town.play.run_for(30 * S);
+        assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby], "{stack}");
+        ends(town, flow, 5 * S, b"first second ");
+    }
+}
+
+#[test]
+fn a_network_that_is_gone_is_left_at_once_and_taken_again() {
+    {
+        let stack = Stack::Sctp;
+        let (mut town, flow, ..) = two_networks(4, &active(stack));
+        let eth0 = town.client_iface;
+        town.play.world().set_interface_up(eth0, false);
+        town.play.say(flow, "second ", SendOptions::default());
+        let came = town.play.run_until(3 * S, |p| p.flow(flow).received.len() == 13);
+        assert!(came, "{stack}: {:?}", town.play.engine(flow.node).paths(flow.conn));
+        town.play.run_for(5 * S);
+        town.play.world().set_interface_up(eth0, true);
+        town.play.run_for(5 * S);
+        let states = uses(&mut town, flow);
+        assert!(!states.contains(&PathUse::PotentiallyFailed) && states.len() == 2, "{stack}: {states:?}");
+        ends(town, flow, 5 * S, b"first second ");
+    }
+}
+
+#[test]
+fn a_network_that_comes_later_is_used_and_an_address_that_changes_is_followed() {
+    {
+        let stack = Stack::Sctp;
+        let mut town = Plan::new(5).delay(10 * MS).build();
+        town.listen(&ask(stack, &[]), 443, Manner::echo());
+        let flow = town.open_to(&active(stack), &[server_v4()], Manner::default());
+        town.play.say(flow, "first ", SendOptions::default());
+        town.play.run_for(S);
+        assert_eq!(uses(&mut town, flow).len(), 1);
+        let (iface, _) = wifi(&town, &LinkConfig::delay(10 * MS));
+        town.play.run_for(S);
+        assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby], "{stack}");
+        let world = town.play.world();
+        let addr = "203.0.113.77".parse().unwrap();
+        world.add_address(iface, InterfaceAddr { addr, prefix: 24, temporary: false, deprecated: false });
+        world.remove_address(iface, "203.0.113.9".parse().unwrap());
+        town.play.run_for(S);
+        let eth0 = town.client_iface;
+        town.play.world().set_interface_up(eth0, false);
+        town.play.say(flow, "second ", SendOptions::default());
+        let came = town.play.run_until(3 * S, |p| p.flow(flow).received.len() == 13);
+        let paths = town.play.engine(flow.node).paths(flow.conn);
+        assert!(came && paths.iter().any(|p| p.local.ip() == addr), "{stack}: {paths:?}");
+        ends(town, flow, 5 * S, b"first second ");
+    }
+}
+
+/// With each of the networks behind a box of its own, which forgets what is silent for half a minute.
+#[test]
+fn paths_behind_boxes_are_kept_open_and_a_rebinding_is_followed() {
+    let mut town = Plan::new(6).delay(10 * MS).build();
+    town.listen(&ask(Stack::Sctp, &[]), 443, Manner::echo());
+    let (iface, _) = wifi(&town, &LinkConfig::delay(10 * MS));
+    let world = town.play.world().clone();
+    let boxes = [(town.client_iface, "203.0.113.200"), (iface, "203.0.113.201")].map(|(iface, at)| {
+        let nat = NatConfig::port_restricted_cone(at.parse().unwrap());
+        let nat = world.add_nat(nat, LinkConfig::delay(MS), LinkConfig::delay(MS));
+        world.attach_behind(iface, nat, LinkConfig::delay(10 * MS), LinkConfig::delay(10 * MS));
+        nat
+    });
+    let flow = town.open_to(&active(Stack::Sctp), &[server_v4()], Manner::default());
+    town.play.say(flow, "first ", SendOptions::default());
+    town.play.run_for(S);
+    assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby]);
+    town.play.run_for(180 * S);
+    assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby], "three idle minutes");
+    world.with_nat(boxes[0], |nat, now| nat.rebind(now));
+    town.play.say(flow, "second ", SendOptions::default());
+    assert!(town.play.run_until(5 * S, |p| p.flow(flow).received.len() == 13), "{:?}", uses(&mut town, flow));
+    ends(town, flow, 5 * S, b"first second ");
+}
+
+/// An interface that is there and leads nowhere is tried, and does no harm.
+#[test]
+fn a_second_network_that_leads_nowhere_does_no_harm() {
+    let mut town = Plan::new(9).delay(10 * MS).build();
+    town.listen(&ask(Stack::Sctp, &[]), 443, Manner::echo());
+    wifi(&town, &LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
+    let flow = town.open_to(&active(Stack::Sctp), &[server_v4()], Manner::default());
+    town.play.say(flow, "first ", SendOptions::default());
+    town.play.run_for(300 * S);
+    assert_eq!(uses(&mut town, flow), [PathUse::InUse]);
+    ends(town, flow, 5 * S, b"first ");
+}
+
+/// When both networks are dead for ten seconds data flows within a second of the first one's return.
+#[test]
+fn after_both_networks_were_dead_data_flows_within_a_second() {
+    for returns in [0, 1] {
+        let (mut town, flow, _, wifi) = two_networks(7, &active(Stack::Sctp));
+        let links = [town.client_links, wifi];
+        for (up, down) in links {
+            for link in [up, down] {
+                town.play.world().set_link(link, LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
+            }
+        }
+        town.play.say(flow, "second ", SendOptions::default());
+        town.play.run_for(10 * S);
+        assert_eq!(town.play.flow(flow).received.len(), 6);
+        for link in [links[returns].0, links[returns].1] {
+            town.play.world().set_link(link, LinkConfig::delay(10 * MS));
+        }
+        let came = town.play.run_until(S, |p| p.flow(flow).received.len() == 13);
+        assert!(came, "{returns}: {:?}", town.play.engine(flow.node).paths(flow.conn));
+        ends(town, flow, 5 * S, b"first second ");
+    }
+}
+
+/// E5: two networks of 10 Mbit/s each, and no byte more than the policy allows.
+#[test]
+fn two_networks_carry_what_one_cannot_where_the_policy_is_to_aggregate() {
+    let way = LinkConfig::rate(10_000_000, 10 * MS);
+    for (policy, least, most) in [("Handover", 9.0, 10.0), ("Aggregate", 18.5, 20.0)] {
+        let mut town = Plan::new(8).delay(MS).build();
+        town.listen(&ask(Stack::Sctp, &[]), 443, Manner { keeps: false, ..Manner::default() });
+        wifi(&town, &way);
+        let (up, down) = town.client_links;
+        for link in [up, down] {
+            town.play.world().set_link(link, way.clone());
+        }
+        let asked = ask(Stack::Sctp, &[("multipath", "Active"), ("multipathPolicy", policy)]);
+        let flow = town.open_to(&asked, &[server_v4()], Manner::default());
+        town.play.say_bytes(flow, &vec![7; 40_000_000], 32_000, false);
+        town.play.run_for(5 * S);
+        let delivered =
+            |town: &mut Town| town.play.engine(flow.node).paths(flow.conn).iter().map(|p| p.delivered).sum::<u64>();
+        let before = delivered(&mut town);
+        town.play.run_for(5 * S);
+        let rate = (delivered(&mut town) - before) as f64 * 8.0 / 5e6;
+        let paths = town.play.engine(flow.node).paths(flow.conn);
+        assert!(rate >= least && rate <= most, "{policy}: {rate} Mbit/s, {paths:?}");
+    }
+}
