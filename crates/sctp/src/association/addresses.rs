@@ -460,7 +460,7 @@ impl Association {
         let Route { layer, remote } = arrived.route;
         // The port of the encapsulation is the one that the packet came from (RFC 6951 section 5.1).
         let remote = if address.is_unspecified() { remote } else { SocketAddr::new(address, remote.port()) };
-        if !super::is_unicast(remote.ip()) {
+        if !super::may_be_peers(remote.ip(), arrived.route.remote.ip()) {
             return Some(NoAuthorization(tlv).into());
         }
         let route = Route { layer, remote };

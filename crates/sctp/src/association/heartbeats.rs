@@ -13,6 +13,20 @@ const MAX_ANSWERS: usize = 8;
 /// The path indicator of heartbeats to a source that is not a path.
 pub(super) const CANDIDATE: crate::ids::PathId = crate::ids::PathId(u8::MAX);
 
+/// What a packet with a HEARTBEAT chunk costs on the way, in bytes: with the headers of IPv6 and UDP.
+pub(super) const QUESTION: u32 = 80;
+/// So many bytes for each that has come from the peer go to addresses that it has named: what it costs others is bounded by what it costs
+/// the peer, as in RFC 9000 section 8.1.
+const CREDIT: u32 = 3;
+/// And no more than this at any time.
+const CREDIT_MAX: u32 = 4096;
+
+/// What may go to addresses that have not answered, after a packet of so many bytes has come from the peer.
+pub(super) fn credit(before: u32, len: usize) -> u32 {
+    let more = u32::try_from(len).unwrap_or(CREDIT_MAX).saturating_mul(CREDIT);
+    before.saturating_add(more).min(CREDIT_MAX)
+}
+
 impl Association {
     /// The association is up: paths are verified and watched. The first ones are due when the timers are first looked at,
     /// which draws their jitter.
@@ -198,6 +212,11 @@ impl Association {
             self.lose_all_on(index);
             self.paths[index].t3 = None;
         }
+    }
+
+    /// Whether a heartbeat is to be sent on a path now.
+    pub(super) fn may_ask(&self, path: &Path) -> bool {
+        path.heartbeat.wanted && (path.state != PathState::Unconfirmed || self.credit >= QUESTION)
     }
 
     /// The interval of probes while no path answers, as long as they are sent.

@@ -1,6 +1,6 @@
 //! From packets to what they ask for (RFC 9260 sections 6.10 and 8.5).
 
-use super::{Association, Candidate, State};
+use super::{Association, Candidate, State, heartbeats};
 use crate::event::{CloseReason, Event};
 use crate::ids::Route;
 use neater_base::{Instant, Rng};
@@ -56,6 +56,7 @@ impl Association {
         let path = self.path_of(route);
         self.heard = now;
         self.stats.packets_received += 1;
+        self.credit = heartbeats::credit(self.credit, packet.bytes().len());
         self.stats.marked += u64::from(marked);
         let mut arrived =
             Arrived { now, route, path, new_data: false, any_data: false, at_once: false, marked, authenticated };

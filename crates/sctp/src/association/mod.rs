@@ -191,6 +191,8 @@ pub(crate) struct Association {
     probing: bool,
     /// All paths were probed for a reason.
     probed: bool,
+    /// How many bytes may go to addresses that the peer has named and that have not answered: see [`heartbeats::credit`].
+    credit: u32,
     /// Congestion marks: a reduction was made for data up to here.
     reduced_to: u64,
     /// Probes of the closed window so far.
@@ -273,6 +275,7 @@ impl Association {
             silent_since: Instant::FAR_FUTURE,
             probing: false,
             probed: false,
+            credit: 0,
             reduced_to: 0,
             probes: 0,
             late: Vec::new(),
@@ -384,7 +387,7 @@ impl Association {
         // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.
         let paired = peer.addresses.len() == self.rooms.len();
         for (i, address) in peer.addresses.iter().enumerate() {
-            if address.is_ipv4() == from.remote.is_ipv4() && is_unicast(*address) {
+            if address.is_ipv4() == from.remote.is_ipv4() && may_be_peers(*address, from.remote.ip()) {
                 let remote = std::net::SocketAddr::new(*address, from.remote.port());
                 let layer = if paired { crate::LayerId(i as u16) } else { from.layer };
                 let room = if paired { self.rooms[i] } else { room };
@@ -571,6 +574,20 @@ impl Association {
     pub(crate) fn is_drained(&mut self) -> bool {
         self.is_closed() && self.events.is_empty() && self.farewell.is_none() && !self.rx.has_something(self.silly())
     }
+}
+
+/// Whether an address that a peer at `from` has named is probed: what lies within a host or a site is, where the peer is there too. Else a
+/// stranger could have this host knock at doors that it cannot reach itself (RFC 5062).
+pub(crate) fn may_be_peers(address: std::net::IpAddr, from: std::net::IpAddr) -> bool {
+    let near = |ip: std::net::IpAddr| match ip.to_canonical() {
+        std::net::IpAddr::V4(a) => {
+            a.is_private() || a.is_link_local() || a.octets()[0] == 100 && a.octets()[1] & 0xc0 == 64
+        }
+        std::net::IpAddr::V6(a) => a.is_unique_local() || a.is_unicast_link_local(),
+    };
+    let address = address.to_canonical();
+    let within = from.is_loopback() || !address.is_loopback() && (near(from) || !near(address));
+    is_unicast(address) && within
 }
 
 /// Whether an address can be sent to (RFC 9260 section 8.4, rule 1).

@@ -2,7 +2,7 @@
 
 use super::addresses::ALWAYS_SIGNED;
 use super::heartbeats::CANDIDATE;
-use super::{Association, State};
+use super::{Association, State, heartbeats};
 use crate::config::{LossDetection, MIN_ROOM};
 use crate::handshake::write_init;
 use crate::ids::Route;
@@ -83,7 +83,7 @@ impl Association {
         if let Some(route) = reply {
             return Some(Target { route, path: self.path_of(route), data: false });
         }
-        if let Some(index) = self.paths.iter().position(|p| p.heartbeat.wanted) {
+        if let Some(index) = self.paths.iter().position(|p| self.may_ask(p)) {
             return Some(to(index, self, false));
         }
         if self.outbox.state {
@@ -323,6 +323,9 @@ impl Association {
             packet.push(&Heartbeat { info: &Info { path: path.id, nonce }.to_bytes() })?;
             let rto = path.rtt.rto();
             path.heartbeat.sent(now, nonce, rto);
+            if path.state == PathState::Unconfirmed {
+                self.credit = self.credit.saturating_sub(heartbeats::QUESTION);
+            }
         }
         if let Some(candidate) = self.candidate.as_mut().filter(|c| !c.sent && c.route == target.route) {
             packet.push(&Heartbeat { info: &Info { path: CANDIDATE, nonce: candidate.nonce }.to_bytes() })?;

@@ -16,6 +16,7 @@ mod rfc3758_forward;
 mod rfc4895_auth;
 mod rfc5061_addresses;
 mod rfc5061_primary;
+mod rfc5062_attacks;
 mod rfc6525_streams;
 mod rfc6951_encapsulation;
 mod rfc7496_policies;
