@@ -8,6 +8,7 @@ use crate::Stack;
 use crate::context::Context;
 use core::time::Duration;
 use neater_base::net::{Net, NetError};
+use neater_property::MultipathPolicy;
 use std::net::IpAddr;
 
 /// Bytes of headers in a UDP packet, by family.
@@ -22,6 +23,8 @@ pub(crate) enum CarrierProperty {
     Timeout(Option<Duration>),
     /// `keepAliveTimeout`.
     KeepAlive(Option<Duration>),
+    /// `multipathPolicy`.
+    MultipathPolicy(MultipathPolicy),
 }
 
 impl FlowId {
@@ -51,6 +54,12 @@ impl Carriers {
                 self.sctp.set_user_timeout(sctp, limit);
                 Some(Ok(()))
             }
+            (FlowId::Sctp { sctp, stream }, CarrierProperty::MultipathPolicy(policy)) => {
+                self.sctp.set_policy(sctp, stream, policy);
+                Some(Ok(()))
+            }
+            // Others have one path at a time.
+            (_, CarrierProperty::MultipathPolicy(_)) => Some(Ok(())),
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Properties of connections, and what a program can ask of them.
 
 use crate::PathInfo;
+use crate::carrier::FlowId;
 use crate::carrier::peer::Peer;
 use crate::carrier::property::{CarrierProperty, message_max};
 use crate::conn::{Conn, ConnectionState, ConnectionStats, Delivery};
@@ -201,6 +202,11 @@ impl<N: Net> Engine<N> {
             }
             "connTimeout" => {
                 self.set_in_carrier(id, CarrierProperty::Timeout(now.timeout), SocketOption::UserTimeout(now.timeout))
+            }
+            "multipathPolicy" => {
+                let flow = self.conns.get(conn).map_or(FlowId::None, |c| c.flow);
+                let property = CarrierProperty::MultipathPolicy(now.multipath_policy);
+                self.carriers.set(&mut self.cx, flow, property).unwrap_or(Ok(()))
             }
             "connCapacityProfile" => self.apply_profile(id, now),
             // Datagrams cannot be slowed down by not reading them.

@@ -33,7 +33,19 @@ pub(super) type PathSet = u32;
 impl Association {
     /// How data is spread, if there are several paths for it.
     pub(super) fn multipath(&self) -> Option<Multipath> {
-        self.config.multipath.filter(|_| self.paths.len() > 1)
+        self.multipath.filter(|_| self.paths.len() > 1)
+    }
+
+    /// How data is spread as soon as there are several paths.
+    pub(crate) const fn spreading(&self) -> Option<Multipath> {
+        self.multipath
+    }
+
+    /// How data is spread from now on.
+    pub(crate) fn set_multipath(&mut self, multipath: Option<Multipath>) {
+        if self.multipath != multipath {
+            (self.multipath, self.concurrent) = (multipath, None);
+        }
     }
 
     fn concurrent(&mut self, multipath: &Multipath) -> &mut Concurrent {

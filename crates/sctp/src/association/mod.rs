@@ -157,6 +157,8 @@ pub(crate) struct Association {
     /// The peer has called a cookie stale before.
     stale_before: bool,
     candidate: Option<Candidate>,
+    /// How data is spread, where there are several paths.
+    multipath: Option<crate::Multipath>,
     /// What there is where several paths are in use at once.
     concurrent: Option<Box<concurrent::Concurrent>>,
     outbox: Outbox,
@@ -254,6 +256,7 @@ impl Association {
             ending: false,
             stale_before: false,
             candidate: None,
+            multipath: config.multipath,
             concurrent: None,
             outbox: Outbox::default(),
             timers: Deadlines::default(),

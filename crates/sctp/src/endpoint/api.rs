@@ -271,6 +271,17 @@ impl Endpoint {
         self.act(id, |a| a.change_addresses(&wishes)).unwrap_or(Err(AddressError::NotEstablished))
     }
 
+    /// Spreads new data over the paths of an association from now on, or no longer: [`crate::AssociationConfig::multipath`] for this one.
+    pub fn set_multipath(&mut self, id: AssociationId, multipath: Option<crate::Multipath>) {
+        self.act(id, |a| a.set_multipath(multipath));
+    }
+
+    /// How new data is spread over the paths of an association.
+    #[must_use]
+    pub fn multipath(&self, id: AssociationId) -> Option<crate::Multipath> {
+        self.live(id)?.spreading()
+    }
+
     /// Lets data go a certain way while that works; false if there is no such path.
     pub fn set_primary(&mut self, id: AssociationId, path: PathId) -> bool {
         self.act(id, |a| a.set_primary(path)).unwrap_or(false)

@@ -130,7 +130,9 @@ fn others_are_asked_at_most_for_three_times_what_the_peer_has_sent_and_never_get
         bytes += packet.len() + HEADERS;
         count += 1;
         assert!(victims.contains(&to.ip()));
-        watch::each(&[packet.clone()], |_, chunk| assert!(matches!(chunk, Chunk::Heartbeat(_)), "{chunk:?}"));
+        watch::each(core::slice::from_ref(packet), |_, chunk| {
+            assert!(matches!(chunk, Chunk::Heartbeat(_)), "{chunk:?}")
+        });
     }
     assert!(count > 0 && bytes <= 3 * attack.received, "{bytes} bytes for {}", attack.received);
 }

@@ -4,8 +4,8 @@
 //! under emulation; **F** the browser demonstration; **S** the dissertation on SCTP's streams, acknowledgments and paths. They are among the founding documents of this project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, p1, router,
-    s1, s2, s3, x1, x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, nr_sack, p1,
+    router, s1, s2, s3, x1, x2,
 };
 
 const TASKSET: Need = Need::Tool("taskset", "util-linux");
@@ -496,6 +496,57 @@ pub const ALL: &[Experiment] = &[
         needs: &[Need::Lab, Need::Peers],
         minutes: (0.9, 60.0),
         run: s3::run,
+    },
+    Experiment {
+        id: "D1",
+        title: "D1: what the retransmission queue holds, with and without NR-SACK, over one path",
+        asked: "How much of what a sender keeps is at the receiver already, and what does NR-SACK save?",
+        note: "Pairs by seed. Needed is what the last acknowledgment does not say has arrived, read from the packets at the sender's door; \
+               the queue is what the sender keeps. Looked at every millisecond. Others' senders are windows that halve when a packet is lost. \
+               rtxq_util is over medium and heavy load without a bound on the send buffer, rtxq_util_l of that while something is missing.",
+        parameters: &[
+            (
+                "bottleneck",
+                "100 Mbit/s, 2 ms, drop-tail queue of 100 ms, files, pages and videos of others in both directions",
+            ),
+            ("load", "low, mild, medium, heavy: below 0.1, 1 to 2, 3 to 4, 8 to 9 % of others' packets dropped"),
+            ("sender and receiver", "links of 100 Mbit/s and 14 ms each, 30 ms one way in all"),
+            ("send buffer", "32 kB, 64 kB, without bound; receive buffer 4 MB; unordered messages"),
+            PUBLISHED_SCTP,
+            ("times", "transfer from 18 s, looked at from 38 to 70 s; 4 s, 5 to 9 s with --quick"),
+            ("pairs", "30; 3 with --quick, at one point"),
+        ],
+        published: &[("SACK about 0.5 in recovery, 20 to 30 % of the queue wasted; NR-SACK 1.0", "S, chapter 3")],
+        metrics: &[
+            metric("rtxq_util", "1", "SACK 0.65 to 0.85, NR-SACK at least 0.97"),
+            metric("rtxq_util_l", "1", "SACK 0.45 to 0.6, NR-SACK at least 0.97"),
+            metric("goodput_difference", "1", "lower end of the interval above -0.01 at each point (D3)"),
+            metric("throughput_ratio", "1", "geometric mean at least 0.99"),
+        ],
+        needs: &[],
+        minutes: (0.2, 20.0),
+        run: nr_sack::d1,
+    },
+    Experiment {
+        id: "D2",
+        title: "D2: the same over two paths",
+        asked: "Does NR-SACK do with half the send buffer what SACK does, where data goes over two paths?",
+        note: "As D1, with CMT over two bottlenecks; the second has a low load.",
+        parameters: &[
+            ("bottlenecks", "two as in D1"),
+            ("load", "path 1 low, mild, medium, heavy; path 2 low"),
+            ("send buffer", "128 kB, 256 kB, without bound"),
+            PUBLISHED_SCTP,
+            ("pairs", "30; 3 with --quick, at one load"),
+        ],
+        published: &[("NR-SACK with 128 kB as SACK with 256 kB, fewer timeouts", "S, chapter 3")],
+        metrics: &[
+            metric("throughput_ratio", "1", "nr128_vs_sack256 at least 0.98"),
+            metric("goodput_difference", "1", "lower end of the interval above -0.01 at each point (D3)"),
+        ],
+        needs: &[],
+        minutes: (0.4, 40.0),
+        run: nr_sack::d2,
     },
     Experiment {
         id: "E1",

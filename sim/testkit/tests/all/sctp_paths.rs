@@ -259,3 +259,42 @@ fn two_networks_carry_what_one_cannot_where_the_policy_is_to_aggregate() {
         assert!(rate >= least && rate <= most, "{policy}: {rate} Mbit/s, {paths:?}");
     }
 }
+
+/// Most data is the server's: its client says what the paths are for, from the beginning or later.
+#[test]
+fn a_server_spreads_what_it_sends_as_its_client_asks() {
+    let way = LinkConfig::rate(10_000_000, 10 * MS);
+    for (from, to) in [("Handover", "Aggregate"), ("Aggregate", "Handover"), ("Interactive", "Handover")] {
+        let mut town = Plan::new(10).delay(MS).build();
+        town.listen(&ask(Stack::Sctp, &[]), 443, Manner::default());
+        wifi(&town, &way);
+        let (up, down) = town.client_links;
+        for link in [up, down] {
+            town.play.world().set_link(link, way.clone());
+        }
+        let asked = ask(Stack::Sctp, &[("multipath", "Active"), ("multipathPolicy", from)]);
+        let client = town.open_to(&asked, &[server_v4()], Manner { keeps: false, ..Manner::default() });
+        town.play.run_for(S);
+        let server = town.play.accepted(town.server)[0];
+        town.play.say_bytes(server, &vec![7; 60_000_000], 32_000, false);
+        let rate = |town: &mut Town| {
+            let delivered =
+                |t: &mut Town| t.play.engine(server.node).paths(server.conn).iter().map(|p| p.delivered).sum::<u64>();
+            town.play.run_for(5 * S);
+            let before = delivered(town);
+            town.play.run_for(5 * S);
+            (delivered(town) - before) as f64 * 8.0 / 5e6
+        };
+        for policy in [from, to] {
+            if policy == to {
+                let value = neater_property::Value::from(to);
+                town.play.engine(client.node).set_property(client.conn, "multipathPolicy", &value).unwrap();
+            }
+            let rate = rate(&mut town);
+            let both = policy != "Handover";
+            assert_eq!(rate > 18.0, both, "{from} to {to}, with {policy}: {rate} Mbit/s");
+            let used = uses(&mut town, server).iter().filter(|u| **u == PathUse::InUse).count();
+            assert_eq!(used, if both { 2 } else { 1 }, "{policy}");
+        }
+    }
+}

@@ -272,6 +272,8 @@ pub(crate) struct Sctp {
     listed: bool,
     /// The peer is asked to take note of such ends.
     resetting: bool,
+    /// What the peer was asked to use its paths for.
+    asked: neater_property::MultipathPolicy,
     /// Messages that may be given up, until it is known what became of them.
     reports: BTreeMap<u64, (Key, MessageId)>,
     /// What connections have not taken of what was received, in bytes of memory.

@@ -1,6 +1,6 @@
 //! Associations that are opened, by us in a race or by a peer at a listener, and the streams that both open on them.
 
-use super::paths::bound_first;
+use super::paths::{bound_first, spread};
 use super::socket::{mtu, peer_address};
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd, SctpSocket, Tie};
@@ -19,11 +19,9 @@ use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
 use neater_base::{Instant, Key};
-use neater_property::{Multipath, MultipathPolicy, Preference, Role, SelectionProperty as P};
+use neater_property::{Multipath, Preference, Role, SelectionProperty as P};
 use neater_quic::Direction;
-use neater_sctp::{
-    AssociationId, CloseReason, ConnectError, LayerId, PathScheduler, Route, Scheduler, SendOptions, StreamId,
-};
+use neater_sctp::{AssociationId, CloseReason, ConnectError, LayerId, Route, Scheduler, SendOptions, StreamId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,17 +59,11 @@ fn profile(request: &Compiled, role: Role, mtu: u16) -> Profile {
     };
     let widens = role == Role::Initiate && properties.multipath(role) == Multipath::Active;
     let several = properties.multipath(role) != Multipath::Disabled;
-    let spread = neater_sctp::Multipath::default();
-    let spread = match properties.connection.multipath_policy {
-        MultipathPolicy::Aggregate => Some(spread),
-        MultipathPolicy::Interactive => Some(neater_sctp::Multipath { scheduler: PathScheduler::LowestRtt, ..spread }),
-        MultipathPolicy::Handover => None,
-    };
     Profile {
         mtu,
         several,
         widens,
-        multipath: spread.filter(|_| several),
+        multipath: spread(properties.connection.multipath_policy).filter(|_| several),
         heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference,
         keep_alive: keep_alive(properties, role),
         scheduler,
@@ -236,6 +228,7 @@ impl SctpCarrier {
             ending: VecDeque::new(),
             listed: false,
             resetting: false,
+            asked: neater_property::MultipathPolicy::default(),
             reports: BTreeMap::new(),
             held: 0,
             told: 0,

@@ -9,6 +9,7 @@
 //! by an ASCONF chunk from there, with the wildcard address (RFC 5061 section 4.2.1), which works behind a NAT, too.
 
 use super::socket::mtu;
+use super::wire::Control;
 use super::{Below, Sctp, SctpEnd};
 use crate::Stack;
 use crate::carrier::SctpCarrier;
@@ -18,8 +19,8 @@ use crate::path::{PathInfo, PathUse};
 use crate::request::Compiled;
 use neater_base::Key;
 use neater_base::net::{Interface, Net, SocketOptions};
-use neater_property::{Multipath, Role};
-use neater_sctp::{AddressChange, LayerId, PathState};
+use neater_property::{Multipath, MultipathPolicy, Role};
+use neater_sctp::{AddressChange, LayerId, PathScheduler, PathState};
 use std::net::{IpAddr, SocketAddr};
 
 /// The most paths of an association.
@@ -67,6 +68,16 @@ impl Sctp {
     fn may_widen(&self) -> bool {
         let asked = self.request.properties.multipath(Role::Initiate) == Multipath::Active;
         self.client && asked && self.stack != Stack::SctpDtls && self.connected && self.lost.is_none() && !self.over
+    }
+}
+
+/// How data is spread over the paths of an association, by `multipathPolicy` (RFC 9622 section 8.1.7).
+pub(super) fn spread(policy: MultipathPolicy) -> Option<neater_sctp::Multipath> {
+    let all = neater_sctp::Multipath::default();
+    match policy {
+        MultipathPolicy::Aggregate => Some(all),
+        MultipathPolicy::Interactive => Some(neater_sctp::Multipath { scheduler: PathScheduler::LowestRtt, ..all }),
+        MultipathPolicy::Handover => None,
     }
 }
 
@@ -138,7 +149,50 @@ impl SctpCarrier {
             let Some(at) = address_of(interface, v6) else { continue };
             self.widen_to(cx, key, (index, at), &options);
         }
+        self.ask_policy(key, None, request.properties.connection.multipath_policy);
         self.mark_dirty(end);
+    }
+
+    /// What the paths of an association are used for from now on. The peer of one that we have opened is asked to do the same.
+    pub(crate) fn set_policy(&mut self, key: Key, stream: u32, policy: MultipathPolicy) {
+        let Some(a) = self.associations.get(key) else { return };
+        if let Some(e) = self.endpoints.get_mut(a.end).filter(|e| e.profile.several) {
+            e.endpoint.set_multipath(a.id, spread(policy));
+            self.ask_policy(key, Some(stream), policy);
+            self.mark_dirty_of(key);
+        }
+    }
+
+    /// Asks the peer of an association that we have opened to use its paths so: most of the data may be the peer's.
+    fn ask_policy(&mut self, key: Key, stream: Option<u32>, policy: MultipathPolicy) {
+        let Some(a) = self.associations.get(key).filter(|a| a.client) else { return };
+        let stream = stream.or_else(|| a.numbers.values().next().copied());
+        // A peer that has not been asked uses one, unless its own program says otherwise.
+        let before = stream.filter(|_| policy != a.asked);
+        if let (Some(stream), Some(a)) = (before, self.associations.get_mut(key)) {
+            a.asked = policy;
+            let code = match policy {
+                MultipathPolicy::Handover => 0,
+                MultipathPolicy::Interactive => 1,
+                MultipathPolicy::Aggregate => 2,
+            };
+            self.send_control(key, stream, Control::Paths(code));
+        }
+    }
+
+    /// The peer says what the paths of an association that it has opened are to be used for.
+    pub(super) fn peer_asks_paths(&mut self, key: Key, code: u64) {
+        let policy = match code {
+            0 => MultipathPolicy::Handover,
+            1 => MultipathPolicy::Interactive,
+            2 => MultipathPolicy::Aggregate,
+            _ => return,
+        };
+        let Some(a) = self.associations.get(key).filter(|a| !a.client) else { return };
+        if let Some(e) = self.endpoints.get_mut(a.end).filter(|e| e.profile.several) {
+            e.endpoint.set_multipath(a.id, spread(policy));
+            self.mark_dirty_of(key);
+        }
     }
 
     /// One way more, or the one of this interface again, at the address that it has now.
@@ -247,7 +301,7 @@ impl SctpCarrier {
         let Some(a) = self.associations.get(key) else { return Vec::new() };
         let Some(e) = self.endpoints.get(a.end) else { return Vec::new() };
         let primary = e.endpoint.peer(a.id).map(|(route, _)| route);
-        let spreads = e.profile.multipath.is_some();
+        let spreads = e.endpoint.multipath(a.id).is_some();
         let info = |p: neater_sctp::PathStats| {
             let (socket, at) = e.way(p.route.layer);
             let s = self.sockets.get(socket)?;

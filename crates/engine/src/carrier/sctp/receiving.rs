@@ -208,6 +208,7 @@ impl SctpCarrier {
             return match Control::parse(&message.payload) {
                 Some(Control::Reset(code)) => s.incoming = s.incoming.on_reset(code),
                 Some(Control::Stop(code)) => self.peer_stopped(key, stream, code),
+                Some(Control::Paths(code)) => self.peer_asks_paths(key, code),
                 None => {}
             };
         }

@@ -109,7 +109,7 @@ impl SctpCarrier {
     }
 
     /// Sends a control message between two of our engines.
-    fn send_control(&mut self, key: Key, stream: u32, word: Control) {
+    pub(super) fn send_control(&mut self, key: Key, stream: u32, word: Control) {
         let Some(a) = self.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
         if !a.streams.get(&stream).is_some_and(|s| s.outgoing.is_open()) {
             return;
@@ -117,7 +117,8 @@ impl SctpCarrier {
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
-        // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number.
+        // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number, and
+        // one each time that the program changes a property.
         // It is not taken if the association ends, which the peer learns by itself.
         let _ = e.endpoint.send_word(a.id, StreamId(stream as u16), data, options);
         self.mark_dirty_of(key);

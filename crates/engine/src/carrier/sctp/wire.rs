@@ -25,6 +25,9 @@ pub(super) enum Control {
     Reset(u64),
     /// Nothing more is wanted of the other direction.
     Stop(u64),
+    /// What the paths of the association are to be used for, which the side decides that has opened it: 0 one of them (`Handover`), 1
+    /// all, the fastest first (`Interactive`), 2 all (`Aggregate`).
+    Paths(u64),
 }
 
 impl Control {
@@ -32,6 +35,7 @@ impl Control {
         let (kind, code) = match self {
             Self::Reset(code) => (1, code),
             Self::Stop(code) => (2, code),
+            Self::Paths(code) => (3, code),
         };
         let mut bytes = [kind; 9];
         bytes[1..].copy_from_slice(&code.to_be_bytes());
@@ -45,6 +49,7 @@ impl Control {
         match kind {
             1 => Some(Self::Reset(code)),
             2 => Some(Self::Stop(code)),
+            3 => Some(Self::Paths(code)),
             _ => None,
         }
     }
@@ -56,10 +61,10 @@ mod tests {
 
     #[test]
     fn a_word_comes_back_as_it_was_and_nonsense_is_passed_over() {
-        for word in [Control::Reset(0), Control::Stop(u64::MAX), Control::Reset(0x0102)] {
+        for word in [Control::Reset(0), Control::Stop(u64::MAX), Control::Reset(0x0102), Control::Paths(2)] {
             assert_eq!(Control::parse(&word.to_bytes()), Some(word));
         }
-        for bytes in [&[][..], &[1], &[3, 0, 0, 0, 0, 0, 0, 0, 0], &[1; 8], &[2; 10]] {
+        for bytes in [&[][..], &[1], &[4, 0, 0, 0, 0, 0, 0, 0, 0], &[1; 8], &[2; 10]] {
             assert_eq!(Control::parse(bytes), None, "{bytes:?}");
         }
     }

@@ -10,7 +10,8 @@ use crate::report::{Bound, Figure};
 use neater_link::LinkConfig;
 use neater_sctp::{AssociationConfig, Multipath};
 use std::time::Duration;
-use world::{Plan, Seen, each, run};
+pub(super) use world::each;
+use world::{Plan, Seen, run};
 
 const RATE: u64 = 10_000_000;
 const DELAY: Duration = Duration::from_millis(45);
@@ -76,19 +77,19 @@ fn plan(variant: Variant, loss: f64) -> Plan {
     }
 }
 
-fn jobs(lab: &Lab) -> usize {
+pub(super) fn jobs(lab: &Lab) -> usize {
     lab.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
-fn seeds(lab: &Lab) -> usize {
+pub(super) fn seeds(lab: &Lab) -> usize {
     lab.seeds.unwrap_or(if lab.quick { SEEDS.1 } else { SEEDS.0 })
 }
 
-fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-fn geometric_mean(values: &[f64]) -> f64 {
+pub(super) fn geometric_mean(values: &[f64]) -> f64 {
     mean(&values.iter().map(|v| v.ln()).collect::<Vec<_>>()).exp()
 }
 

@@ -230,7 +230,7 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Seen {
 }
 
 /// Runs the same for several seeds, on as many threads as there are to be.
-pub(super) fn each<T: Send>(count: usize, jobs: usize, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+pub(in crate::experiments) fn each<T: Send>(count: usize, jobs: usize, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let results = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
