@@ -190,7 +190,8 @@ pub(crate) struct GetArgs {
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
     /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
-    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended
+    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended. With
+    /// --transport SCTP, in the clear, by one association over all of them, which needs no parts
     #[arg(long, conflicts_with = "interface")]
     pub(crate) multi: bool,
     /// How many files at once

@@ -58,6 +58,15 @@ impl Place {
                 words.push_str(", connTimeout=60");
             }
         }
+        if service.is_stream() && !listens {
+            // By the seed and nothing that is drawn: a plan is the same with it and without.
+            words.push_str(match self.plan.seed % 4 {
+                0 => ", multipath=Active",
+                1 => ", multipath=Active, multipathPolicy=Aggregate",
+                2 => ", multipath=Active, multipathPolicy=Interactive",
+                _ => "",
+            });
+        }
         if service.early && listens {
             words.push_str(", zeroRttMsg=prefer");
         }

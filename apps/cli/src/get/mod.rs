@@ -20,7 +20,7 @@ use again::resume_command;
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use multi::{Multi, Way};
-use neater::{Neater, Preference, Protection, RemoteEndpoint, Role, SecurityNeed};
+use neater::{Neater, Preference, Protection, RemoteEndpoint, Role, SecurityNeed, Stack};
 use neater_base::net::Interface;
 use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
 use serde_json::json;
@@ -70,13 +70,14 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     if to_stdout(&args) {
         output.reserve_stdout();
     }
-    let asked = Asked::new(&args.connect)?;
+    let mut asked = Asked::new(&args.connect)?;
     let jobs = plan(&args, &asked)?;
+    let one = args.multi && by_one_association(&args, &mut asked, &jobs)?;
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
     faults.tell(&neater, output);
-    if args.multi {
+    if args.multi && !one {
         return by_several_ways(&args, &asked, &neater, jobs, &options, faults, output).await;
     }
     let client = client(&args, &asked, &neater, None, output)?;
@@ -188,6 +189,23 @@ fn client(
         builder = builder.on_event(move |origin, event| told.step(&origin.to_string(), event));
     }
     Ok(builder.build())
+}
+
+/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may, and in the clear, for over DTLS it
+/// has one path. Its sender divides data as each path takes it, which pieces of a file cannot do.
+fn by_one_association(args: &GetArgs, asked: &mut Asked, jobs: &[Job]) -> Result<bool, Failure> {
+    let sctp = |s: &Stack| matches!(s, Stack::Sctp | Stack::SctpIp | Stack::SctpDtls);
+    let only = !asked.stacks.is_empty() && asked.stacks.iter().all(sctp);
+    if !only || jobs.iter().any(|job| job.url.origin().scheme == Scheme::Https) {
+        return Ok(false);
+    }
+    let stated = args.connect.needs.as_deref().unwrap_or_default().to_ascii_lowercase();
+    for (name, value) in [("multipath", "Active"), ("multipathPolicy", "Aggregate")] {
+        if !stated.contains(&format!("{}=", name.to_ascii_lowercase())) {
+            asked.properties.set_text(name, value).map_err(|e| Failure::usage(format!("--multi: {e}")))?;
+        }
+    }
+    Ok(true)
 }
 
 /// Fetches files one after the other, each by several interfaces at once.

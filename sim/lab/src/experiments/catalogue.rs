@@ -4,8 +4,8 @@
 //! under emulation; **F** the browser demonstration; **S** the dissertation on SCTP's streams, acknowledgments and paths. They are among the founding documents of this project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, nr_sack, p1,
-    router, s1, s2, s3, x1, x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, networks,
+    nr_sack, p1, router, s1, s2, s3, x1, x2,
 };
 
 const TASKSET: Need = Need::Tool("taskset", "util-linux");
@@ -511,7 +511,7 @@ pub const ALL: &[Experiment] = &[
             ),
             ("load", "low, mild, medium, heavy: below 0.1, 1 to 2, 3 to 4, 8 to 9 % of others' packets dropped"),
             ("sender and receiver", "links of 100 Mbit/s and 14 ms each, 30 ms one way in all"),
-            ("send buffer", "32 kB, 64 kB, without bound; receive buffer 4 MB; unordered messages"),
+            ("send buffer", "32 kB, 64 kB, without bound; receive buffer 64 MB; unordered messages"),
             PUBLISHED_SCTP,
             ("times", "transfer from 18 s, looked at from 38 to 70 s; 4 s, 5 to 9 s with --quick"),
             ("pairs", "30; 3 with --quick, at one point"),
@@ -622,6 +622,47 @@ pub const ALL: &[Experiment] = &[
         needs: &[],
         minutes: (0.3, 6.0),
         run: multipath::e4a,
+    },
+    Experiment {
+        id: "E5",
+        title: "E5: one file over two networks, with real packets",
+        asked: "How much of two networks does one transfer get, by the commands that users run?",
+        note: "`neater get` of a file from `neater serve`, in hosts of the lab, from the start of the command to its end: resolution, race and \
+               handshake are in it. `one`: SCTP over UDP with both networks and the policy Handover; `equal`: with Aggregate. Payload; of 20 \
+               Mbit/s of IP bytes 19.2 can be payload.",
+        parameters: &[
+            ("networks", "two of 10 Mbit/s and 10 ms each way, queues of 100 ms"),
+            ("file", "64 MB; 4 MB with --quick"),
+            ("kernel TCP", "CUBIC"),
+            ("runs", "10; 1 with --quick"),
+        ],
+        published: &[("9 Mbit/s over TCP, 18 over CMT", "F")],
+        metrics: &[metric("goodput_mbit", "Mbit/s", "equal at least 18.5")],
+        needs: &[Need::Lab, Need::Neater],
+        minutes: (0.4, 25.0),
+        run: networks::e5,
+    },
+    Experiment {
+        id: "E6",
+        title: "E6: networks that fail under a transfer, with real packets",
+        asked: "Is a byte lost, and how long does nothing arrive, when a network swallows everything, goes, or changes its address?",
+        note: "As E5 with Aggregate. From 5 to 15 s the first network is a black hole, or its interface is down, or both are black holes, of \
+               which the second returns; or the second interface has another address from 5 s on. How much has arrived is looked at \
+               every 10 ms. A NAT that rebinds is simulated (sim/testkit, sctp_paths).",
+        parameters: &[
+            ("networks", "as in E5"),
+            ("file", "64 MB; 16 MB with --quick"),
+            ("runs", "10; 1 of the first failure with --quick"),
+        ],
+        published: &[],
+        metrics: &[
+            metric("whole", "1", "1: no byte is lost"),
+            metric("stall_s", "s", "reported: the longest time in which nothing arrives"),
+            metric("resumes_s", "s", "at most 1 after both networks were dead for 10 s"),
+        ],
+        needs: &[Need::Lab, Need::Neater],
+        minutes: (0.4, 22.0),
+        run: networks::e6,
     },
     Experiment {
         id: "F1",

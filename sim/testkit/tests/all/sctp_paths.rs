@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
-use neater_engine::{Event, Notice, PathUse, SendOptions, Source, Stack};
+use neater_engine::{Event, LocalEndpoint, Notice, PathUse, SendOptions, Source, Stack};
 use neater_link::{Filter, LinkConfig, Match, NatConfig};
 use neater_netsim::{IfaceId, LinkId};
-use neater_property::TransportProperties;
-use neater_testkit::town::server_v4;
+use neater_property::{Role, TransportProperties};
+use neater_testkit::town::{CLIENT_V4, server_v4};
 use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town};
 
 const MS: Duration = Duration::from_millis(1);
@@ -297,4 +297,21 @@ fn a_server_spreads_what_it_sends_as_its_client_asks() {
             assert_eq!(used, if both { 2 } else { 1 }, "{policy}");
         }
     }
+}
+
+/// What a host says to itself goes by none of its networks.
+#[test]
+fn a_host_that_talks_to_itself_has_one_path() {
+    let mut town = Plan::new(11).build();
+    let here = ask(Stack::Sctp, &[]);
+    let request = town.compile(town.client, Role::Listen, &here).unwrap();
+    town.play.serve(town.client, Manner::echo());
+    town.play.listen(town.client, &request, &[LocalEndpoint::new().with_port(443)]).unwrap();
+    wifi(&town, &LinkConfig::delay(MS));
+    let own: std::net::SocketAddr = format!("{CLIENT_V4}:443").parse().unwrap();
+    let flow = town.open_to(&active(Stack::Sctp), &[own.into()], Manner::default());
+    town.play.say(flow, "first ", SendOptions::default());
+    town.play.run_for(S);
+    assert_eq!(uses(&mut town, flow), [PathUse::InUse], "{:?}", town.play.flow(flow).end());
+    ends(town, flow, 5 * S, b"first ");
 }

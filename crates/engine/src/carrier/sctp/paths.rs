@@ -108,6 +108,10 @@ pub(super) fn bound_first<N: Net>(
     if !wanted || options.local.is_some() || options.interface.is_some() {
         return None;
     }
+    // What is sent to this host itself takes no interface that leads out, whichever has the address.
+    if cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == to)) {
+        return None;
+    }
     let source = cx.net.source_for(to).filter(|ip| !ip.is_loopback())?;
     let has = |i: &&Interface| i.up && i.addrs.iter().any(|a| a.addr == source);
     let interface = cx.net.interfaces().iter().find(has)?.index;

@@ -17,15 +17,15 @@ use traffic::Load;
 
 /// Send buffers, in bytes; the last is more than is ever used.
 const BUFFERS: [(usize, &str); 4] = [(32 << 10, "32k"), (64 << 10, "64k"), (128 << 10, "128k"), (256 << 10, "256k")];
-const UNBOUNDED: (usize, &str) = (8 << 20, "inf");
+const UNBOUNDED: (usize, &str) = (64 << 20, "inf");
 
 fn association(nr_sack: bool, send_buffer: usize, paths: usize) -> AssociationConfig {
     let base = AssociationConfig::as_published(true);
     AssociationConfig {
         multipath: (paths > 1).then(Multipath::as_published),
         extensions: Extensions { nr_sack, interleaving: false, ..base.extensions },
-        receive_buffer: 4 << 20,
-        first_receive_buffer: 4 << 20,
+        receive_buffer: 64 << 20,
+        first_receive_buffer: 64 << 20,
         send_buffer,
         ..base
     }

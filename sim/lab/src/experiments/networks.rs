@@ -1,0 +1,318 @@
+//! E5 and E6: the commands that users run, between hosts with two networks, with real packets: how much one transfer gets out of both,
+//! and what it notices when one of them fails.
+
+use super::{Lab, Outcome};
+use crate::live::{self, Cmd, Kind, Options, Plan, Running};
+use crate::measure::{MeasureError, Result, failed};
+use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
+use crate::report::{Bound, Figure};
+use neater_link::{LinkConfig, QueueLimit};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const RATE: u64 = 10_000_000;
+const DELAY: Duration = Duration::from_millis(10);
+/// Of each network, in both directions: 100 ms.
+const QUEUE: QueueLimit = QueueLimit::Bytes(125_000);
+/// What is transferred, in bytes: full and quick.
+const BYTES: (usize, usize) = (64_000_000, 4_000_000);
+/// Of E6: as much as both networks carry in half a minute.
+const BYTES_E6: usize = 64_000_000;
+const RUNS: (usize, usize) = (10, 1);
+const PORT: u16 = 8080;
+const START: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked how much has arrived.
+const TICK: Duration = Duration::from_millis(10);
+const BOTH: &str = "multipath=Active,multipathPolicy=Aggregate";
+const ONE: &str = "multipath=Active";
+
+/// A client with two networks, and a server that serves one file.
+struct Place {
+    // Ends before its host does.
+    server: Option<Running>,
+    net: live::Lab,
+    dir: PathBuf,
+    url: String,
+    contents: Vec<u8>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.server.take();
+    }
+}
+
+/// What became of one transfer.
+struct Transfer {
+    /// When how much had arrived, from the start of the command.
+    course: Vec<(f64, u64)>,
+    seconds: f64,
+    /// The command has succeeded, and the file is the server's.
+    whole: bool,
+}
+
+impl Place {
+    fn build(lab: &Lab, seed: u64, bytes: usize) -> Result<Self> {
+        let mut plan = Plan::new(seed);
+        let [client, core, server] =
+            [("client", Kind::Host), ("core", Kind::Router), ("server", Kind::Host)].map(|(n, k)| plan.add(n, k));
+        let link = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE);
+        for name in ["one", "two"] {
+            plan.connect(name, client, core, link.clone(), link.clone());
+        }
+        plan.connect("far", core, server, LinkConfig::default(), LinkConfig::default());
+        plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
+        plan.check().map_err(MeasureError::Failed)?;
+        let net = live::Lab::up(&plan, &Options::default())?;
+        let dir = lab.scratch.join(format!("networks-{seed}"));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("www"))?;
+        let dir = dir.canonicalize()?;
+        let mut contents = vec![0; bytes];
+        neater_base::Rng::from_number(seed).fill(&mut contents);
+        fs::write(dir.join("www").join("file"), &contents)?;
+        let url = format!("http://{}:{PORT}/file", net.address("server", false)?);
+        let serve = Cmd::new(lab.programs.neater()?).args(["serve", "--plain", "--transport", "TCP,SCTP"]);
+        let serve =
+            serve.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]).arg(dir.join("www")).limit(PATIENCE * 8);
+        let server = net.serve("server", serve, PORT, START)?;
+        Ok(Self { server: Some(server), net, dir, url, contents })
+    }
+
+    /// Fetches the file over this transport. `happens` is called again and again with the time since the start.
+    fn fetch(
+        &self,
+        lab: &Lab,
+        transport: &str,
+        needs: &str,
+        mut happens: impl FnMut(&live::Lab, Duration) -> Result<()>,
+    ) -> Result<Transfer> {
+        let file = self.dir.join("got");
+        let beside = |end: &str| self.dir.join(format!("got{end}"));
+        for old in ["", ".part", ".part.json"] {
+            let _ = fs::remove_file(beside(old));
+        }
+        let get = Cmd::new(lab.programs.neater()?).args(["get", &self.url, "--transport", transport, "--needs", needs]);
+        let get = get.arg("-o").arg(&file).limit(PATIENCE);
+        let begin = Instant::now();
+        let running = self.net.spawn("client", get)?;
+        let mut course = vec![(0.0, 0)];
+        while running.is_running() {
+            std::thread::sleep(TICK);
+            let (at, size) = (begin.elapsed(), |f: PathBuf| fs::metadata(f).map(|m| m.len()).ok());
+            let now = size(beside(".part")).or_else(|| size(file.clone())).unwrap_or(0);
+            if course.last().is_none_or(|(_, before)| now > *before) {
+                course.push((at.as_secs_f64(), now));
+            }
+            happens(&self.net, at)?;
+        }
+        let output = running.wait()?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let whole = output.success().is_ok() && fs::read(&file).is_ok_and(|got| got == self.contents);
+        Ok(Transfer { course, seconds, whole })
+    }
+}
+
+impl Transfer {
+    /// The longest time in which nothing arrived, of what began in this one, in seconds.
+    fn stall(&self, from: f64, to: f64) -> f64 {
+        let gaps = self.course.windows(2).filter(|w| w[1].0 > from && w[0].0 < to).map(|w| w[1].0 - w[0].0.max(from));
+        gaps.fold(0.0, f64::max)
+    }
+
+    /// When something arrived first after that, in seconds from then.
+    fn resumes(&self, after: f64) -> Option<f64> {
+        self.course.iter().find(|(at, _)| *at > after).map(|(at, _)| at - after)
+    }
+
+    fn curve(&self, name: &str) -> Curve {
+        let each = (0..=self.seconds.ceil() as usize * 4).map(|i| i as f64 / 4.0);
+        let by = |t: f64| self.course.iter().rev().find(|(at, _)| *at <= t).map_or(0, |(_, n)| *n);
+        Curve::plain(name, each.map(|t| (t, by(t) as f64 / 1e6)))
+    }
+}
+
+fn runs(lab: &Lab) -> usize {
+    lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 })
+}
+
+fn drawing(out: &mut Outcome, title: &str, curves: Vec<Curve>) {
+    let (x, y) = (Axis::linear("time", "s"), Axis::linear("received", "MB"));
+    let panel = Panel::Lines(Lines { title: title.into(), x, y, curves });
+    let caption = "Two networks of 10 Mbit/s, 20 ms there and back; the first run of each.";
+    out.drawings.push(Drawing::new("course", title.to_owned(), caption, vec![panel]));
+}
+
+pub(super) fn e5(lab: &Lab) -> Result<Outcome> {
+    let mut out = Outcome { runs: Some(runs(lab)), ..Outcome::default() };
+    let mut curves = Vec::new();
+    let place = Place::build(lab, lab.seed, if lab.quick { BYTES.1 } else { BYTES.0 })?;
+    let variants = [("tcp", "TCP", "reliable"), ("one", "SCTP", ONE), ("equal", "SCTP", BOTH)];
+    for (variant, transport, needs) in variants {
+        let mut rates = Vec::new();
+        for run in 0..runs(lab) {
+            (lab.progress)(&format!("{variant}, run {} of {}", run + 1, runs(lab)));
+            let transfer = place.fetch(lab, transport, needs, |_, _| Ok(()))?;
+            if !transfer.whole {
+                return failed(format!("{variant}: the file did not arrive whole"));
+            }
+            let rate = place.contents.len() as f64 * 8e-6 / transfer.seconds;
+            out.sample("goodput_mbit", variant, "", run, rate);
+            rates.push(rate);
+            if run == 0 {
+                curves.push(transfer.curve(variant));
+            }
+        }
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let f = Figure::new("E5", "goodput_mbit", variant, "Mbit/s").value(mean, rates.len()).needs(RUNS.0);
+        out.figures.push(match variant {
+            "equal" => f.published("18").judge(Bound::AtLeast(18.5)),
+            "tcp" => f.published("9"),
+            _ => f,
+        });
+    }
+    if let Some(why) = place.net.disturbance(f64::INFINITY)? {
+        (lab.progress)(&why);
+    }
+    drawing(&mut out, "E5: one file over two networks", curves);
+    Ok(out)
+}
+
+/// What happens to the networks in E6, from 5 s on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The first swallows everything until 15 s.
+    Blackhole,
+    /// The first network's interface goes down until 15 s.
+    Interface,
+    /// The second interface gets another address.
+    Address,
+    /// Both swallow everything until 15 s; then the second works again.
+    Both,
+}
+
+const FAILS: Duration = Duration::from_secs(5);
+const RETURNS: Duration = Duration::from_secs(15);
+
+impl Failure {
+    const ALL: [Self; 4] = [Self::Blackhole, Self::Interface, Self::Address, Self::Both];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Blackhole => "blackhole",
+            Self::Interface => "interface",
+            Self::Address => "address",
+            Self::Both => "both",
+        }
+    }
+
+    fn begins(self, net: &live::Lab) -> Result<()> {
+        let dead = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE).with_down(true);
+        let client = net.netns("client")?;
+        match self {
+            Self::Blackhole => cut(net, "one", &dead)?,
+            Self::Both => {
+                cut(net, "one", &dead)?;
+                cut(net, "two", &dead)?;
+            }
+            Self::Interface => client.ip("link set eth0 down\n")?,
+            Self::Address => {
+                let plan = net.plan();
+                let node = plan.node("client").unwrap_or(0);
+                let v4 = plan.nodes[node].interfaces[1].addresses.iter().find(|(a, _)| a.is_ipv4()).copied();
+                let Some((old, prefix)) = v4 else { return failed("the client's second interface has no address") };
+                // The network gives another one: what is sent to the old one does not arrive any more.
+                let std::net::IpAddr::V4(four) = old else { return failed("no IPv4 address") };
+                let new = std::net::Ipv4Addr::from_bits(four.to_bits() ^ 0x10);
+                client.ip(&format!("addr add {new}/{prefix} dev eth1\naddr del {old}/{prefix} dev eth1\n"))?;
+                client.ip("route replace default dev eth1 metric 1001\n")?;
+                net.netns("core")?.ip(&format!("route replace {new}/32 dev eth1\n"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ends(self, net: &live::Lab) -> Result<()> {
+        let alive = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE);
+        match self {
+            Self::Blackhole => cut(net, "one", &alive),
+            Self::Both => cut(net, "two", &alive),
+            Self::Interface => {
+                Ok(net.netns("client")?.ip("link set eth0 up\nroute replace default dev eth0 metric 1000\n")?)
+            }
+            Self::Address => Ok(()),
+        }
+    }
+}
+
+fn cut(net: &live::Lab, link: &str, config: &LinkConfig) -> Result<()> {
+    for side in 0..2 {
+        net.set_link(link, side, config.clone())?;
+    }
+    Ok(())
+}
+
+pub(super) fn e6(lab: &Lab) -> Result<Outcome> {
+    let mut out = Outcome { runs: Some(runs(lab)), ..Outcome::default() };
+    let mut curves = Vec::new();
+    let failures: &[Failure] = if lab.quick { &[Failure::Blackhole] } else { &Failure::ALL };
+    for failure in failures.iter().filter(|f| lab.is_wanted(f.name())) {
+        let (mut whole, mut stalls, mut resumes) = (0, Vec::new(), Vec::new());
+        for run in 0..runs(lab) {
+            (lab.progress)(&format!("{}, run {} of {}", failure.name(), run + 1, runs(lab)));
+            // What has happened to a host stays with it.
+            let place = Place::build(lab, lab.seed + run as u64, if lab.quick { BYTES_E6 / 4 } else { BYTES_E6 })?;
+            let (mut begun, mut ended) = (None, None);
+            let transfer = place.fetch(lab, "SCTP", BOTH, |net, at| {
+                if at >= FAILS && begun.is_none() {
+                    failure.begins(net)?;
+                    begun = Some(at.as_secs_f64());
+                }
+                if at >= RETURNS && ended.is_none() {
+                    ended = Some(at.as_secs_f64());
+                    failure.ends(net)?;
+                }
+                Ok(())
+            })?;
+            whole += usize::from(transfer.whole);
+            let begun = begun.unwrap_or(transfer.seconds);
+            match failure {
+                Failure::Both => resumes.extend(ended.and_then(|at| transfer.resumes(at))),
+                _ => stalls.push(transfer.stall(begun, ended.unwrap_or(transfer.seconds))),
+            }
+            if run == 0 {
+                curves.push(transfer.curve(failure.name()));
+            }
+        }
+        let name = failure.name();
+        let f = Figure::new("E6", "whole", name, "1").value(whole as f64 / runs(lab) as f64, runs(lab));
+        out.figures.push(f.judge(Bound::AtLeast(1.0)));
+        let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if !stalls.is_empty() {
+            let f = Figure::new("E6", "stall_s", name, "s").value(most(&stalls), stalls.len());
+            out.figures.push(f.with("mean_s", stalls.iter().sum::<f64>() / stalls.len() as f64));
+        }
+        if *failure == Failure::Both {
+            let f = Figure::new("E6", "resumes_s", name, "s").value(most(&resumes), resumes.len());
+            out.figures.push(f.judge(Bound::AtMost(1.0)));
+        }
+    }
+    drawing(&mut out, "E6: networks that fail", curves);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_and_what_follows_it_are_read_from_the_course() {
+        let course = vec![(0.0, 0), (1.0, 10), (2.0, 20), (6.5, 30), (7.0, 40)];
+        let t = Transfer { course, seconds: 7.0, whole: true };
+        assert!((t.stall(0.0, 7.0) - 4.5).abs() < 1e-9 && (t.stall(3.0, 7.0) - 3.5).abs() < 1e-9);
+        assert!((t.resumes(6.0).unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(t.resumes(7.0), None);
+    }
+}
