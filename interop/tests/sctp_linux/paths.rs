@@ -4,7 +4,7 @@ use super::messages::{ROLES, both, brisk, open};
 use super::protocol::status;
 use super::{Ground, Test};
 use neater_interop::sctp::{Batch, Place, Role, Wish, World, address};
-use neater_sctp::{AddressChange, Event, LayerId, PathState};
+use neater_sctp::{AddressChange, Event, LayerId, Multipath, PathState};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ pub(super) const TESTS: &[Test] = &[
     ("messages_straight_over_ip", true, over_ip),
     ("messages_over_ipv6", false, over_v6),
     ("two_paths_one_of_which_fails_and_comes_back", true, failover),
+    ("new_data_goes_over_both_paths_at_once_and_over_one_while_the_other_is_cut", true, concurrent),
     ("two_paths_straight_over_ip_of_both_versions", false, two_versions),
     ("heartbeats_of_both_sides_are_answered", false, heartbeats),
     ("addresses_of_ours_come_and_go", false, our_addresses),
@@ -54,6 +55,31 @@ fn two_versions(ground: &mut Ground) {
 
 fn usable(world: &mut World) -> usize {
     world.driver.endpoint().paths(world.id).iter().filter(|p| p.state == PathState::Active).count()
+}
+
+/// Concurrent multipath transfer and the potentially-failed state, with a receiver that knows of neither, nor of NR-SACK.
+fn concurrent(ground: &mut Ground) {
+    for role in ROLES {
+        let mut wish = Wish { place: place(ground, true, &[(0, false), (1, false)], &[]), ..brisk(ground, role, 0.02) };
+        wish.config.multipath = Some(Multipath::default());
+        wish.config.extensions.nr_sack = true;
+        wish.config.heartbeat_interval = Some(Duration::from_millis(300));
+        let mut world = open(wish);
+        world.until("two paths", |w| usable(w) == 2);
+        both(&mut world, &Batch::reliable(400, 20, 1..=5000));
+        world.settle();
+        let sent: Vec<u64> = world.driver.endpoint().paths(world.id).iter().map(|p| p.sent).collect();
+        assert!(sent.iter().all(|n| *n > 50), "{sent:?}");
+        for cut in [LayerId(1), LayerId(0)] {
+            both(&mut world, &Batch::reliable(100, 10, 1..=5000));
+            world.driver.cut(Some(cut));
+            both(&mut world, &Batch::reliable(100, 10, 1..=5000));
+            world.settle();
+            world.driver.cut(None);
+            world.until("the path to come back", |w| usable(w) == 2);
+        }
+        world.part();
+    }
 }
 
 /// Both paths are confirmed, the first one is cut, and messages arrive by the other one; then the other way round.
