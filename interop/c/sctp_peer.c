@@ -27,7 +27,7 @@ struct options {
     uint16_t udp, remote_udp, port;
     const char *address;
     uint16_t out, in, bind;
-    int interleave, ecn, pr, reconf, auth, asconf, nodelay;
+    int interleave, ecn, pr, reconf, auth, asconf, nodelay, nr_sack, cmt;
     int scheduler;
     int auth_chunk;
     int rto;
@@ -72,6 +72,7 @@ static void configure(struct socket *so) {
         uint32_t all = SCTP_ENABLE_RESET_STREAM_REQ | SCTP_ENABLE_CHANGE_ASSOC_REQ | SCTP_ENABLE_RESET_ASSOC_REQ;
         set_assoc(so, SCTP_ENABLE_STREAM_RESET, all, "ENABLE_STREAM_RESET");
     }
+    set_assoc(so, SCTP_NRSACK_SUPPORTED, opt.nr_sack, "NRSACK_SUPPORTED");
     if (opt.rto > 0) {
         struct sctp_rtoinfo rto = {.srto_initial = opt.rto * 3, .srto_min = opt.rto, .srto_max = opt.rto * 20};
         set(so, SCTP_RTOINFO, &rto, sizeof rto, "RTOINFO");
@@ -257,7 +258,7 @@ static void read_options(int argc, char **argv) {
     if (argc < 2 || (strcmp(argv[1], "listen") != 0 && strcmp(argv[1], "connect") != 0)) {
         fprintf(stderr, "usage: sctp_peer listen|connect --udp N --port N [--remote-udp N] [--address A] [--bind N] [--streams OUT,IN]\n"
                         "       [--interleave] [--no-pr] [--no-ecn] [--no-auth] [--no-asconf] [--no-reconf] [--scheduler N]\n"
-                        "       [--auth-chunk TYPE] [--rto MIN_MS] [--buffer BYTES]\n");
+                        "       [--nr-sack] [--cmt] [--auth-chunk TYPE] [--rto MIN_MS] [--buffer BYTES]\n");
         exit(2);
     }
     opt.listen = strcmp(argv[1], "listen") == 0;
@@ -270,6 +271,8 @@ static void read_options(int argc, char **argv) {
         else if (strcmp(name, "--no-auth") == 0) opt.auth = opt.asconf = 0;
         else if (strcmp(name, "--no-asconf") == 0) opt.asconf = 0;
         else if (strcmp(name, "--no-reconf") == 0) opt.reconf = 0;
+        else if (strcmp(name, "--nr-sack") == 0) opt.nr_sack = 1;
+        else if (strcmp(name, "--cmt") == 0) opt.cmt = 1;
         else if (i++, strcmp(name, "--udp") == 0) opt.udp = (uint16_t)atoi(value);
         else if (strcmp(name, "--remote-udp") == 0) opt.remote_udp = (uint16_t)atoi(value);
         else if (strcmp(name, "--port") == 0) opt.port = (uint16_t)atoi(value);
@@ -292,6 +295,7 @@ int main(int argc, char **argv) {
     usrsctp_init(opt.udp, NULL, NULL);
     // Otherwise it takes packets with wrong bits on loopback, and the tests make such.
     usrsctp_sysctl_set_sctp_no_csum_on_loopback(0);
+    if (opt.cmt) usrsctp_sysctl_set_sctp_cmt_on_off(SCTP_CMT_BASE);
     struct socket *so = usrsctp_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
     if (so == NULL) die("socket");
     configure(so);

@@ -3,7 +3,7 @@
 use neater_interop::sctp::{Batch, Driver, Role, Wish, World, decode_errors};
 use neater_interop::{Scratch, skip};
 use neater_link::{LinkConfig, Loss, Overtaking};
-use neater_sctp::{AddressChange, AssociationConfig, CloseReason, Event, LayerId, RtoConfig, Scheduler};
+use neater_sctp::{AddressChange, AssociationConfig, CloseReason, Event, LayerId, Multipath, RtoConfig, Scheduler};
 use neater_sctp_wire::StreamId;
 use std::time::Duration;
 
@@ -365,6 +365,30 @@ fn chunks_are_authenticated_in_both_directions() {
 }
 
 /// An ASCONF chunk of ours is checked and answered by usrsctp. Its address stays: one that is added again is no change.
+/// Both say what they will not take back, the peer with its own concurrent multipath transfer on: the difference between the two shows
+/// in what holes mean, on one path as on several.
+#[test]
+fn acknowledgments_of_what_is_not_dropped_again_are_understood_on_both_sides() {
+    for role in ROLES {
+        for multipath in [None, Some(Multipath::default())] {
+            let mut wish = brisk(role, 0.05);
+            wish.peer.extend(["--nr-sack", "--cmt"]);
+            wish.config.extensions.nr_sack = true;
+            wish.config.multipath = multipath;
+            let mut world = world!(wish);
+            let agreed = world.driver.endpoint().agreed(world.id);
+            assert!(agreed.is_some_and(|(x, _)| x.nr_sack), "{agreed:?}");
+            for unordered in [false, true] {
+                let batch = Batch { unordered, ..Batch::reliable(300, 20, 1..=5000) };
+                world.ours(&batch);
+                world.theirs(&batch);
+                world.settle();
+            }
+            world.part();
+        }
+    }
+}
+
 #[test]
 fn a_change_of_addresses_is_answered() {
     for role in ROLES {
