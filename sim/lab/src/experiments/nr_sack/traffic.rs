@@ -33,9 +33,9 @@ impl Load {
     const fn senders(self) -> (usize, usize, usize) {
         match self {
             Self::Low => (0, 60, 20),
-            Self::Mild => (100, 120, 20),
-            Self::Medium => (170, 160, 20),
-            Self::Heavy => (300, 240, 20),
+            Self::Mild => (72, 90, 20),
+            Self::Medium => (122, 115, 20),
+            Self::Heavy => (210, 170, 20),
         }
     }
 }
