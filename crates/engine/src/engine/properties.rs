@@ -388,7 +388,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The paths of a connection's transport, with what is known of each: several where an SCTP association has them, else the only one.
-    /// Empty for a connection that nothing carries. [`Event::PathChange`] says that something about them has changed.
+    /// Empty for a connection that nothing carries. [`crate::Event::PathChange`] says that something about them has changed.
     #[must_use]
     pub fn paths(&self, conn: ConnectionId) -> Vec<PathInfo> {
         let Some(c) = self.conns.get(conn.0) else { return Vec::new() };
