@@ -357,6 +357,9 @@ pub struct AssociationConfig {
     /// RFC 8260 section 2.1 has it. Only for peers that are known to be Linux with interleaving, which nothing tells before it is
     /// too late: with any other, and with Linux otherwise, a message of several fragments is lost or ends the association.
     pub linux_fragments: bool,
+    /// Where a peer names as many addresses as there are layers, each goes by the layer of the same number; otherwise, and without this,
+    /// all go by the layer that the peer was met on. For layers that stand for networks which both ends have.
+    pub pair_addresses: bool,
     /// The adaptation indication that we send (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
     /// Authenticated chunks.
@@ -403,6 +406,7 @@ impl Default for AssociationConfig {
             scheduler: Scheduler::default(),
             extensions: Extensions::default(),
             linux_fragments: false,
+            pair_addresses: true,
             adaptation: None,
             authentication: Authentication::default(),
             outlives_restart: true,

@@ -37,7 +37,7 @@ const MAX_ANSWERS: usize = 4;
 /// From an address that is to be added nothing may come through. After so many times the chunk is sent where data goes: there the wildcard
 /// means an address that the peer has, and the request changes nothing, whether or not it was made before. The numbers of chunks have no
 /// gaps (RFC 5061 section 5.1, A2), so that it cannot just be dropped.
-const FRUITLESS: u32 = 5;
+const FRUITLESS: u32 = 3;
 /// The most requests of one chunk that are looked at.
 const MAX_REQUESTS: usize = 8;
 /// The longest answer to them, in bytes: it goes alone if need be, into the smallest packet and behind an AUTH chunk.
@@ -186,8 +186,22 @@ impl Association {
             }
         }
         self.addresses.waiting.extend(wishes);
+        self.let_additions_go_first();
         self.next_change();
         Ok(())
+    }
+
+    /// A removal that was never sent and that no path is left for waits behind additions: with one of them it may be possible.
+    fn let_additions_go_first(&mut self) {
+        let stuck = self.addresses.pending.as_ref().is_some_and(|p| p.times == 0) && self.asconf_route().is_none();
+        let adds = |wish: &Wish| matches!(wish.change, AddressChange::Add(_));
+        if let Some(next) = self.addresses.waiting.iter().position(adds).filter(|_| stuck)
+            && let Some(add) = self.addresses.waiting.remove(next)
+            && let Some(pending) = &mut self.addresses.pending
+        {
+            let removal = core::mem::replace(&mut pending.wish, add);
+            self.addresses.waiting.push_front(removal);
+        }
     }
 
     fn next_change(&mut self) {

@@ -388,7 +388,7 @@ impl Association {
             addresses::Addresses::default()
         };
         // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.
-        let paired = peer.addresses.len() == self.rooms.len();
+        let paired = self.config.pair_addresses && peer.addresses.len() == self.rooms.len();
         for (i, address) in peer.addresses.iter().enumerate() {
             if address.is_ipv4() == from.remote.is_ipv4() && may_be_peers(*address, from.remote.ip()) {
                 let remote = std::net::SocketAddr::new(*address, from.remote.port());

@@ -8,6 +8,7 @@ use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::report::{Bound, Figure};
 use neater_link::{LinkConfig, QueueLimit};
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ struct Place {
     dir: PathBuf,
     url: String,
     contents: Vec<u8>,
+    /// The address that the client's second interface has at first, and the one that it gets.
+    addresses: [String; 2],
 }
 
 impl Drop for Place {
@@ -64,8 +67,16 @@ impl Place {
         }
         plan.connect("far", core, server, LinkConfig::default(), LinkConfig::default());
         plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
+        // The network knows both addresses of the second interface from the beginning, and the host has one of them at a time.
+        let second = &mut plan.nodes[client].interfaces[1].addresses;
+        let Some((IpAddr::V4(old), prefix)) = second.iter().find(|(a, _)| a.is_ipv4()).copied() else {
+            return failed("the client's second interface has no IPv4 address");
+        };
+        let new = Ipv4Addr::new(10, 77, 0, 1);
+        second.push((new.into(), prefix));
         plan.check().map_err(MeasureError::Failed)?;
         let net = live::Lab::up(&plan, &Options::default())?;
+        net.netns("client")?.ip(&format!("addr del {new}/{prefix} dev eth1\n"))?;
         let dir = lab.scratch.join(format!("networks-{seed}"));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("www"))?;
@@ -78,7 +89,14 @@ impl Place {
         let serve =
             serve.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]).arg(dir.join("www")).limit(PATIENCE * 8);
         let server = net.serve("server", serve, PORT, START)?;
-        Ok(Self { server: Some(server), net, dir, url, contents })
+        Ok(Self {
+            server: Some(server),
+            net,
+            dir,
+            url,
+            contents,
+            addresses: [format!("{old}/{prefix}"), format!("{new}/{prefix}")],
+        })
     }
 
     /// Fetches the file over this transport. `happens` is called again and again with the time since the start.
@@ -208,7 +226,7 @@ impl Failure {
         }
     }
 
-    fn begins(self, net: &live::Lab) -> Result<()> {
+    fn begins(self, net: &live::Lab, [old, new]: &[String; 2]) -> Result<()> {
         let dead = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE).with_down(true);
         let client = net.netns("client")?;
         match self {
@@ -219,16 +237,8 @@ impl Failure {
             }
             Self::Interface => client.ip("link set eth0 down\n")?,
             Self::Address => {
-                let plan = net.plan();
-                let node = plan.node("client").unwrap_or(0);
-                let v4 = plan.nodes[node].interfaces[1].addresses.iter().find(|(a, _)| a.is_ipv4()).copied();
-                let Some((old, prefix)) = v4 else { return failed("the client's second interface has no address") };
-                // The network gives another one: what is sent to the old one does not arrive any more.
-                let std::net::IpAddr::V4(four) = old else { return failed("no IPv4 address") };
-                let new = std::net::Ipv4Addr::from_bits(four.to_bits() ^ 0x10);
-                client.ip(&format!("addr add {new}/{prefix} dev eth1\naddr del {old}/{prefix} dev eth1\n"))?;
+                client.ip(&format!("addr add {new} dev eth1\naddr del {old} dev eth1\n"))?;
                 client.ip("route replace default dev eth1 metric 1001\n")?;
-                net.netns("core")?.ip(&format!("route replace {new}/32 dev eth1\n"))?;
             }
         }
         Ok(())
@@ -267,7 +277,7 @@ pub(super) fn e6(lab: &Lab) -> Result<Outcome> {
             let (mut begun, mut ended) = (None, None);
             let transfer = place.fetch(lab, "SCTP", BOTH, |net, at| {
                 if at >= FAILS && begun.is_none() {
-                    failure.begins(net)?;
+                    failure.begins(net, &place.addresses)?;
                     begun = Some(at.as_secs_f64());
                 }
                 if at >= RETURNS && ended.is_none() {

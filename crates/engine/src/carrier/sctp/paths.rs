@@ -52,9 +52,14 @@ impl SctpEnd {
     /// The packet layer of what has come by a socket to this address of ours.
     pub(super) fn layer_of(&self, socket: Key, to: Option<IpAddr>) -> LayerId {
         let to = to.map(|ip| ip.to_canonical());
-        let is = |w: &Way| w.socket == socket && (w.interface.is_some() || w.at == to);
+        let is = |w: &Way| w.socket == socket && (socket != self.socket || w.at == to);
         let known = self.ways.iter().position(is);
         LayerId(known.map_or(0, |i| i as u16 + 1))
+    }
+
+    /// Whether it has sockets of several interfaces.
+    pub(super) fn has_several_sockets(&self) -> bool {
+        self.ways.iter().any(|w| w.interface.is_some())
     }
 
     /// The sockets that it sends by.
@@ -67,7 +72,13 @@ impl Sctp {
     /// Whether this side may open further paths.
     fn may_widen(&self) -> bool {
         let asked = self.request.properties.multipath(Role::Initiate) == Multipath::Active;
-        self.client && asked && self.stack != Stack::SctpDtls && self.connected && self.lost.is_none() && !self.over
+        let won = self.attempt.is_none() && !self.on_trial;
+        won && self.client
+            && asked
+            && self.stack != Stack::SctpDtls
+            && self.connected
+            && self.lost.is_none()
+            && !self.over
     }
 }
 
@@ -88,7 +99,8 @@ fn address_of(interface: &Interface, v6: bool) -> Option<IpAddr> {
         ip.is_ipv6() == v6 && !ip.is_loopback() && !near
     };
     let of = interface.addrs.iter().filter(|a| fits(&a.addr));
-    of.min_by_key(|a| a.deprecated).map(|a| a.addr)
+    // A temporary one tells others less of this host (RFC 8981).
+    of.min_by_key(|a| (a.deprecated, !a.temporary)).map(|a| a.addr)
 }
 
 /// Whether an address is one of the host's that can be used.
@@ -121,11 +133,11 @@ pub(super) fn bound_first<N: Net>(
 impl SctpCarrier {
     /// The packet layer of what has come to this address of ours on a socket that has all: an answer leaves from where it was sent to,
     /// for at another address of ours we would be a host that the peer does not know (RFC 9260 section 8.4).
-    pub(super) fn arrived_at(&mut self, end: Key, socket: Key, to: Option<IpAddr>) -> LayerId {
+    pub(super) fn arrived_at<N: Net>(&mut self, cx: &Context<N>, end: Key, socket: Key, to: Option<IpAddr>) -> LayerId {
         let Some(e) = self.endpoints.get(end) else { return LayerId(0) };
         let layer = e.layer_of(socket, to);
         let Some(to) = to.map(|ip| ip.to_canonical()).filter(|_| layer.0 == 0 && e.spread) else { return layer };
-        if e.ways.len() >= WAYS_MAX {
+        if e.ways.len() >= WAYS_MAX || !is_here(cx.net.interfaces(), to) {
             return layer;
         }
         let mtu = e.profile.mtu;
@@ -142,7 +154,8 @@ impl SctpCarrier {
         let Some(e) = self.endpoints.get(end) else { return };
         // A socket that is bound to no interface may be anywhere already.
         let options = self.sockets.get(e.socket).map(|s| s.options.clone());
-        let Some(options) = options.filter(|o| o.interface.is_some() && o.local.is_some()) else { return };
+        let bound = e.at.or_else(|| options.as_ref()?.local.map(|l| l.ip()));
+        let Some((options, first)) = options.filter(|o| o.interface.is_some()).zip(bound) else { return };
         if !e.endpoint.agreed(id).is_some_and(|(x, _)| x.dynamic_addresses) {
             return;
         }
@@ -150,8 +163,17 @@ impl SctpCarrier {
         let Ok(ranked) = neater_policy::rank_paths(&request.policy.needs, &interfaces) else { return };
         for index in ranked.iter().map(|r| r.index) {
             let Some(interface) = interfaces.iter().find(|i| i.index == index && i.up) else { continue };
-            let Some(at) = address_of(interface, v6) else { continue };
-            self.widen_to(cx, key, (index, at), &options);
+            let Some(e) = self.endpoints.get(end) else { return };
+            let known = e.ways.iter().find(|w| w.interface == Some(index)).map_or(Some(first), |w| w.at);
+            let has = |at: &IpAddr| interface.addrs.iter().any(|a| a.addr == *at && !a.deprecated);
+            // As long as it has the address that is in use there, it stays.
+            let Some(at) = known.filter(has).or_else(|| address_of(interface, v6)) else { continue };
+            // An interface that does not come back has a place that another one can take.
+            let gone = |w: &Way| !w.added && w.interface.is_some_and(|i| interfaces.iter().all(|o| o.index != i));
+            let slot = e.ways.iter().position(|w| w.interface == Some(index)).or_else(|| e.ways.iter().position(gone));
+            if slot.is_some() || at != first {
+                self.widen_to(cx, key, (index, at, slot), &options);
+            }
         }
         self.ask_policy(key, None, request.properties.connection.multipath_policy);
         self.mark_dirty(end);
@@ -170,17 +192,20 @@ impl SctpCarrier {
     /// Asks the peer of an association that we have opened to use its paths so: most of the data may be the peer's.
     fn ask_policy(&mut self, key: Key, stream: Option<u32>, policy: MultipathPolicy) {
         let Some(a) = self.associations.get(key).filter(|a| a.client) else { return };
-        let stream = stream.or_else(|| a.numbers.values().next().copied());
+        let open = |s: &u32| a.streams.get(s).is_some_and(|s| s.outgoing.is_open());
+        let stream = stream.filter(open).or_else(|| a.numbers.values().copied().find(open));
         // A peer that has not been asked uses one, unless its own program says otherwise.
-        let before = stream.filter(|_| policy != a.asked);
-        if let (Some(stream), Some(a)) = (before, self.associations.get_mut(key)) {
-            a.asked = policy;
+        if let Some(stream) = stream.filter(|_| policy != a.asked) {
             let code = match policy {
                 MultipathPolicy::Handover => 0,
                 MultipathPolicy::Interactive => 1,
                 MultipathPolicy::Aggregate => 2,
             };
-            self.send_control(key, stream, Control::Paths(code));
+            if self.send_control(key, stream, Control::Paths(code))
+                && let Some(a) = self.associations.get_mut(key)
+            {
+                a.asked = policy;
+            }
         }
     }
 
@@ -200,17 +225,18 @@ impl SctpCarrier {
     }
 
     /// One way more, or the one of this interface again, at the address that it has now.
-    fn widen_to<N: Net>(&mut self, cx: &mut Context<N>, key: Key, (index, at): (u32, IpAddr), like: &SocketOptions) {
+    fn widen_to<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        key: Key,
+        (index, at, slot): (u32, IpAddr, Option<usize>),
+        like: &SocketOptions,
+    ) {
         let Some((end, id)) = self.associations.get(key).map(|a| (a.end, a.id)) else { return };
         let Some(e) = self.endpoints.get(end) else { return };
-        let first = like.interface == Some(index);
-        let slot = e.ways.iter().position(|w| w.interface == Some(index));
-        let known = slot.map(|i| e.ways[i]);
-        let at_first = like.local.map(|l| l.ip());
-        if first && (known.is_none() && at_first == Some(at)) {
-            return;
-        }
-        if known.is_some_and(|w| w.at == Some(at) && w.added) || known.is_none() && e.ways.len() + 1 >= PATHS_MAX {
+        let known = slot.and_then(|i| e.ways.get(i));
+        let there = known.is_some_and(|w| w.interface == Some(index) && w.at == Some(at) && w.added);
+        if there || known.is_none() && e.ways.len() + 1 >= PATHS_MAX {
             return;
         }
         let below = self.sockets.get(e.socket).map_or(Below::Udp, |s| s.below);
@@ -225,7 +251,7 @@ impl SctpCarrier {
         let mtu = mtu(cx, Some(at), None);
         let made = self.layer(socket, mtu);
         if let Some(s) = self.sockets.get_mut(socket) {
-            s.ends.insert((port, None), end);
+            s.ends.insert((port, Some(at).filter(|_| below == Below::Ip)), end);
         }
         let Some(e) = self.endpoints.get_mut(end) else { return };
         let way = Way { socket, at: Some(at), interface: Some(index), added: true };
@@ -269,6 +295,8 @@ impl SctpCarrier {
         for key in self.associations.keys() {
             let Some(a) = self.associations.get(key).filter(|a| a.connected && !a.over) else { continue };
             let (end, id, may) = (a.end, a.id, a.may_widen());
+            // What is new comes first: nothing may be left that could say that something is gone.
+            self.widen(cx, key);
             let Some(e) = self.endpoints.get_mut(end) else { continue };
             for (i, way) in e.ways.iter_mut().enumerate().filter(|_| may) {
                 if way.added && way.interface.is_some() && way.at.is_some_and(|at| !is_here(&interfaces, at)) {
@@ -278,7 +306,6 @@ impl SctpCarrier {
                 }
             }
             e.endpoint.probe_paths(id);
-            self.widen(cx, key);
             self.mark_dirty(end);
         }
     }

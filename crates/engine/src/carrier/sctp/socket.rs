@@ -183,6 +183,8 @@ impl SctpCarrier {
             max_init_retransmits: INITS,
             // It is another connection's then.
             outlives_restart: false,
+            // Layers are our addresses, in the order in which they were met.
+            pair_addresses: false,
             max_paths: if several { PATHS_MAX } else { 1 },
             multipath: profile.multipath,
             base_packet: LEAST_MTU - layer.overhead,
@@ -272,6 +274,7 @@ impl SctpCarrier {
             let room = UDP_MAX - s.layer.map_or(0, |_| SEGMENTS_MAX * usize::from(layer::RECORD_OVERHEAD));
             cx.packet.resize(UDP_MAX, 0);
             let Some(train) = end.endpoint.poll_train(cx.now, &mut cx.packet[..room], most) else { return false };
+            let several = end.has_several_sockets();
             let (socket, from) = end.way(train.route.layer);
             let Some(s) = self.sockets.get_mut(socket) else { continue };
             if train.whole != s.whole {
@@ -290,6 +293,8 @@ impl SctpCarrier {
             };
             match sent {
                 Ok(()) => {}
+                // Lost, as in a queue that is full: other networks are not to wait for this one.
+                Err(e) if e.is_would_block() && several => {}
                 Err(e) if e.is_would_block() => {
                     s.writable = false;
                     // The layer keeps its own.
@@ -406,7 +411,7 @@ impl SctpCarrier {
         let Some(key) = known.or_else(|| self.out_of_the_blue(cx, socket, port)) else { return };
         let Some(end) = self.endpoints.get_mut(key) else { return };
         let from = peer_address(from);
-        let layer = if end.spread || !end.ways.is_empty() { self.arrived_at(key, socket, to) } else { LayerId(0) };
+        let layer = if end.spread || !end.ways.is_empty() { self.arrived_at(cx, key, socket, to) } else { LayerId(0) };
         let Some(end) = self.endpoints.get_mut(key) else { return };
         end.endpoint.handle_packet(cx.now, Route { layer, remote: from }, marked, data);
         self.mark_dirty(key);
@@ -519,7 +524,7 @@ impl SctpCarrier {
     /// An endpoint that is unused is dropped, and its socket with the last.
     pub(crate) fn endpoint_over<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(end) = self.endpoints.get(key).filter(|e| e.is_unused()) else { return };
-        let (socket, at) = (end.socket, (end.endpoint.port(), end.at));
+        let socket = end.socket;
         if let Some(end) = self.endpoints.remove(key) {
             cx.stats.refusals.associations += end.endpoint.stats().refused;
             for other in end.sockets().filter(|k| *k != socket) {
@@ -527,7 +532,7 @@ impl SctpCarrier {
             }
         }
         let Some(s) = self.sockets.get_mut(socket) else { return };
-        s.ends.remove(&at);
+        s.ends.retain(|_, e| *e != key);
         self.tidy_socket(cx, socket);
     }
 

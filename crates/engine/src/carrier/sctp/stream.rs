@@ -109,12 +109,13 @@ impl SctpCarrier {
     }
 
     /// Sends a control message between two of our engines.
-    pub(super) fn send_control(&mut self, key: Key, stream: u32, word: Control) {
-        let Some(a) = self.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return };
+    /// False: that direction has ended.
+    pub(super) fn send_control(&mut self, key: Key, stream: u32, word: Control) -> bool {
+        let Some(a) = self.associations.get(key).filter(|a| a.mux && a.lost.is_none()) else { return false };
         if !a.streams.get(&stream).is_some_and(|s| s.outgoing.is_open()) {
-            return;
+            return false;
         }
-        let Some(e) = self.endpoints.get_mut(a.end) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return false };
         let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
         // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number, and
@@ -122,6 +123,7 @@ impl SctpCarrier {
         // It is not taken if the association ends, which the peer learns by itself.
         let _ = e.endpoint.send_word(a.id, StreamId(stream as u16), data, options);
         self.mark_dirty_of(key);
+        true
     }
 
     /// Abandons our direction of a stream with a code.
