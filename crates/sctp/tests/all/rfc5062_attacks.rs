@@ -105,7 +105,7 @@ fn addresses_within_this_host_or_its_site_are_not_knocked_at_for_a_stranger() {
     attack.wait(Duration::from_secs(60));
     assert_eq!(attack.elsewhere().count(), 0, "{:?}", attack.sent);
     assert_eq!(attack.raw.server.paths(attack.raw.id.unwrap()).len(), 1);
-    // Whom it knows from within the site it probes there, but never on this host.
+    // A peer within the site may name others there, but nothing on this host.
     let mut neighbour = Attack::new("192.168.0.7:9899", &ips(&["192.168.0.8", "127.0.0.1"]));
     neighbour.wait(Duration::from_secs(5));
     assert!(neighbour.elsewhere().count() > 0);
