@@ -94,6 +94,8 @@ pub struct Session {
     judge: Judge,
     clock: Arc<Clock>,
     state: State,
+    /// The only certificate that will do, if there is another session with the peer.
+    same: Option<Box<CertificateDer<'static>>>,
     /// The peer's own certificate, not judged yet.
     leaf: Option<CertificateDer<'static>>,
     /// The peer's chain, once judged.
@@ -132,6 +134,19 @@ impl Session {
         session
     }
 
+    /// Begins a handshake with the server of another session, which must be up: the same name is asked for, and nothing but the same
+    /// certificate will do. `None`: it is not a client's, or its server has not proved who it is.
+    #[must_use]
+    pub fn beside(other: &Self, config: &ClientConfig, now: Instant, rng: &mut Rng) -> Option<Self> {
+        let Judge::Server(_, name) = &other.judge else { return None };
+        let same = other.peer.first().filter(|_| other.state == State::Connected)?.clone();
+        let judge = Judge::Server(config.verifier.clone(), name.clone());
+        let mut session = Self::new(&config.common, judge, true, now, rng);
+        session.same = Some(Box::new(same));
+        session.handle_timeout(now);
+        Some(session)
+    }
+
     /// Waits for a ClientHello. Make one only for a datagram that is a [`crate::Look::Hello`], give it no other's hellos, and
     /// bound the number of those that are not [verified](Session::is_verified): each costs some kilobytes.
     #[must_use]
@@ -166,6 +181,7 @@ impl Session {
             judge,
             clock: common.clock.clone(),
             state: State::Handshaking,
+            same: None,
             leaf: None,
             peer: Vec::new(),
             answered: false,
@@ -480,6 +496,9 @@ impl Session {
 
     fn verdict(&self, chain: &[CertificateDer<'static>]) -> Result<(), TlsError> {
         let Some((leaf, intermediates)) = chain.split_first() else { return Err(TlsError::NoPeerCertificate) };
+        if self.same.as_ref().is_some_and(|same| **same != *leaf) {
+            return Err(TlsError::BadCertificate("it is another one than on the first session with this peer".into()));
+        }
         let now = self.clock.get().ok_or(TlsError::ClockNotSet)?;
         let now = UnixTime::since_unix_epoch(now.0);
         match &self.judge {

@@ -43,6 +43,18 @@ impl Pair {
         let now = Instant::ZERO + Duration::from_secs(1000);
         let client = Session::client(client, name(), now, &mut rng);
         let server = Session::server(server, now, &mut rng);
+        Self::of(client, server, (now, rng), faults)
+    }
+
+    /// Another session, by the client of this one.
+    pub(crate) fn beside(&self, client: &ClientConfig, server: &ServerConfig) -> Option<Self> {
+        let mut rng = Rng::from_number(77);
+        let client = Session::beside(&self.client, client, self.now, &mut rng)?;
+        let server = Session::server(server, self.now, &mut rng);
+        Some(Self::of(client, server, (self.now, rng), self.faults))
+    }
+
+    fn of(client: Session, server: Session, (now, rng): (Instant, Rng), faults: Faults) -> Self {
         Self {
             client,
             server,

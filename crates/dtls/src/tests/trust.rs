@@ -90,6 +90,30 @@ fn a_pin_decides() {
     client_fails(&c, |e| *e == TlsError::NotPinned);
 }
 
+/// A session beside another one is with the same peer: a certificate that would do otherwise does not.
+#[test]
+fn a_session_beside_another_one_takes_nothing_but_the_same_certificate() {
+    let other = neater_tls::self_signed_p256(&[NAME], WALL).unwrap();
+    let mut c = client_parameters();
+    c.trust = Trust::Only([identity().chain, other.chain.clone()].concat());
+    let mut twin = server_parameters();
+    twin.server_certificates = vec![other];
+    for version in VERSIONS {
+        let mut early = Pair::new(&client_config(&c, 1), &server_config(&twin, 2), 1, Faults::NONE);
+        assert!(early.beside(&client_config(&c, 1), &server_config(&twin, 2)).is_none(), "who it is with is not known");
+        early.run_for(Duration::from_secs(1));
+        let first = run(&c, &server_parameters(), version);
+        assert!(first.client.is_connected(), "{:?}", first.events);
+        for (server, same) in [(server_parameters(), true), (twin.clone(), false)] {
+            let mut beside = first.beside(&client_config(&c, 3), &server_config(&server, 4)).expect("it is up");
+            beside.run_for(Duration::from_secs(100));
+            assert_eq!(beside.client.is_connected(), same, "{:?}", beside.events);
+            let refused = |e: &Event| matches!(e, Event::Failed(DtlsError::Tls(TlsError::BadCertificate(_))));
+            assert_eq!(beside.events.iter().any(|(by_client, e)| *by_client && refused(e)), !same);
+        }
+    }
+}
+
 #[test]
 fn the_application_has_the_last_word_and_sees_the_chain() {
     let seen = Arc::new(AtomicUsize::new(0));

@@ -76,7 +76,7 @@ impl Carriers {
     fn dtls_of(&self, flow: FlowId) -> Option<&Dtls> {
         let key = match flow {
             FlowId::Dtls { dtls } => dtls,
-            FlowId::Sctp { sctp, .. } => self.sctp.associations.get(sctp)?.path?,
+            FlowId::Sctp { sctp, .. } => self.sctp.associations.get(sctp)?.session()?,
             _ => return None,
         };
         self.dtls.sessions.get(key)

@@ -10,7 +10,7 @@
 //! Every layer authenticates its peer, and adds [`OVERHEAD`] bytes at most to a packet. It takes trains of packets, and hands
 //! packets up one by one. What may be lost on a network may be lost in a layer.
 
-use super::dtls::DtlsCarrier;
+use super::dtls::{Dtls, DtlsCarrier};
 use crate::context::Context;
 use crate::event::AttemptError;
 use crate::request::Compiled;
@@ -74,6 +74,32 @@ impl Layers<'_> {
         options: &SocketOptions,
     ) -> Result<(Key, Sock), AttemptError> {
         self.0.open_layer(cx, user, to, request, options)
+    }
+
+    /// The same, to the peer that a path leads to: it has to be the same one, as its certificate says.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`AttemptError::ClosedByPeer`]: that path is over.
+    pub(crate) fn open_beside<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        user: Key,
+        (path, to): (Key, SocketAddr),
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Result<(Key, Sock), AttemptError> {
+        self.0.open_layer_beside(cx, user, (path, to), request, options)
+    }
+
+    /// Whether the peers of two paths are the same one, as far as their certificates say.
+    pub(crate) fn is_same_peer(&self, one: Key, other: Key) -> bool {
+        let shown = |path: Key| self.0.sessions.get(path).map(Dtls::peer_certificates);
+        shown(one) == shown(other)
+    }
+
+    /// Closes one path.
+    pub(crate) fn close_path<N: Net>(&mut self, cx: &mut Context<N>, path: Key) {
+        self.0.drop_session(cx, path);
     }
 
     /// Opens a layer for the peers that come to a listener, and returns it and its socket, which remains the layer's.

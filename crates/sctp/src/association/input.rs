@@ -5,7 +5,7 @@ use crate::event::{CloseReason, Event};
 use crate::ids::Route;
 use neater_base::{Instant, Rng};
 use neater_sctp_wire::cause::{ProtocolViolation, UnrecognizedChunk, UserAbort};
-use neater_sctp_wire::chunk::{Abort, Asconf, CookieAck, Data, IData, ShutdownComplete};
+use neater_sctp_wire::chunk::{Abort, Asconf, Auth, CookieAck, Data, IData, ShutdownComplete};
 use neater_sctp_wire::{Cause, Chunk, Packet, RawChunk};
 
 /// The most ERROR causes that wait to be sent.
@@ -54,6 +54,10 @@ impl Association {
             return;
         }
         let path = self.path_of(route);
+        let stranger = path.is_none() && self.authenticated;
+        if stranger && !self.is_invited(packet, skip) {
+            return;
+        }
         self.heard = now;
         self.stats.packets_received += 1;
         self.credit = heartbeats::credit(self.credit, packet.bytes().len());
@@ -83,11 +87,20 @@ impl Association {
         }
         if !self.is_closed() {
             // An ASCONF chunk may have made it a path meanwhile.
-            if path.is_none() && self.path_of(route).is_none() && !self.addresses.is_deleted(route.remote) {
+            let gone = self.addresses.is_deleted(route.remote);
+            if path.is_none() && self.path_of(route).is_none() && !gone && !stranger {
                 self.consider(now, route, rng);
             }
             self.after_packet(&arrived);
         }
+    }
+
+    /// Whether a packet proves that it is this peer's, although it comes by another path of a layer that authenticates: there each
+    /// path has a peer of its own, and a tag that was guessed proves nothing. An AUTH chunk does, for its key follows from numbers that
+    /// only the two ends of the first path have seen; the requests that open a path and their answers are behind one.
+    fn is_invited(&mut self, packet: &Packet<'_>, skip: usize) -> bool {
+        let auth = packet.chunks().skip(skip).map_while(Result::ok).find(|c| c.kind == Auth::KIND);
+        auth.is_some_and(|auth| self.agreed.dynamic_addresses && self.check_auth(packet, &auth).is_ok())
     }
 
     /// What follows from all of its chunks.

@@ -4,9 +4,9 @@ use crate::support::raw::Raw;
 use crate::support::watch;
 use core::time::Duration;
 use neater_sctp::{AssociationConfig, PathState, StreamId};
-use neater_sctp_wire::chunk::{CookieEcho, Init};
+use neater_sctp_wire::chunk::{Abort, CookieEcho, Data, Heartbeat, Init};
 use neater_sctp_wire::parameter::{Ipv4Address, Ipv6Address};
-use neater_sctp_wire::{Chunk, Parameter, Parameters, Tag, Tsn};
+use neater_sctp_wire::{Causes, Chunk, Parameter, Parameters, Ppid, Ssn, StreamId as WireStream, Tag, Tsn};
 use std::net::{IpAddr, SocketAddr};
 
 /// Bytes below SCTP: IPv4 and UDP.
@@ -23,7 +23,10 @@ struct Attack {
 impl Attack {
     /// An association whose peer at `from` lists these addresses.
     fn new(from: &str, listed: &[IpAddr]) -> Self {
-        let raw = Raw::listening(AssociationConfig::default());
+        Self::on(Raw::listening(AssociationConfig::default()), from, listed)
+    }
+
+    fn on(raw: Raw, from: &str, listed: &[IpAddr]) -> Self {
         let mut attack = Self { raw, from: from.parse().unwrap(), sent: Vec::new(), received: 0 };
         let list: Vec<Parameter<'_>> = listed.iter().map(parameter).collect();
         let init = Init {
@@ -135,6 +138,41 @@ fn others_are_asked_at_most_for_three_times_what_the_peer_has_sent_and_never_get
         });
     }
     assert!(count > 0 && bytes <= 3 * attack.received, "{bytes} bytes for {}", attack.received);
+}
+
+/// Over a layer that authenticates each path has a peer of its own: one that has a session of its own and has guessed or learnt the tag
+/// is another one, and moves nothing.
+#[test]
+fn a_tag_proves_nothing_on_the_session_of_another_peer() {
+    let layer = neater_sctp::Layer { authenticates: true, ..neater_sctp::Layer::udp() };
+    for authenticates in [true, false] {
+        let mut config = crate::support::config(1, 1, AssociationConfig::default());
+        config.layers = vec![neater_sctp::Layer { authenticates, ..layer }];
+        let mut attack = Attack::on(Raw::over(config), "198.51.100.7:9899", &[]);
+        let id = attack.raw.id.unwrap();
+        let thief: SocketAddr = "203.0.113.66:9899".parse().unwrap();
+        let data = Data {
+            tsn: Tsn(1000),
+            stream: WireStream(0),
+            ssn: Ssn(0),
+            ppid: Ppid(0),
+            unordered: false,
+            beginning: true,
+            ending: true,
+            immediate: true,
+            payload: b"forged",
+        };
+        let tag = attack.raw.tag;
+        attack.raw.give_from(thief, tag, &Heartbeat { info: b"who is there?" });
+        attack.raw.give_from(thief, tag, &data);
+        attack.raw.give_from(thief, tag, &Abort { reflected: false, causes: Causes::EMPTY });
+        attack.wait(Duration::from_secs(5));
+        let untouched = attack.elsewhere().count() == 0
+            && attack.raw.server.paths(id).len() == 1
+            && core::iter::from_fn(|| attack.raw.server.poll_event()).next().is_none();
+        // In the clear a packet's source proves nothing either way, and its tag is all that there is (RFC 9260 section 8.5).
+        assert_eq!(untouched, authenticates, "{:?}", attack.sent);
+    }
 }
 
 #[test]

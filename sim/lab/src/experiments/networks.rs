@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(10);
 const BOTH: &str = "multipath=Active,multipathPolicy=Aggregate";
 const ONE: &str = "multipath=Active";
+/// SCTP over DTLS, by the server that has a certificate.
+const DTLS: &str = "SCTP/DTLS";
 
 /// A client with two networks, and a server that serves one file.
 struct Place {
@@ -37,6 +39,8 @@ struct Place {
     dir: PathBuf,
     url: String,
     contents: Vec<u8>,
+    /// Serves the same over DTLS.
+    secure: Option<(Running, String)>,
     /// The address that the client's second interface has at first, and the one that it gets.
     addresses: [String; 2],
 }
@@ -44,6 +48,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.server.take();
+        self.secure.take();
     }
 }
 
@@ -95,8 +100,36 @@ impl Place {
             dir,
             url,
             contents,
+            secure: None,
             addresses: [format!("{old}/{prefix}"), format!("{new}/{prefix}")],
         })
+    }
+
+    /// Starts a server that serves the file over SCTP over DTLS, with a certificate that it makes.
+    fn serve_secure(&mut self, lab: &Lab) -> Result<()> {
+        let at = self.net.address("server", false)?.to_string();
+        let certificates = self.dir.join("certificates");
+        let serve = Cmd::new(lab.programs.neater()?).args(["serve", "--transport", "SCTP", "--bind", "0.0.0.0"]);
+        // A port for SCTP that the server in the clear does not have.
+        let serve = serve.args(["--port", "8443", "--udp-port", "9900", "--name", &at]).arg("--cert-dir");
+        let serve = serve.arg(&certificates).arg(self.dir.join("www")).limit(PATIENCE * 8);
+        let running = self.net.spawn("server", serve)?;
+        let begin = Instant::now();
+        let shown = |file: &fs::DirEntry| {
+            let name = file.file_name().to_string_lossy().into_owned();
+            name.ends_with(".pem") && !name.ends_with(".key.pem")
+        };
+        while begin.elapsed() < START {
+            let made = fs::read_dir(&certificates).ok().and_then(|all| all.flatten().find(shown));
+            if let Some(file) = made {
+                // It is written before the port is open.
+                std::thread::sleep(Duration::from_millis(500));
+                self.secure = Some((running, file.path().display().to_string()));
+                return Ok(());
+            }
+            std::thread::sleep(TICK);
+        }
+        failed("the server over DTLS has not made a certificate")
     }
 
     /// Fetches the file over this transport. `happens` is called again and again with the time since the start.
@@ -112,7 +145,15 @@ impl Place {
         for old in ["", ".part", ".part.json"] {
             let _ = fs::remove_file(beside(old));
         }
-        let get = Cmd::new(lab.programs.neater()?).args(["get", &self.url, "--transport", transport, "--needs", needs]);
+        let secure = self.secure.as_ref().filter(|_| transport == DTLS);
+        let (url, how) = match secure {
+            Some((_, ca)) => {
+                let at = self.net.address("server", false)?;
+                (format!("https://{at}:8443/file"), vec!["SCTP", "--udp-port", "9900", "--ca", ca])
+            }
+            None => (self.url.clone(), vec![transport]),
+        };
+        let get = Cmd::new(lab.programs.neater()?).args(["get", &url, "--needs", needs, "--transport"]).args(how);
         let get = get.arg("-o").arg(&file).limit(PATIENCE);
         let begin = Instant::now();
         let running = self.net.spawn("client", get)?;
@@ -166,8 +207,10 @@ fn drawing(out: &mut Outcome, title: &str, curves: Vec<Curve>) {
 pub(super) fn e5(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome { runs: Some(runs(lab)), ..Outcome::default() };
     let mut curves = Vec::new();
-    let place = Place::build(lab, lab.seed, if lab.quick { BYTES.1 } else { BYTES.0 })?;
-    let variants = [("tcp", "TCP", "reliable"), ("one", "SCTP", ONE), ("equal", "SCTP", BOTH)];
+    let mut place = Place::build(lab, lab.seed, if lab.quick { BYTES.1 } else { BYTES.0 })?;
+    place.serve_secure(lab)?;
+    let variants =
+        [("tcp", "TCP", "reliable"), ("one", "SCTP", ONE), ("equal", "SCTP", BOTH), ("equal-dtls", DTLS, BOTH)];
     for (variant, transport, needs) in variants {
         let mut rates = Vec::new();
         for run in 0..runs(lab) {
@@ -187,6 +230,7 @@ pub(super) fn e5(lab: &Lab) -> Result<Outcome> {
         let f = Figure::new("E5", "goodput_mbit", variant, "Mbit/s").value(mean, rates.len()).needs(RUNS.0);
         out.figures.push(match variant {
             "equal" => f.published("18").judge(Bound::AtLeast(18.5)),
+            "equal-dtls" => f.published("18").judge(Bound::AtLeast(18.0)),
             "tcp" => f.published("9"),
             _ => f,
         });

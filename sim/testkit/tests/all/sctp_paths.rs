@@ -11,6 +11,8 @@ use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
+/// In the clear, and with a DTLS session for each path (decision 0039).
+const BOTH: [Stack; 2] = [Stack::Sctp, Stack::SctpDtls];
 
 fn ask(stack: Stack, properties: &[(&str, &str)]) -> Ask {
     let mut all = TransportProperties::new();
@@ -71,8 +73,7 @@ fn ends(mut town: Town, flow: FlowId, within: Duration, all: &[u8]) {
 
 #[test]
 fn an_active_client_has_a_path_by_each_network_and_any_other_has_one() {
-    {
-        let stack = Stack::Sctp;
+    for stack in BOTH {
         for (wanted, count) in [("Disabled", 1), ("Passive", 1), ("Active", 2)] {
             let (mut town, flow, ..) = two_networks(1, &ask(stack, &[("multipath", wanted)]));
             let paths = town.play.engine(flow.node).paths(flow.conn);
@@ -93,20 +94,21 @@ fn an_active_client_has_a_path_by_each_network_and_any_other_has_one() {
 
 #[test]
 fn a_listener_that_wants_one_path_gets_one() {
-    let mut town = Plan::new(2).delay(10 * MS).build();
-    town.listen(&ask(Stack::Sctp, &[("multipath", "Disabled")]), 443, Manner::echo());
-    wifi(&town, &LinkConfig::delay(10 * MS));
-    let flow = town.open_to(&active(Stack::Sctp), &[server_v4()], Manner::default());
-    town.play.run_for(S);
-    let server = town.play.accepted(town.server)[0];
-    assert_eq!(uses(&mut town, server), [PathUse::InUse]);
-    ends(town, flow, 5 * S, b"");
+    for stack in BOTH {
+        let mut town = Plan::new(2).delay(10 * MS).build();
+        town.listen(&ask(stack, &[("multipath", "Disabled")]), 443, Manner::echo());
+        wifi(&town, &LinkConfig::delay(10 * MS));
+        let flow = town.open_to(&active(stack), &[server_v4()], Manner::default());
+        town.play.run_for(S);
+        let server = town.play.accepted(town.server)[0];
+        assert_eq!(uses(&mut town, server), [PathUse::InUse]);
+        ends(town, flow, 5 * S, b"");
+    }
 }
 
 #[test]
 fn a_network_that_swallows_everything_costs_no_byte() {
-    {
-        let stack = Stack::Sctp;
+    for stack in BOTH {
         let (mut town, flow, ..) = two_networks(3, &active(stack));
         let (up, down) = town.client_links;
         for link in [up, down] {
@@ -128,8 +130,7 @@ fn a_network_that_swallows_everything_costs_no_byte() {
 
 #[test]
 fn a_network_that_is_gone_is_left_at_once_and_taken_again() {
-    {
-        let stack = Stack::Sctp;
+    for stack in BOTH {
         let (mut town, flow, ..) = two_networks(4, &active(stack));
         let eth0 = town.client_iface;
         town.play.world().set_interface_up(eth0, false);
@@ -147,8 +148,7 @@ fn a_network_that_is_gone_is_left_at_once_and_taken_again() {
 
 #[test]
 fn a_network_that_comes_later_is_used_and_an_address_that_changes_is_followed() {
-    {
-        let stack = Stack::Sctp;
+    for stack in BOTH {
         let mut town = Plan::new(5).delay(10 * MS).build();
         town.listen(&ask(stack, &[]), 443, Manner::echo());
         let flow = town.open_to(&active(stack), &[server_v4()], Manner::default());
@@ -176,125 +176,138 @@ fn a_network_that_comes_later_is_used_and_an_address_that_changes_is_followed() 
 /// With each of the networks behind a box of its own, which forgets what is silent for half a minute.
 #[test]
 fn paths_behind_boxes_are_kept_open_and_a_rebinding_is_followed() {
-    let mut town = Plan::new(6).delay(10 * MS).build();
-    town.listen(&ask(Stack::Sctp, &[]), 443, Manner::echo());
-    let (iface, _) = wifi(&town, &LinkConfig::delay(10 * MS));
-    let world = town.play.world().clone();
-    let boxes = [(town.client_iface, "203.0.113.200"), (iface, "203.0.113.201")].map(|(iface, at)| {
-        let nat = NatConfig::port_restricted_cone(at.parse().unwrap());
-        let nat = world.add_nat(nat, LinkConfig::delay(MS), LinkConfig::delay(MS));
-        world.attach_behind(iface, nat, LinkConfig::delay(10 * MS), LinkConfig::delay(10 * MS));
-        nat
-    });
-    let flow = town.open_to(&active(Stack::Sctp), &[server_v4()], Manner::default());
-    town.play.say(flow, "first ", SendOptions::default());
-    town.play.run_for(S);
-    assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby]);
-    town.play.run_for(180 * S);
-    assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby], "three idle minutes");
-    world.with_nat(boxes[0], |nat, now| nat.rebind(now));
-    town.play.say(flow, "second ", SendOptions::default());
-    assert!(town.play.run_until(5 * S, |p| p.flow(flow).received.len() == 13), "{:?}", uses(&mut town, flow));
-    ends(town, flow, 5 * S, b"first second ");
+    for stack in BOTH {
+        let mut town = Plan::new(6).delay(10 * MS).build();
+        town.listen(&ask(stack, &[]), 443, Manner::echo());
+        let (iface, _) = wifi(&town, &LinkConfig::delay(10 * MS));
+        let world = town.play.world().clone();
+        let boxes = [(town.client_iface, "203.0.113.200"), (iface, "203.0.113.201")].map(|(iface, at)| {
+            let nat = NatConfig::port_restricted_cone(at.parse().unwrap());
+            let nat = world.add_nat(nat, LinkConfig::delay(MS), LinkConfig::delay(MS));
+            world.attach_behind(iface, nat, LinkConfig::delay(10 * MS), LinkConfig::delay(10 * MS));
+            nat
+        });
+        let flow = town.open_to(&active(stack), &[server_v4()], Manner::default());
+        town.play.say(flow, "first ", SendOptions::default());
+        town.play.run_for(S);
+        assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby]);
+        town.play.run_for(180 * S);
+        assert_eq!(uses(&mut town, flow), [PathUse::InUse, PathUse::Standby], "three idle minutes");
+        world.with_nat(boxes[0], |nat, now| nat.rebind(now));
+        town.play.say(flow, "second ", SendOptions::default());
+        assert!(town.play.run_until(5 * S, |p| p.flow(flow).received.len() == 13), "{:?}", uses(&mut town, flow));
+        ends(town, flow, 5 * S, b"first second ");
+    }
 }
 
 /// An interface that is there and leads nowhere is tried, and does no harm.
 #[test]
 fn a_second_network_that_leads_nowhere_does_no_harm() {
-    let mut town = Plan::new(9).delay(10 * MS).build();
-    town.listen(&ask(Stack::Sctp, &[]), 443, Manner::echo());
-    wifi(&town, &LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
-    let flow = town.open_to(&active(Stack::Sctp), &[server_v4()], Manner::default());
-    town.play.say(flow, "first ", SendOptions::default());
-    town.play.run_for(300 * S);
-    assert_eq!(uses(&mut town, flow), [PathUse::InUse]);
-    ends(town, flow, 5 * S, b"first ");
+    for stack in BOTH {
+        let mut town = Plan::new(9).delay(10 * MS).build();
+        town.listen(&ask(stack, &[]), 443, Manner::echo());
+        wifi(&town, &LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
+        let flow = town.open_to(&active(stack), &[server_v4()], Manner::default());
+        town.play.say(flow, "first ", SendOptions::default());
+        town.play.run_for(300 * S);
+        assert_eq!(uses(&mut town, flow), [PathUse::InUse]);
+        ends(town, flow, 5 * S, b"first ");
+    }
 }
 
 /// When both networks are dead for ten seconds data flows within a second of the first one's return.
 #[test]
 fn after_both_networks_were_dead_data_flows_within_a_second() {
-    for returns in [0, 1] {
-        let (mut town, flow, _, wifi) = two_networks(7, &active(Stack::Sctp));
-        let links = [town.client_links, wifi];
-        for (up, down) in links {
-            for link in [up, down] {
-                town.play.world().set_link(link, LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
+    for stack in BOTH {
+        for returns in [0, 1] {
+            let (mut town, flow, _, wifi) = two_networks(7, &active(stack));
+            let links = [town.client_links, wifi];
+            for (up, down) in links {
+                for link in [up, down] {
+                    town.play.world().set_link(link, LinkConfig::delay(10 * MS).with_filter(Filter::drop(Match::Any)));
+                }
             }
+            town.play.say(flow, "second ", SendOptions::default());
+            town.play.run_for(10 * S);
+            assert_eq!(town.play.flow(flow).received.len(), 6);
+            for link in [links[returns].0, links[returns].1] {
+                town.play.world().set_link(link, LinkConfig::delay(10 * MS));
+            }
+            let came = town.play.run_until(S, |p| p.flow(flow).received.len() == 13);
+            assert!(came, "{returns}: {:?}", town.play.engine(flow.node).paths(flow.conn));
+            ends(town, flow, 5 * S, b"first second ");
         }
-        town.play.say(flow, "second ", SendOptions::default());
-        town.play.run_for(10 * S);
-        assert_eq!(town.play.flow(flow).received.len(), 6);
-        for link in [links[returns].0, links[returns].1] {
-            town.play.world().set_link(link, LinkConfig::delay(10 * MS));
-        }
-        let came = town.play.run_until(S, |p| p.flow(flow).received.len() == 13);
-        assert!(came, "{returns}: {:?}", town.play.engine(flow.node).paths(flow.conn));
-        ends(town, flow, 5 * S, b"first second ");
     }
 }
 
 /// E5: two networks of 10 Mbit/s each, and no byte more than the policy allows.
 #[test]
 fn two_networks_carry_what_one_cannot_where_the_policy_is_to_aggregate() {
-    let way = LinkConfig::rate(10_000_000, 10 * MS);
-    for (policy, least, most) in [("Handover", 9.0, 10.0), ("Aggregate", 18.5, 20.0)] {
-        let mut town = Plan::new(8).delay(MS).build();
-        town.listen(&ask(Stack::Sctp, &[]), 443, Manner { keeps: false, ..Manner::default() });
-        wifi(&town, &way);
-        let (up, down) = town.client_links;
-        for link in [up, down] {
-            town.play.world().set_link(link, way.clone());
+    for stack in BOTH {
+        let way = LinkConfig::rate(10_000_000, 10 * MS);
+        for (policy, least, most) in
+            [("Handover", 9.0, 10.0), ("Aggregate", if stack == Stack::Sctp { 18.5 } else { 18.0 }, 20.0)]
+        {
+            let mut town = Plan::new(8).delay(MS).build();
+            town.listen(&ask(stack, &[]), 443, Manner { keeps: false, ..Manner::default() });
+            wifi(&town, &way);
+            let (up, down) = town.client_links;
+            for link in [up, down] {
+                town.play.world().set_link(link, way.clone());
+            }
+            let asked = ask(stack, &[("multipath", "Active"), ("multipathPolicy", policy)]);
+            let flow = town.open_to(&asked, &[server_v4()], Manner::default());
+            town.play.say_bytes(flow, &vec![7; 40_000_000], 32_000, false);
+            town.play.run_for(5 * S);
+            let delivered =
+                |town: &mut Town| town.play.engine(flow.node).paths(flow.conn).iter().map(|p| p.delivered).sum::<u64>();
+            let before = delivered(&mut town);
+            town.play.run_for(5 * S);
+            let rate = (delivered(&mut town) - before) as f64 * 8.0 / 5e6;
+            let paths = town.play.engine(flow.node).paths(flow.conn);
+            assert!(rate >= least && rate <= most, "{policy}: {rate} Mbit/s, {paths:?}");
         }
-        let asked = ask(Stack::Sctp, &[("multipath", "Active"), ("multipathPolicy", policy)]);
-        let flow = town.open_to(&asked, &[server_v4()], Manner::default());
-        town.play.say_bytes(flow, &vec![7; 40_000_000], 32_000, false);
-        town.play.run_for(5 * S);
-        let delivered =
-            |town: &mut Town| town.play.engine(flow.node).paths(flow.conn).iter().map(|p| p.delivered).sum::<u64>();
-        let before = delivered(&mut town);
-        town.play.run_for(5 * S);
-        let rate = (delivered(&mut town) - before) as f64 * 8.0 / 5e6;
-        let paths = town.play.engine(flow.node).paths(flow.conn);
-        assert!(rate >= least && rate <= most, "{policy}: {rate} Mbit/s, {paths:?}");
     }
 }
 
 /// Most data is the server's: its client says what the paths are for, from the beginning or later.
 #[test]
 fn a_server_spreads_what_it_sends_as_its_client_asks() {
-    let way = LinkConfig::rate(10_000_000, 10 * MS);
-    for (from, to) in [("Handover", "Aggregate"), ("Aggregate", "Handover"), ("Interactive", "Handover")] {
-        let mut town = Plan::new(10).delay(MS).build();
-        town.listen(&ask(Stack::Sctp, &[]), 443, Manner::default());
-        wifi(&town, &way);
-        let (up, down) = town.client_links;
-        for link in [up, down] {
-            town.play.world().set_link(link, way.clone());
-        }
-        let asked = ask(Stack::Sctp, &[("multipath", "Active"), ("multipathPolicy", from)]);
-        let client = town.open_to(&asked, &[server_v4()], Manner { keeps: false, ..Manner::default() });
-        town.play.run_for(S);
-        let server = town.play.accepted(town.server)[0];
-        town.play.say_bytes(server, &vec![7; 60_000_000], 32_000, false);
-        let rate = |town: &mut Town| {
-            let delivered =
-                |t: &mut Town| t.play.engine(server.node).paths(server.conn).iter().map(|p| p.delivered).sum::<u64>();
-            town.play.run_for(5 * S);
-            let before = delivered(town);
-            town.play.run_for(5 * S);
-            (delivered(town) - before) as f64 * 8.0 / 5e6
-        };
-        for policy in [from, to] {
-            if policy == to {
-                let value = neater_property::Value::from(to);
-                town.play.engine(client.node).set_property(client.conn, "multipathPolicy", &value).unwrap();
+    for stack in BOTH {
+        let way = LinkConfig::rate(10_000_000, 10 * MS);
+        for (from, to) in [("Handover", "Aggregate"), ("Aggregate", "Handover"), ("Interactive", "Handover")] {
+            let mut town = Plan::new(10).delay(MS).build();
+            town.listen(&ask(stack, &[]), 443, Manner::default());
+            wifi(&town, &way);
+            let (up, down) = town.client_links;
+            for link in [up, down] {
+                town.play.world().set_link(link, way.clone());
             }
-            let rate = rate(&mut town);
-            let both = policy != "Handover";
-            assert_eq!(rate > 18.0, both, "{from} to {to}, with {policy}: {rate} Mbit/s");
-            let used = uses(&mut town, server).iter().filter(|u| **u == PathUse::InUse).count();
-            assert_eq!(used, if both { 2 } else { 1 }, "{policy}");
+            let asked = ask(stack, &[("multipath", "Active"), ("multipathPolicy", from)]);
+            let client = town.open_to(&asked, &[server_v4()], Manner { keeps: false, ..Manner::default() });
+            town.play.run_for(S);
+            let server = town.play.accepted(town.server)[0];
+            town.play.say_bytes(server, &vec![7; 60_000_000], 32_000, false);
+            let rate = |town: &mut Town| {
+                let delivered = |t: &mut Town| {
+                    t.play.engine(server.node).paths(server.conn).iter().map(|p| p.delivered).sum::<u64>()
+                };
+                town.play.run_for(5 * S);
+                let before = delivered(town);
+                town.play.run_for(5 * S);
+                (delivered(town) - before) as f64 * 8.0 / 5e6
+            };
+            for policy in [from, to] {
+                if policy == to {
+                    let value = neater_property::Value::from(to);
+                    town.play.engine(client.node).set_property(client.conn, "multipathPolicy", &value).unwrap();
+                }
+                let rate = rate(&mut town);
+                let both = policy != "Handover";
+                assert_eq!(rate > 18.0, both, "{from} to {to}, with {policy}: {rate} Mbit/s");
+                let used = uses(&mut town, server).iter().filter(|u| **u == PathUse::InUse).count();
+                assert_eq!(used, if both { 2 } else { 1 }, "{policy}");
+            }
         }
     }
 }

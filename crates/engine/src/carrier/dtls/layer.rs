@@ -23,14 +23,32 @@ impl DtlsCarrier {
         request: &Compiled,
         options: &SocketOptions,
     ) -> Result<(Key, Sock), AttemptError> {
-        let (socket, sock, session) = self.open_client(cx, to, request, options)?;
+        let opened = self.open_client(cx, to, request, options)?;
+        Ok(self.lend(user, opened))
+    }
+
+    /// The same, for a server that another session leads to.
+    pub(in crate::carrier) fn open_layer_beside<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        user: Key,
+        (beside, to): (Key, SocketAddr),
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Result<(Key, Sock), AttemptError> {
+        let opened = self.open_client_beside(cx, (to, beside), request, options)?;
+        Ok(self.lend(user, opened))
+    }
+
+    /// A client's session and its socket are a layer of this user's.
+    fn lend(&mut self, user: Key, (socket, sock, session): (Key, Sock, Key)) -> (Key, Sock) {
         if let Some(d) = self.sessions.get_mut(session) {
             d.user = Some(user);
         }
         if let Some(s) = self.sockets.get_mut(socket) {
             s.user = Some(user);
         }
-        Ok((socket, sock))
+        (socket, sock)
     }
 
     /// A listener's socket, for the sessions of its clients.

@@ -223,12 +223,36 @@ impl DtlsCarrier {
     ) -> Result<(Key, Sock, Key), AttemptError> {
         let config = request.setups.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
+        let session = Session::client(config, name, cx.now, &mut cx.rng);
+        self.insert_client(cx, (addr, session), request, options)
+    }
+
+    /// The same, with the server of a session that is up.
+    fn open_client_beside<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        (addr, beside): (SocketAddr, Key),
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Result<(Key, Sock, Key), AttemptError> {
+        let config = request.setups.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let beside = self.sessions.get(beside).ok_or(AttemptError::ClosedByPeer)?;
+        let session = Session::beside(&beside.session, config, cx.now, &mut cx.rng);
+        self.insert_client(cx, (addr, session.ok_or(AttemptError::ClosedByPeer)?), request, options)
+    }
+
+    fn insert_client<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        (addr, session): (SocketAddr, Session),
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Result<(Key, Sock, Key), AttemptError> {
         let (socket, sock) = self.open_socket(cx, addr, options)?;
         if let Err(e) = cx.net.udp_connect(sock, addr) {
             cx.net.close(sock);
             return Err(AttemptError::Net(e));
         }
-        let session = Session::client(config, name, cx.now, &mut cx.rng);
         let session = self.sessions.insert(Dtls::new(session, socket, addr, cx.now));
         self.sockets.insert(DtlsSocket::client(sock, addr, session, request.soft_errors));
         cx.timers.push(cx.now, Due::Dtls(session).into());

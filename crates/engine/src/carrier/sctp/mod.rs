@@ -33,8 +33,8 @@ use hashbrown::HashMap;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key, Slab};
 use neater_sctp::{
-    AddressChange, AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, LayerId, Scheduler,
-    Train,
+    AddressChange, AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, LayerId, Route,
+    Scheduler, Train,
 };
 pub(crate) use open::There;
 use sending::Turns;
@@ -233,8 +233,8 @@ pub(crate) struct SctpCarrier {
 #[derive(Debug)]
 pub(crate) struct Sctp {
     pub(crate) stack: Stack,
-    /// The path of the layer below it.
-    pub(crate) path: Option<Key>,
+    /// The paths of the layer below it, by its own that they carry.
+    paths: Vec<(Route, Key)>,
     end: Key,
     id: AssociationId,
     /// We have opened it.
@@ -319,6 +319,11 @@ impl Sctp {
     /// Whether nothing more can be sent or received.
     pub(crate) const fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// The path of the layer below that it was opened on, or one that has outlived it.
+    pub(crate) fn session(&self) -> Option<Key> {
+        self.paths.first().map(|(_, path)| *path)
     }
 
     /// Whether a connection uses it.
@@ -419,8 +424,10 @@ impl SctpCarrier {
 /// What an association does to the layer below it: see [`SctpCarrier::tie`].
 #[derive(Debug)]
 pub(crate) enum Tie {
-    /// This association uses the path that leads to its peer.
+    /// This association uses the paths that lead to its peer.
     Join(Key),
+    /// It may use those of further networks, too.
+    Widen(Key),
     /// An association has left this path.
     Leave(Key),
     /// This layer is not needed any more.
@@ -556,6 +563,9 @@ impl SctpCarrier {
             SctpEvent::Path { .. } | SctpEvent::PrimaryPath { .. } => {
                 self.follow(key);
                 self.report_paths(key);
+                if self.associations.get(key).is_some_and(|a| a.stack == Stack::SctpDtls) {
+                    self.ties.push(Tie::Join(key));
+                }
             }
             SctpEvent::AddressChanged { change: AddressChange::Add(layer), done: false } => {
                 self.not_widened(key, layer)
@@ -657,10 +667,10 @@ impl SctpCarrier {
         if !a.over || a.attempt.is_some() || a.on_trial || a.is_used() {
             return;
         }
-        let (end, id, group, path) = (a.end, a.id, a.group, a.path);
+        let (end, id, group) = (a.end, a.id, a.group);
         self.give_back(cx, key);
-        self.associations.remove(key);
-        self.ties.extend(path.map(Tie::Leave));
+        let paths = self.associations.remove(key).map(|a| a.paths).unwrap_or_default();
+        self.ties.extend(paths.into_iter().map(|(_, path)| Tie::Leave(path)));
         if let Some(e) = self.endpoints.get_mut(end)
             && e.associations.get(&id) == Some(&key)
         {

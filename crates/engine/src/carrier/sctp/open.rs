@@ -112,10 +112,7 @@ impl SctpCarrier {
         if cx.route_to(there.addr).is_none() {
             return Err(Self::cannot(ErrorKind::NetworkUnreachable));
         }
-        let bound = match there.below {
-            Below::Dtls => None,
-            Below::Udp | Below::Ip => bound_first(cx, to.request, there.addr.ip(), to.options),
-        };
+        let bound = bound_first(cx, to.request, there.addr.ip(), to.options);
         let to = &Target { options: bound.as_ref().unwrap_or(to.options), ..*to };
         let end = self.client_endpoint(cx, layers, there, route, to)?;
         let Some(e) = self.endpoints.get_mut(end) else { return Err(AttemptError::NoAddress) };
@@ -205,7 +202,7 @@ impl SctpCarrier {
         let patience = request.properties.connection.timeout;
         let key = self.associations.insert(Sctp {
             stack,
-            path: None,
+            paths: Vec::new(),
             end,
             id,
             client,

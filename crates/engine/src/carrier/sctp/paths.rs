@@ -10,17 +10,18 @@
 
 use super::socket::mtu;
 use super::wire::Control;
-use super::{Below, Sctp, SctpEnd};
+use super::{Below, Sctp, SctpEnd, Tie};
 use crate::Stack;
 use crate::carrier::SctpCarrier;
 use crate::carrier::event::CarrierEvent;
+use crate::carrier::layer::Layers;
 use crate::context::Context;
 use crate::path::{PathInfo, PathUse};
 use crate::request::Compiled;
 use neater_base::Key;
 use neater_base::net::{Interface, Net, SocketOptions};
 use neater_property::{Multipath, MultipathPolicy, Role};
-use neater_sctp::{AddressChange, LayerId, PathScheduler, PathState};
+use neater_sctp::{AddressChange, AssociationId, LayerId, PathScheduler, PathState};
 use std::net::{IpAddr, SocketAddr};
 
 /// The most paths of an association.
@@ -36,8 +37,18 @@ pub(super) struct Way {
     at: Option<IpAddr>,
     /// The interface that its socket is bound to.
     interface: Option<u32>,
+    use_: Use,
+}
+
+/// What a way is to an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Nothing: the peer has not taken it, or its address is gone.
+    None,
+    /// The layer below does not take packets yet.
+    Opening,
     /// The peer has been asked to use it.
-    added: bool,
+    Asked,
 }
 
 impl SctpEnd {
@@ -55,6 +66,14 @@ impl SctpEnd {
         let is = |w: &Way| w.socket == socket && (socket != self.socket || w.at == to);
         let known = self.ways.iter().position(is);
         LayerId(known.map_or(0, |i| i as u16 + 1))
+    }
+
+    /// Asks the peer to use a way.
+    fn ask(&mut self, id: AssociationId, layer: LayerId) {
+        let asked = self.endpoint.change_addresses(id, &[AddressChange::Add(layer)]);
+        if let Some(way) = self.ways.get_mut(usize::from(layer.0).wrapping_sub(1)) {
+            way.use_ = if asked.is_ok() { Use::Asked } else { Use::None };
+        }
     }
 
     /// Whether it has sockets of several interfaces.
@@ -75,7 +94,8 @@ impl Sctp {
         let won = self.attempt.is_none() && !self.on_trial;
         won && self.client
             && asked
-            && self.stack != Stack::SctpDtls
+            // RFC 8261 has one session for an association: others know no second.
+            && (self.stack != Stack::SctpDtls || self.mux)
             && self.connected
             && self.lost.is_none()
             && !self.over
@@ -143,12 +163,20 @@ impl SctpCarrier {
         let mtu = e.profile.mtu;
         let made = self.layer(socket, mtu);
         let Some(e) = self.endpoints.get_mut(end) else { return layer };
-        e.ways.push(Way { socket, at: Some(to), interface: None, added: true });
+        e.ways.push(Way { socket, at: Some(to), interface: None, use_: Use::Asked });
         e.endpoint.add_layer(made)
     }
 
     /// Opens a way for each further interface that an association of ours may use, and tells the peer.
     pub(super) fn widen<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
+        match self.associations.get(key).map(|a| a.stack) {
+            Some(Stack::SctpDtls) => self.ties.push(Tie::Widen(key)),
+            _ => self.widen_over(cx, None, key),
+        }
+    }
+
+    /// The same, over the layer below if there is one.
+    pub(super) fn widen_over<N: Net>(&mut self, cx: &mut Context<N>, mut layers: Option<&mut Layers<'_>>, key: Key) {
         let Some(a) = self.associations.get(key).filter(|a| a.may_widen()) else { return };
         let (end, id, v6, request) = (a.end, a.id, a.route.is_ipv6(), a.request.clone());
         let Some(e) = self.endpoints.get(end) else { return };
@@ -169,10 +197,11 @@ impl SctpCarrier {
             // As long as it has the address that is in use there, it stays.
             let Some(at) = known.filter(has).or_else(|| address_of(interface, v6)) else { continue };
             // An interface that does not come back has a place that another one can take.
-            let gone = |w: &Way| !w.added && w.interface.is_some_and(|i| interfaces.iter().all(|o| o.index != i));
+            let gone =
+                |w: &Way| w.use_ == Use::None && w.interface.is_some_and(|i| interfaces.iter().all(|o| o.index != i));
             let slot = e.ways.iter().position(|w| w.interface == Some(index)).or_else(|| e.ways.iter().position(gone));
             if slot.is_some() || at != first {
-                self.widen_to(cx, key, (index, at, slot), &options);
+                self.widen_to(cx, layers.as_deref_mut(), key, (index, at, slot), &options);
             }
         }
         self.ask_policy(key, None, request.properties.connection.multipath_policy);
@@ -228,23 +257,26 @@ impl SctpCarrier {
     fn widen_to<N: Net>(
         &mut self,
         cx: &mut Context<N>,
+        layers: Option<&mut Layers<'_>>,
         key: Key,
         (index, at, slot): (u32, IpAddr, Option<usize>),
         like: &SocketOptions,
     ) {
-        let Some((end, id)) = self.associations.get(key).map(|a| (a.end, a.id)) else { return };
+        let Some(a) = self.associations.get(key) else { return };
+        let (end, id) = (a.end, a.id);
         let Some(e) = self.endpoints.get(end) else { return };
         let known = slot.and_then(|i| e.ways.get(i));
-        let there = known.is_some_and(|w| w.interface == Some(index) && w.at == Some(at) && w.added);
+        let there = known.is_some_and(|w| w.interface == Some(index) && w.at == Some(at) && w.use_ != Use::None);
         if there || known.is_none() && e.ways.len() + 1 >= PATHS_MAX {
             return;
         }
         let below = self.sockets.get(e.socket).map_or(Below::Udp, |s| s.below);
         let options = SocketOptions { local: Some(SocketAddr::new(at, 0)), interface: Some(index), ..like.clone() };
         let family = SocketAddr::new(at, 0);
-        let opened = match below {
-            Below::Ip => self.ip_socket(cx, family, &options),
-            Below::Udp | Below::Dtls => self.open_socket(cx, family, &options, below, false),
+        let opened = match (below, layers) {
+            (Below::Ip, _) => self.ip_socket(cx, family, &options),
+            (_, Some(layers)) => self.open_layer_beside(cx, layers, key, &options),
+            (..) => self.open_socket(cx, family, &options, below, false),
         };
         let Ok(socket) = opened else { return };
         let port = self.endpoints.get(end).map_or(0, |e| e.endpoint.port());
@@ -254,7 +286,7 @@ impl SctpCarrier {
             s.ends.insert((port, Some(at).filter(|_| below == Below::Ip)), end);
         }
         let Some(e) = self.endpoints.get_mut(end) else { return };
-        let way = Way { socket, at: Some(at), interface: Some(index), added: true };
+        let way = Way { socket, at: Some(at), interface: Some(index), use_: Use::Opening };
         let (layer, before) = match slot {
             Some(i) => (LayerId(i as u16 + 1), Some(core::mem::replace(&mut e.ways[i], way).socket)),
             None => {
@@ -262,8 +294,9 @@ impl SctpCarrier {
                 (e.endpoint.add_layer(made), None)
             }
         };
-        let asked = e.endpoint.change_addresses(id, &[AddressChange::Add(layer)]);
-        e.ways[usize::from(layer.0) - 1].added = asked.is_ok();
+        if below != Below::Dtls {
+            e.ask(id, layer);
+        }
         if let Some(before) = before.filter(|b| *b != socket) {
             self.leave_socket(cx, end, before);
         }
@@ -276,8 +309,40 @@ impl SctpCarrier {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         if let Some(way) = e.ways.get_mut(usize::from(layer.0).wrapping_sub(1)) {
-            way.added = false;
+            way.use_ = Use::None;
         }
+    }
+
+    /// The layer below takes packets: the peer is asked to use a way that was opened on it.
+    pub(super) fn way_up(&mut self, key: Key, socket: Key) {
+        let Some(a) = self.associations.get(key) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end) else { return };
+        if let Some(i) = e.ways.iter().position(|w| w.socket == socket && w.use_ == Use::Opening) {
+            e.ask(a.id, LayerId(i as u16 + 1));
+            self.mark_dirty_of(key);
+        }
+    }
+
+    /// The layer below a further way is over, or has never been up. True: it was one.
+    pub(super) fn way_lost<N: Net>(&mut self, cx: &mut Context<N>, key: Key, socket: Key) -> bool {
+        let Some((end, id)) = self.associations.get(key).map(|a| (a.end, a.id)) else { return false };
+        let Some(e) = self.endpoints.get_mut(end) else { return false };
+        let Some(i) = e.ways.iter().position(|w| w.socket == socket) else { return false };
+        if core::mem::replace(&mut e.ways[i].use_, Use::None) == Use::Asked {
+            // Where the peer cannot be asked it finds out by itself.
+            let _ = e.endpoint.change_addresses(id, &[AddressChange::Remove(LayerId(i as u16 + 1))]);
+        }
+        self.leave_socket(cx, end, socket);
+        self.mark_dirty(end);
+        true
+    }
+
+    /// The layer below the first way is over, and others are not.
+    pub(super) fn first_way_lost(&mut self, key: Key, socket: Key) {
+        let Some(a) = self.associations.get(key).filter(|a| a.client) else { return };
+        let Some(e) = self.endpoints.get_mut(a.end).filter(|e| e.socket == socket) else { return };
+        let _ = e.endpoint.change_addresses(a.id, &[AddressChange::Remove(LayerId(0))]);
+        self.mark_dirty_of(key);
     }
 
     /// An endpoint uses a socket no more.
@@ -299,8 +364,11 @@ impl SctpCarrier {
             self.widen(cx, key);
             let Some(e) = self.endpoints.get_mut(end) else { continue };
             for (i, way) in e.ways.iter_mut().enumerate().filter(|_| may) {
-                if way.added && way.interface.is_some() && way.at.is_some_and(|at| !is_here(&interfaces, at)) {
-                    way.added = false;
+                if way.use_ != Use::None
+                    && way.interface.is_some()
+                    && way.at.is_some_and(|at| !is_here(&interfaces, at))
+                {
+                    way.use_ = Use::None;
                     // Where the peer cannot be asked it finds out by itself.
                     let _ = e.endpoint.change_addresses(id, &[AddressChange::Remove(LayerId(i as u16 + 1))]);
                 }
@@ -319,7 +387,7 @@ impl SctpCarrier {
 
     /// Where data goes now.
     pub(super) fn follow(&mut self, key: Key) {
-        let Some(a) = self.associations.get_mut(key).filter(|a| a.stack != Stack::SctpDtls) else { return };
+        let Some(a) = self.associations.get_mut(key) else { return };
         let Some(e) = self.endpoints.get(a.end) else { return };
         if let Some((route, _)) = e.endpoint.peer(a.id) {
             a.route = route.remote;

@@ -4,12 +4,14 @@
 //! client's association may begin to speak, and what the end of a path means to its associations. *Not responsible for* the layer:
 //! which peers may open a path, which have proved an address, which make room.
 //!
-//! *Invariants*: an association has one path, is gone with it, and keeps it; nothing else uses a client's path, those of a listener
-//! share a socket. What a stranger says (ICMP) reaches a client that has no path yet, and nothing else: how large packets may be is
+//! *Invariants*: an association has one path, or, between two of our engines, one for each network of the client's; it is gone with the
+//! last. Nothing else uses a client's path, those of a listener share a socket. A further path leads to a peer with the same
+//! certificate, and to the association only behind an AUTH chunk (RFC 4895), whose key follows from what was exchanged on the first
+//! (decision 0039). What a stranger says (ICMP) reaches a client that has no path yet, and nothing else: how large packets may be is
 //! found out by probes alone (RFC 8261 section 4.1).
 
 use super::socket::{LINGER, PACKET_MAX, wishes};
-use super::{Below, SctpSocket, Tie};
+use super::{Below, Sctp, SctpSocket, Tie};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::layer::{LayerEnd, Layers};
 use crate::carrier::{SctpCarrier, SessionId};
@@ -18,7 +20,7 @@ use crate::event::AttemptError;
 use crate::request::Compiled;
 use neater_base::Key;
 use neater_base::net::{Net, NetError, Sock, SocketOptions};
-use neater_sctp::CloseReason;
+use neater_sctp::{CloseReason, Route};
 use std::net::SocketAddr;
 
 /// What the end of its path means to an association.
@@ -62,6 +64,26 @@ impl SctpCarrier {
         Ok(self.insert_layer(sock, layer, addr, options, true))
     }
 
+    /// A socket with a session more for an association that is up, by another interface.
+    pub(super) fn open_layer_beside<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        layers: &mut Layers<'_>,
+        key: Key,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        let a = self.associations.get(key).ok_or(AttemptError::ClosedByPeer)?;
+        let (path, to, request) = (a.session().ok_or(AttemptError::ClosedByPeer)?, a.route, a.request.clone());
+        let user = self.sockets.next_key();
+        let (layer, sock) = layers.open_beside(cx, user, (path, to), &request, &wishes(options))?;
+        let opened = self.insert_layer(sock, layer, to, options, false);
+        if let Some(s) = self.sockets.get_mut(opened) {
+            // The others do not wait for it.
+            s.writable = true;
+        }
+        Ok(opened)
+    }
+
     fn insert_layer(&mut self, sock: Sock, layer: Key, addr: SocketAddr, options: &SocketOptions, server: bool) -> Key {
         let socket = SctpSocket::new(sock, Below::Dtls, addr.is_ipv6(), options, server);
         // A client's association has nothing to send before the layer is up.
@@ -72,7 +94,8 @@ impl SctpCarrier {
     pub(crate) fn tie<N: Net>(&mut self, cx: &mut Context<N>, layers: &mut Layers<'_>) {
         for tie in core::mem::take(&mut self.ties) {
             match tie {
-                Tie::Join(key) => self.join(layers, key),
+                Tie::Join(key) => self.join(cx, layers, key),
+                Tie::Widen(key) => self.widen_over(cx, Some(&mut *layers), key),
                 // A peer may still ask for the answers that it has missed.
                 Tie::Leave(path) => layers.leave(cx, path, cx.now + LINGER),
                 Tie::Close(layer) => layers.close(cx, layer),
@@ -80,14 +103,34 @@ impl SctpCarrier {
         }
     }
 
-    fn join(&mut self, layers: &mut Layers<'_>, key: Key) {
+    /// An association uses the paths of the layer below that carry its own.
+    fn join<N: Net>(&mut self, cx: &mut Context<N>, layers: &mut Layers<'_>, key: Key) {
+        let Some(a) = self.associations.get(key).filter(|a| !a.over) else { return };
+        let Some(e) = self.endpoints.get(a.end) else { return };
+        let below = |route: Route| {
+            let s = self.sockets.get(e.way(route.layer).0)?;
+            Some((route, layers.path(s.layer?, route.remote)?))
+        };
+        let now: Vec<_> = e.endpoint.paths(a.id).into_iter().filter_map(|p| below(p.route)).collect();
         let Some(a) = self.associations.get_mut(key) else { return };
-        let socket = self.endpoints.get(a.end).and_then(|e| self.sockets.get(e.socket));
-        a.path = socket.and_then(|s| layers.path(s.layer?, a.route));
-        if let Some(path) = a.path {
-            layers.join(path);
-            self.fit(layers, key);
+        for (route, path) in now {
+            let first = a.session();
+            match (a.paths.iter_mut().find(|(r, _)| *r == route), first) {
+                (Some((_, known)), _) if *known == path => {}
+                // Its peer is another one, whatever it knows.
+                (_, Some(first)) if !layers.is_same_peer(first, path) => layers.close_path(cx, path),
+                (Some((_, known)), _) => {
+                    let before = core::mem::replace(known, path);
+                    layers.join(path);
+                    layers.leave(cx, before, cx.now);
+                }
+                (None, _) => {
+                    a.paths.push((route, path));
+                    layers.join(path);
+                }
+            }
         }
+        self.fit(layers, key);
     }
 
     /// An association's packets may be as long as its path lets them be: an endpoint was made for what takes most, and the paths of a
@@ -97,7 +140,7 @@ impl SctpCarrier {
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let headers = if a.route.is_ipv6() { 48 } else { 28 };
         let datagram = usize::from(e.profile.mtu).saturating_sub(headers);
-        if let Some(most) = a.path.and_then(|path| layers.largest_in(path, datagram)) {
+        if let Some(most) = a.session().and_then(|path| layers.largest_in(path, datagram)) {
             e.endpoint.set_largest_packet(a.id, most.min(usize::from(PACKET_MAX)) as u16);
         }
     }
@@ -118,6 +161,7 @@ impl SctpCarrier {
     pub(crate) fn layer_up<N: Net>(&mut self, cx: &mut Context<N>, layers: &Layers<'_>, socket: Key) {
         for key in self.on_socket(socket, None) {
             self.fit(layers, key);
+            self.way_up(key, socket);
         }
         self.socket_writable(cx, socket);
         for end in self.ends_on(socket) {
@@ -125,17 +169,25 @@ impl SctpCarrier {
         }
     }
 
-    /// The path that led to a peer is over, and its associations with it. What the peer had sent before comes first: data, the end of
+    /// The path that led to a peer is over, and with it those of its associations that have no other. What the peer had sent before comes first: data, the end of
     /// a shutdown, or an association that is new.
     pub(crate) fn layer_lost<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, peer: SocketAddr, end: &LayerEnd) {
         for endpoint in self.ends_on(socket) {
             while self.collect(cx, endpoint) {}
         }
         for key in self.on_socket(socket, Some(peer)) {
+            self.way_lost(cx, key, socket);
             let Some(a) = self.associations.get_mut(key).filter(|a| !a.over) else { continue };
             let (endpoint, id, attempt, connected) = (a.end, a.id, a.attempt, a.connected);
             // Nothing that it would still send gets there.
-            self.ties.extend(a.path.take().map(Tie::Leave));
+            let Some(e) = self.endpoints.get(endpoint) else { continue };
+            let (lost, left) = a.paths.drain(..).partition(|(r, _)| e.way(r.layer).0 == socket && r.remote == peer);
+            a.paths = left;
+            self.ties.extend(Vec::<(Route, Key)>::into_iter(lost).map(|(_, path)| Tie::Leave(path)));
+            if !a.paths.is_empty() && connected {
+                self.first_way_lost(key, socket);
+                continue;
+            }
             // A path that is closed in place of the last chunks of a shutdown loses no data.
             let shut = self.endpoints.get(endpoint).is_some_and(|e| e.endpoint.is_shut(id));
             let shut = shut && matches!(end, LayerEnd::Closed);
@@ -165,6 +217,9 @@ impl SctpCarrier {
     /// The network does not take a client's first packets to where they should go.
     pub(crate) fn layer_refused<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, error: NetError) {
         for key in self.on_socket(socket, None) {
+            if self.way_lost(cx, key, socket) {
+                continue;
+            }
             if self.associations.get(key).is_some_and(|a| !a.connected && !a.over) {
                 self.attempt_refused(cx, key, error);
             }
@@ -180,6 +235,7 @@ impl SctpCarrier {
         let Some(s) = self.sockets.get(socket) else { return Vec::new() };
         let ends = s.ends.values().filter_map(|e| self.endpoints.get(*e));
         let all = ends.flat_map(|e| e.associations.values().copied());
-        all.filter(|k| self.associations.get(*k).is_some_and(|a| peer.is_none_or(|p| a.route == p))).collect()
+        let leads = |a: &Sctp, to: SocketAddr| a.route == to || a.paths.iter().any(|(r, _)| r.remote == to);
+        all.filter(|k| self.associations.get(*k).is_some_and(|a| peer.is_none_or(|p| leads(a, p)))).collect()
     }
 }

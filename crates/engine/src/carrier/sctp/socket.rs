@@ -159,9 +159,10 @@ impl SctpCarrier {
         accepts: bool,
     ) -> Key {
         let layer = self.layer(socket, profile.mtu);
-        // A layer below has one path for each peer.
-        let several = profile.several && self.sockets.get(socket).is_some_and(|s| s.below != Below::Dtls);
-        let all = at.is_none() && self.sockets.get(socket).is_some_and(|s| s.has_all());
+        let several = profile.several;
+        // A layer below answers from where it was met by itself.
+        let all = |s: &SctpSocket| s.below != Below::Dtls && s.has_all();
+        let all = at.is_none() && self.sockets.get(socket).is_some_and(all);
         let (below, shared) = self.sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
         let secret = cx.config.shared_secret.unwrap_or(cx.config.seed);
         let association = AssociationConfig {

@@ -25,7 +25,12 @@ pub const FIRST: u32 = 1000;
 
 impl Raw {
     pub fn listening(association: AssociationConfig) -> Self {
-        let server = Endpoint::new(config(1, 1, association), [3; 32], &[4; 32]);
+        Self::over(config(1, 1, association))
+    }
+
+    /// The same with a whole configuration.
+    pub fn over(config: neater_sctp::Config) -> Self {
+        let server = Endpoint::new(config, [3; 32], &[4; 32]);
         Self {
             server,
             now: neater_base::Instant::ZERO + Duration::from_secs(5),
