@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// How long TCP takes to connect, by each interface that leads to a host
     Ping(PingArgs),
+    /// What the paths of running transfers of `neater get` carry, live
+    Paths(PathsArgs),
     /// Look at policies: check files, explain a decision, run tests
     Policy(PolicyArgs),
     /// Manage policies for the programs of this host: NEAT's sockets, and REST
@@ -191,7 +193,7 @@ pub(crate) struct GetArgs {
     pub(crate) resume: bool,
     /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
     /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended. With
-    /// --transport SCTP, in the clear, by one association over all of them, which needs no parts
+    /// --transport SCTP, by one association over all of them, which needs no parts
     #[arg(long, conflicts_with = "interface")]
     pub(crate) multi: bool,
     /// How many files at once
@@ -317,6 +319,33 @@ pub(crate) struct ExplainArgs {
     pub(crate) http: Option<String>,
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
+}
+
+const PATHS_HELP: &str = "Examples:
+  neater get --multi --transport SCTP -O http://example.com/file &
+  neater paths                                     once a second, until it is over
+  neater paths --once
+  neater paths --wait --json | jq '.paths[] | [.interface, .state, .bytes_per_second]'
+
+Transfers of this user that have run for a second say what their paths do: the interface, the address
+of this host, whether data goes this way, how much of it lately, the round-trip time and losses. Those
+over QUIC, TLS and TCP have one path; SCTP with multipath=Active has one by each network.
+
+Exit code 0 says that there was a transfer, 1 that there was none.
+JSON events: paths (of a transfer), none.";
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = PATHS_HELP, after_long_help = format!("{PATHS_HELP}\n\n{EXITS}"))]
+pub(crate) struct PathsArgs {
+    /// Look once, and not until the transfers are over
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Wait for a transfer if none is running
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) wait: bool,
+    /// Seconds from one look to the next
+    #[arg(short, long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub(crate) interval: core::time::Duration,
 }
 
 const PING_HELP: &str = "Examples:

@@ -18,6 +18,7 @@ mod get;
 mod lab;
 mod man;
 mod output;
+mod paths;
 mod ping;
 mod pm;
 mod policy;
@@ -105,6 +106,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Get(args) => on_tokio(get::run(args, output)),
         Command::Serve(args) => on_tokio(serve::run(args, output)),
         Command::Explain(args) => on_tokio(signals::unless_interrupted(explain::run(args, output))),
+        Command::Paths(args) => on_tokio(signals::unless_interrupted(paths::run(args, output))),
         Command::Ping(args) => on_tokio(ping::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Pm(args) => pm::run(args, output),

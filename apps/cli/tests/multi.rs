@@ -83,9 +83,14 @@ impl Two {
 
     /// Serves a folder of ours at an address of the other side.
     fn serve(&mut self, at: &str, folder: &str) {
+        self.serve_over("TCP", at, folder);
+    }
+
+    /// The same over these transports.
+    fn serve_over(&mut self, transports: &str, at: &str, folder: &str) {
         let mut server = self
             .inside(&self.spaces[1])
-            .args(["serve", "--json", "--plain", "--port", "8080", "--bind", at])
+            .args(["serve", "--json", "--plain", "--port", "8080", "--transport", transports, "--bind", at])
             .arg(self.folder.path(folder))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -210,6 +215,48 @@ fn both_interfaces_bring_pieces_and_a_policy_chooses_among_them() {
     let brought = two.pieces(Some(ran.code), &ran.out);
     assert_eq!(brought.len(), 1, "{brought:?}");
     assert_eq!(brought[0].0, "a2");
+}
+
+/// Over SCTP one association has a path by each interface, and `neater paths` shows what they carry.
+#[test]
+fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
+    let Some(mut two) = Two::links("one", 20, 12 << 20) else { return };
+    two.serve_over("TCP,SCTP", "0.0.0.0", "www");
+    // Both interfaces lead to the address that is asked for, the first one more directly.
+    for (via, metric) in [(&["dev", "a1"][..], "100"), (&["via", "10.78.2.2", "dev", "a2"][..], "200")] {
+        let route = [&["-n", &two.spaces[0], "route", "add", "10.78.1.2/32"], via, &["metric", metric]].concat();
+        assert!(ip(&route), "{route:?}");
+    }
+    let run_dir = two.folder.path("run");
+    std::fs::create_dir_all(&run_dir).expect("a folder");
+    let mut get = two.inside(&two.spaces[0]);
+    get.args(["get", "--json", "--multi", "--transport", "SCTP", "--no-policy", "-o"]).arg(two.folder.path("out"));
+    get.arg("http://10.78.1.2:8080/big").env("XDG_RUNTIME_DIR", &run_dir).stdout(Stdio::piped());
+    let get = get.spawn().expect("started");
+    let shown = run(neater().args(["paths", "--json", "--wait", "--interval", "0.5"]).env("XDG_RUNTIME_DIR", &run_dir));
+    let output = get.wait_with_output().expect("it ends");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    assert!(two.folder.read("out") == two.file, "the file is another");
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    let events = parse(&out);
+    for (by, objects) in [("get", of(&events, "paths")), ("paths", of(&shown.events(), "paths"))] {
+        let last = objects.last().unwrap_or_else(|| panic!("{by} says nothing of paths: {out}"));
+        let mut both: Vec<_> = last["paths"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|p| {
+                assert_eq!(p["state"], "in use", "{by}: {p}");
+                (p["interface"].as_str().unwrap_or_default().to_owned(), p["received"].as_u64().unwrap_or(0))
+            })
+            .collect();
+        both.sort();
+        let carried: u64 = both.iter().map(|(_, received)| received).sum();
+        assert_eq!(both.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a1", "a2"], "{by}");
+        assert!(both.iter().all(|(_, received)| *received * 10 > carried * 3), "{by}: {both:?} {last}");
+    }
+    assert!(std::fs::read_dir(run_dir.join("neater")).expect("a folder").next().is_none(), "nothing is left");
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct PathInfo {
     pub lost: u64,
     /// Bytes of payload that have been acknowledged.
     pub delivered: u64,
+    /// Bytes of payload that have come by it.
+    pub received: u64,
 }
 
 /// Whether a path is used (RFC 9260 section 5.4 and 8.2, RFC 7829).

@@ -84,6 +84,8 @@ pub struct PathStats {
     pub lost: u64,
     /// Bytes of payload that were acknowledged.
     pub delivered: u64,
+    /// Bytes of payload that have come by this path.
+    pub received: u64,
     /// Timeouts (T3-rtx).
     pub timeouts: u64,
 }

@@ -1,7 +1,7 @@
 //! What carries a connection, for reports of how it served.
 
 use crate::shared::Handle;
-use neater_engine::{ServiceOutcome, Stack};
+use neater_engine::{ConnectionId, PathInfo, ServiceOutcome, Stack};
 use std::net::SocketAddr;
 
 /// What carries a connection: one candidate of its race. It can be reported on when the connection
@@ -27,12 +27,13 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug)]
 pub struct Carrier {
     handle: Handle,
+    conn: ConnectionId,
     inner: neater_engine::Carrier,
 }
 
 impl Carrier {
-    pub(crate) fn new(handle: Handle, inner: neater_engine::Carrier) -> Self {
-        Self { handle, inner }
+    pub(crate) fn new(handle: Handle, conn: ConnectionId, inner: neater_engine::Carrier) -> Self {
+        Self { handle, conn, inner }
     }
 
     /// The protocol stack.
@@ -45,6 +46,13 @@ impl Carrier {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.inner.addr()
+    }
+
+    /// The paths of the transport, as [`Connection::paths`](crate::Connection::paths); none when the
+    /// connection is gone.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathInfo> {
+        self.handle.with(|s| s.engine.paths(self.conn))
     }
 
     /// Reports how it has served. A report against it is advice to later races to the same

@@ -468,7 +468,7 @@ impl Connection {
     #[must_use]
     pub fn carrier(&self) -> Option<Carrier> {
         let carrier = self.handle.with(|s| s.engine.carrier(self.id))?;
-        Some(Carrier::new(self.handle.clone(), carrier))
+        Some(Carrier::new(self.handle.clone(), self.id, carrier))
     }
 
     /// Reports how this connection has served: see [`Carrier::report`]. Of one without a

@@ -5,6 +5,7 @@
 
 mod again;
 mod kept;
+mod live;
 mod multi;
 mod progress;
 mod target;
@@ -72,7 +73,7 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     }
     let mut asked = Asked::new(&args.connect)?;
     let jobs = plan(&args, &asked)?;
-    let one = args.multi && by_one_association(&args, &mut asked, &jobs)?;
+    let one = args.multi && by_one_association(&args, &mut asked)?;
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
@@ -191,12 +192,12 @@ fn client(
     Ok(builder.build())
 }
 
-/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may, and in the clear, for over DTLS it
-/// has one path. Its sender divides data as each path takes it, which pieces of a file cannot do.
-fn by_one_association(args: &GetArgs, asked: &mut Asked, jobs: &[Job]) -> Result<bool, Failure> {
+/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may. Its sender divides data as each path
+/// takes it, which pieces of a file cannot do.
+fn by_one_association(args: &GetArgs, asked: &mut Asked) -> Result<bool, Failure> {
     let sctp = |s: &Stack| matches!(s, Stack::Sctp | Stack::SctpIp | Stack::SctpDtls);
     let only = !asked.stacks.is_empty() && asked.stacks.iter().all(sctp);
-    if !only || jobs.iter().any(|job| job.url.origin().scheme == Scheme::Https) {
+    if !only {
         return Ok(false);
     }
     let stated = args.connect.needs.as_deref().unwrap_or_default().to_ascii_lowercase();

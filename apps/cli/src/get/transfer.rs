@@ -4,6 +4,7 @@
 //! kept, whatever happens after.
 
 use super::again::resume_command;
+use super::live::Live;
 use super::progress::Progress;
 use super::target::{Sink, Target, Version, beside};
 use crate::failure::{Exit, Failure};
@@ -100,6 +101,7 @@ struct Transfer<'a> {
     url: &'a Url,
     output: &'a Output,
     progress: Progress,
+    live: Option<Live>,
     sink: Sink,
     transports: Vec<Transport>,
     came: u64,
@@ -122,8 +124,9 @@ pub(super) async fn run(
     let begun = sink.written();
     let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
     let progress = Progress::new(output, &url.to_string(), &name);
-    let (transports, came) = (Vec::new(), 0);
-    let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports, came, continuable };
+    let (transports, came, live) = (Vec::new(), 0, None);
+    let mut transfer =
+        Transfer { client, options, url: &url, output, progress, live, sink, transports, came, continuable };
     let (mut tries, mut repeated) = (0, 0_u8);
     let mut wait = FIRST_WAIT;
     let (mut farthest, mut parts) = (begun, 0);
@@ -249,8 +252,12 @@ impl Transfer<'_> {
         let Some(total) = self.place(&response, offset)? else { return Ok(()) };
         self.continuable.store(self.sink.is_continuable(), Ordering::Relaxed);
         let over = format!("{} over {}", response.transport().version, response.transport().stack);
-        self.progress.begin(&over, total, self.sink.written());
-        self.take(response).await
+        let at = self.sink.written();
+        self.progress.begin(&over, total, at);
+        self.live = Some(Live::begin(self.output, &self.url.to_string(), &over, (at, total), response.paths()));
+        let taken = self.take(response).await;
+        self.live = None;
+        taken
     }
 
     fn request(&self, offset: u64) -> RequestOptions {
@@ -375,6 +382,9 @@ impl Transfer<'_> {
                     self.sink.write(data).await?;
                     self.came += length;
                     self.progress.at(self.sink.written());
+                    if let Some(live) = &self.live {
+                        live.at(self.sink.written());
+                    }
                 }
                 Err(e) if ranges && (e.is_transient() || matches!(e, Error::Length { .. })) => {
                     return Err(Trouble::Broken(self.of_the_whole(e)));

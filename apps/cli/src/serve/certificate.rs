@@ -78,7 +78,7 @@ fn is_name(name: &str) -> bool {
     name.parse::<std::net::IpAddr>().is_ok() || name.len() <= 253 && labels.split('.').all(label)
 }
 
-pub(super) fn state_dir() -> Option<PathBuf> {
+pub(crate) fn state_dir() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute()).or_else(|| Some(set("HOME")?.join(".local/state")));
     Some(state?.join("neater"))

@@ -9,6 +9,7 @@ use crate::connect;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, bytes};
 use certificate::Shown;
+pub(crate) use certificate::state_dir;
 use neater::tls::identity_from_pem;
 use neater::{EstablishmentError, Listener, LocalEndpoint, Neater, SecurityParameters, Stack};
 use neater_base::net::ErrorKind;

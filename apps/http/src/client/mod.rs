@@ -11,7 +11,7 @@ mod pool;
 mod response;
 mod service;
 
-pub use response::{Response, Transport};
+pub use response::{Paths, Response, Transport};
 
 use crate::{Error, HttpVersion, Origin, Scheme, Url};
 use core::time::Duration;

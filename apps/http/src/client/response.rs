@@ -65,6 +65,24 @@ pub struct Response {
     service: Arc<Service>,
 }
 
+/// The paths of a transport, to be looked at while an answer comes.
+#[derive(Clone)]
+pub struct Paths(Arc<Service>);
+
+impl Paths {
+    /// What is known of each now; nothing when the connection is gone.
+    #[must_use]
+    pub fn now(&self) -> Vec<neater::PathInfo> {
+        self.0.paths()
+    }
+}
+
+impl core::fmt::Debug for Paths {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.now()).finish()
+    }
+}
+
 impl Response {
     pub(super) fn new(
         url: Url,
@@ -114,6 +132,12 @@ impl Response {
     #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.transport
+    }
+
+    /// The paths of the transport that carries it: several where an SCTP association has them.
+    #[must_use]
+    pub fn paths(&self) -> Paths {
+        Paths(self.service.clone())
     }
 
     /// Bytes of the body, if the server has announced them.

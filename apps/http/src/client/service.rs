@@ -8,7 +8,7 @@ use crate::error::{Fault, of_h3, of_hyper};
 use crate::{Error, HttpVersion, lock};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use neater::{ByteStream, Carrier, ServiceOutcome};
+use neater::{ByteStream, Carrier, PathInfo, ServiceOutcome};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -68,6 +68,11 @@ impl Service {
     /// Of another stream of the same association.
     pub(super) fn sibling(&self) -> Arc<Self> {
         Self::new(self.version, self.carrier.clone())
+    }
+
+    /// What is known of the paths of the transport below.
+    pub(super) fn paths(&self) -> Vec<PathInfo> {
+        self.carrier.as_ref().map(Carrier::paths).unwrap_or_default()
     }
 
     fn report(&self, outcome: ServiceOutcome) {

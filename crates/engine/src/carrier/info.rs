@@ -155,8 +155,13 @@ impl Carriers {
         }
     }
 
-    /// The paths of a flow's transport.
-    pub(crate) fn paths<N: Net>(&self, cx: &Context<N>, flow: FlowId, peer: Option<Peer>) -> Vec<PathInfo> {
+    /// The paths of a flow's transport; `received` bytes have come by it if it is the only one.
+    pub(crate) fn paths<N: Net>(
+        &self,
+        cx: &Context<N>,
+        (flow, peer): (FlowId, Option<Peer>),
+        received: u64,
+    ) -> Vec<PathInfo> {
         if let FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } = flow {
             return self.sctp.paths(cx, sctp);
         }
@@ -169,7 +174,7 @@ impl Carriers {
         let interface = cx.net.interfaces().iter().find(of).map(|i| i.name.clone());
         let (window, state) = (window.unwrap_or(0), PathUse::InUse);
         let delivered = self.flow_delivery(cx, flow).map_or(0, |d| d.acknowledged);
-        vec![PathInfo { local, remote, interface, state, rtt, window, in_flight: 0, sent, lost, delivered }]
+        vec![PathInfo { local, remote, interface, state, rtt, window, in_flight: 0, sent, lost, delivered, received }]
     }
 
     /// What the transport of a flow has counted, that was handed `sent` bytes.

@@ -392,7 +392,8 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn paths(&self, conn: ConnectionId) -> Vec<PathInfo> {
         let Some(c) = self.conns.get(conn.0) else { return Vec::new() };
-        self.carriers.paths(&self.cx, c.flow, shared_peer(c))
+        let received = c.bytes_received + c.fast.lane_bytes().1;
+        self.carriers.paths(&self.cx, (c.flow, shared_peer(c)), received)
     }
 
     /// The version of the security protocol in use, in words.

@@ -59,6 +59,7 @@ impl Association {
             return;
         }
         self.heard = now;
+        let before = self.stats.bytes_received;
         self.stats.packets_received += 1;
         self.credit = heartbeats::credit(self.credit, packet.bytes().len());
         self.stats.marked += u64::from(marked);
@@ -84,6 +85,9 @@ impl Association {
             if !self.handle_chunk(&mut arrived, &raw) || self.is_closed() {
                 break;
             }
+        }
+        if let Some(several) = path.and_then(|p| self.paths.get_mut(p)?.several.as_mut()) {
+            several.count.received += self.stats.bytes_received - before;
         }
         if !self.is_closed() {
             // An ASCONF chunk may have made it a path meanwhile.

@@ -502,6 +502,7 @@ impl Association {
             again: self.stats.retransmissions,
             lost: self.stats.lost,
             delivered: self.stats.bytes_acknowledged,
+            received: self.stats.bytes_received,
             timeouts: self.stats.timeouts,
         }
     }
@@ -523,6 +524,7 @@ impl Association {
             retransmissions: count.again,
             lost: count.lost,
             delivered: count.delivered,
+            received: count.received,
             timeouts: count.timeouts,
         };
         self.live_paths().map(|p| stats(p, count(p))).collect()

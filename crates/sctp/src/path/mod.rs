@@ -76,6 +76,8 @@ pub(crate) struct Count {
     pub(crate) lost: u64,
     /// Bytes of payload acknowledged.
     pub(crate) delivered: u64,
+    /// Bytes of payload that have come by it.
+    pub(crate) received: u64,
     /// T3-rtx.
     pub(crate) timeouts: u64,
 }

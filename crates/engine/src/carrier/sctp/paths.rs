@@ -157,7 +157,9 @@ impl SctpCarrier {
         let Some(e) = self.endpoints.get(end) else { return LayerId(0) };
         let layer = e.layer_of(socket, to);
         let Some(to) = to.map(|ip| ip.to_canonical()).filter(|_| layer.0 == 0 && e.spread) else { return layer };
-        if e.ways.len() >= WAYS_MAX || !is_here(cx.net.interfaces(), to) {
+        // What has come to it is ours also where its interface is not reported to be up yet, or where it is another one's.
+        let ours = cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == to));
+        if e.ways.len() >= WAYS_MAX || !ours {
             return layer;
         }
         let mtu = e.profile.mtu;
@@ -424,6 +426,7 @@ impl SctpCarrier {
                 sent: p.sent,
                 lost: p.lost,
                 delivered: p.delivered,
+                received: p.received,
             })
         };
         e.endpoint.paths(a.id).into_iter().filter_map(info).collect()
