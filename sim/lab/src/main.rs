@@ -28,6 +28,7 @@ const HELP: &str = "Examples:
   neater-lab run B1 --quick                minutes instead of an hour
   neater-lab run B1 B2 --seeds 10 --jobs 4 --out results
   neater-lab run all --json                one JSON object per figure and line
+  neater-lab watch E5                      a page with a transfer over two networks, and switches
   neater-lab report results                one page of everything in results: results/report.html
 
 Exit codes:
@@ -49,6 +50,12 @@ A figure from fewer runs than it needs is not judged, as most are with --quick: 
 verdict. Counts (instructions, allocations, system calls, bytes) and what follows from the seed need one run.
 If others use the machine meanwhile, that is printed beside the figures and kept: measure again when it is
 quiet.";
+
+const WATCH_HELP: &str =
+    "The page's address is printed. The network has two links of 10 Mbit/s; `neater get` fetches one file after
+the other from `neater serve`. At first SCTP is blocked, and TCP carries what it can over one link; allowed,
+SCTP uses both. Each link can be made a black hole. Nothing leaves this host; everything is gone with the
+process (Ctrl-C).";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -107,6 +114,19 @@ enum Command {
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
+    /// Show an experiment on a page, with switches that act while it runs: E5, one transfer over two networks.
+    #[command(after_help = WATCH_HELP)]
+    Watch {
+        /// E5.
+        #[arg(value_parser = watched)]
+        id: &'static str,
+        /// The port of the page on this host; 0 takes a free one.
+        #[arg(long, short, default_value_t = 8000)]
+        port: u16,
+        /// Show the `neater` that lies beside this program, as it is.
+        #[arg(long)]
+        unoptimised: bool,
+    },
     /// The run that X2 compares, for X2.
     #[command(hide = true)]
     Replay {
@@ -143,6 +163,11 @@ fn experiment(text: &str) -> Result<&'static str, String> {
         let ids: Vec<_> = ALL.iter().map(|e| e.id).collect();
         format!("no such experiment; there are all, {}", ids.join(", "))
     })
+}
+
+/// What can be watched.
+fn watched(text: &str) -> Result<&'static str, String> {
+    if text.eq_ignore_ascii_case("E5") { Ok("E5") } else { Err("E5 can be watched, and no other yet".into()) }
 }
 
 fn selected(ids: &[&'static str]) -> Vec<&'static str> {
@@ -220,6 +245,7 @@ fn main() -> ExitCode {
             };
             runner::run(&ids, &Options { quick, json, out, seed, seeds, jobs, fresh, unoptimised, only, strict })
         }
+        Command::Watch { id: _, port, unoptimised } => runner::watch(port, unoptimised).map(|()| Ended::Measured),
         Command::Replay { seed, out } => {
             neater_lab::experiments::x2::write(seed, &out).map(|_| Ended::Measured).map_err(Into::into)
         }

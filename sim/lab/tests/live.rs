@@ -357,3 +357,69 @@ fn a_list_whose_reader_has_gone_ends_in_order() {
     let err = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && err.is_empty(), "{:?}: {err}", ended.status);
 }
+
+/// One request of HTTP/1.1 to the page of `watch`; its body, if the answer is a success.
+fn page(port: u16, request: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(LIMIT)).ok()?;
+    write!(stream, "{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.1 20").then(|| body.to_owned())
+}
+
+/// The demonstration of the founding document: TCP over one network, SCTP over both, and over one again.
+#[test]
+fn a_page_shows_one_transfer_over_two_networks_and_its_switches_act() {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_neater-lab"));
+    if !possible() {
+        return;
+    }
+    if !program.with_file_name("neater").is_file() {
+        println!("SKIP: the command neater is not beside neater-lab: cargo build --bin neater");
+        return;
+    }
+    let mut watch = Command::new(program)
+        .args(["watch", "E5", "--port", "0", "--unoptimised"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(watch.stdout.take().expect("a pipe")), &mut line)
+        .expect("its address");
+    let port: u16 = line.trim().trim_end_matches('/').rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+    let state = || page(port, "GET /state").and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    let wait = |what: &str, is: &dyn Fn(f64, f64, &str) -> bool| {
+        let start = Instant::now();
+        loop {
+            let seen = state().unwrap_or_default();
+            let last = &seen["samples"].as_array().and_then(|s| s.last().cloned()).unwrap_or_default();
+            let rate = |name: &str| last[name].as_f64().unwrap_or(0.0);
+            if is(rate("one"), rate("two"), seen["transfer"]["over"].as_str().unwrap_or_default()) {
+                return;
+            }
+            assert!(start.elapsed() < LIMIT, "{what}: {last} {}", seen["events"]);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    wait("TCP has one network", &|one, two, over| one > 5.0 && two == 0.0 && over.ends_with("TCP"));
+    assert!(page(port, "POST /sctp/on").is_some());
+    wait("SCTP has both", &|one, two, over| one > 5.0 && two > 5.0 && over.contains("SCTP"));
+    assert!(page(port, "POST /two/off").is_some());
+    wait("one is left", &|one, two, over| one > 5.0 && two == 0.0 && over.contains("SCTP"));
+    if tool("chromium") {
+        let url = format!("http://127.0.0.1:{port}/");
+        let looked = Command::new("chromium")
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom", &url])
+            .output()
+            .expect("started");
+        let seen = String::from_utf8_lossy(&looked.stdout);
+        assert!(seen.contains("network two swallows everything") && seen.contains("<polygon"), "{seen}");
+    }
+    let pid = watch.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().is_ok_and(|s| s.success()));
+    assert!(watch.wait().expect("ours").success());
+    assert!(!std::env::temp_dir().join(format!("neater-lab-watch-{pid}")).exists(), "nothing is left");
+}

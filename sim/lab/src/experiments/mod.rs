@@ -19,7 +19,7 @@ mod f3;
 mod flows;
 mod memory;
 mod multipath;
-mod networks;
+pub(crate) mod networks;
 mod nr_sack;
 mod p1;
 mod router;

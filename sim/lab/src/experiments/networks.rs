@@ -1,6 +1,8 @@
 //! E5 and E6: the commands that users run, between hosts with two networks, with real packets: how much one transfer gets out of both,
 //! and what it notices when one of them fails.
 
+pub(crate) mod watch;
+
 use super::{Lab, Outcome};
 use crate::live::{self, Cmd, Kind, Options, Plan, Running};
 use crate::measure::{MeasureError, Result, failed};

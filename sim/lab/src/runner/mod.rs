@@ -119,6 +119,40 @@ fn seconds(these: &[&Experiment], quick: bool, made: impl Fn(&str) -> bool) -> V
     these.iter().enumerate().map(one).collect()
 }
 
+/// Shows E5 on a page of this host, at a port or, for 0, at a free one, until the process ends.
+///
+/// # Errors
+/// A tool or a privilege is missing, or the port is taken.
+pub fn watch(port: u16, unoptimised: bool) -> Result<(), MeasureError> {
+    let e5: Vec<&Experiment> = ALL.iter().filter(|e| e.id == "E5").collect();
+    able(&e5, |e| e.needs.iter().find_map(|n| n.lacking()))?;
+    let progress = |what: &str| eprintln!("neater-lab: {what}");
+    let scratch = std::env::temp_dir().join(format!("neater-lab-watch-{}", std::process::id()));
+    fs::create_dir_all(&scratch)?;
+    let scratch = scratch.canonicalize()?;
+    let build = if unoptimised { Build::Beside } else { Build::Wanted };
+    let wanted = Wanted { peers: false, flows: false, neater: true, build };
+    let programs = Programs::prepare(&scratch, wanted, &progress)?;
+    let version = version(&programs)?;
+    let lab = Lab {
+        quick: false,
+        seed: 1,
+        seeds: None,
+        jobs: None,
+        fresh: false,
+        freshened: RefCell::default(),
+        only: None,
+        out: scratch.clone(),
+        version,
+        programs,
+        scratch: scratch.clone(),
+        progress: Box::new(progress),
+    };
+    let shown = crate::experiments::networks::watch::run(&lab, port);
+    let _ = fs::remove_dir_all(&scratch);
+    shown
+}
+
 /// Runs the experiments of these ids. What one of several lacks is said, and it is skipped; a single one fails.
 ///
 /// # Errors
