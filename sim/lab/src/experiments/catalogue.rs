@@ -624,6 +624,35 @@ pub const ALL: &[Experiment] = &[
         run: multipath::e4a,
     },
     Experiment {
+        id: "E4b",
+        title: "E4b: paths that others use, with bursty losses",
+        asked: "Is the potentially-failed state ever a loss where losses come in bursts and no path fails?",
+        note: "32 MB; pairs by seed. Others send by 32 sources on each path and direction, on and off for times with a Pareto \
+               distribution (shape 1.5, means 0.5 s). Timeouts in a row: how often one on path 2 was the second, third, ... without an \
+               acknowledgment from there between; and transmissions on each path, means over runs, beside tables 4.1 and 4.2.",
+        parameters: &[
+            PATHS,
+            ("queue", "50 ms, twice what the shared link holds"),
+            ("what others send", "40 to 100 % of both links; 50 % of one and 50 to 100 % of the other"),
+            ("their packets", "50 % of 44, 25 % of 576, 25 % of 1,500 bytes"),
+            PUBLISHED_SCTP,
+            ("receive buffer", "64 kB"),
+            ("pairs", "30; 3 with --quick, at two points with 4 MB"),
+        ],
+        published: &[(
+            "CMT-PF on par or ahead, more so as loads differ",
+            "S, figures 4.14 and 4.18, tables 4.1 and 4.2",
+        )],
+        metrics: &[
+            metric("goodput_ratio", "1", "CMT-PF over CMT at least 0.99 at each point, geometric mean at least 1"),
+            metric("timeouts_in_a_row", "1", ""),
+            metric("transmissions", "1", ""),
+        ],
+        needs: &[],
+        minutes: (0.3, 20.0),
+        run: multipath::e4b,
+    },
+    Experiment {
         id: "E5",
         title: "E5: one file over two networks, with real packets",
         asked: "How much of two networks does one transfer get, by the commands that users run?",

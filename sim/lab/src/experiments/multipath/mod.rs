@@ -1,13 +1,14 @@
-//! E1 to E4a: concurrent multipath transfer while a path fails or loses, with and without the potentially-failed state, in virtual
+//! E1 to E4b: concurrent multipath transfer while a path fails or loses, with and without the potentially-failed state, in virtual
 //! time (Natarajan, "Leveraging Innovative Transport Layer Services for Improved Application Performance", 2009, chapter 4).
 
+mod cross;
 mod world;
 
 use super::{Lab, Outcome};
 use crate::measure::Result;
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::report::{Bound, Figure};
-use neater_link::LinkConfig;
+use neater_link::{LinkConfig, QueueLimit};
 use neater_sctp::{AssociationConfig, Multipath};
 use std::time::Duration;
 pub(super) use world::each;
@@ -70,6 +71,7 @@ fn plan(variant: Variant, loss: f64) -> Plan {
     Plan {
         association: variant.association(BUFFER),
         links: vec![link(DELAY, loss); 2],
+        cross: Vec::new(),
         bytes: Some(BYTES),
         failure: Some((FAILS, None)),
         until_found: false,
@@ -301,6 +303,98 @@ pub(super) fn e4a(lab: &Lab) -> Result<Outcome> {
         "Path 1 has 45 ms each way; the same Bernoulli loss on both; 8 MB, a receive buffer of 64 kB; paired by seed.";
     out.drawings.push(Drawing::new("ratio", "E4a: paths of different delay", caption, vec![panel]));
     Ok(out)
+}
+
+/// Two paths that others use as well, for this part of what the links carry.
+fn crossed(variant: Variant, loads: [f64; 2], bytes: u64) -> Plan {
+    // Of the link that is shared, both twice what it holds.
+    let queue = QueueLimit::Bytes((RATE as f64 / 8.0 * 2.0 * CORE.as_secs_f64()) as u64);
+    Plan {
+        links: vec![LinkConfig::rate(RATE, DELAY).with_queue(queue); 2],
+        cross: loads.iter().map(|load| load * RATE as f64 / 8.0).collect(),
+        bytes: Some(bytes),
+        failure: None,
+        limit: Duration::from_secs(3000),
+        ..plan(variant, 0.0)
+    }
+}
+
+/// The part of a path's delay that its shared link has, one way.
+const CORE: Duration = Duration::from_millis(25);
+/// What is transferred while others send, in bytes: full and quick.
+const BYTES_E4B: (u64, u64) = (32_000_000, 4_000_000);
+
+pub(super) fn e4b(lab: &Lab) -> Result<Outcome> {
+    let mut out = Outcome::default();
+    let (count, jobs) = (seeds(lab), jobs(lab));
+    out.runs = Some(count);
+    let bytes = if lab.quick { BYTES_E4B.1 } else { BYTES_E4B.0 };
+    let symmetric: &[u32] = if lab.quick { &[60] } else { &[40, 50, 60, 70, 80, 90, 100] };
+    let asymmetric: &[u32] = if lab.quick { &[90] } else { &[50, 60, 70, 80, 90, 100] };
+    let both = symmetric.iter().map(|l| ("symmetric", *l, *l)).chain(asymmetric.iter().map(|l| ("asymmetric", 50, *l)));
+    let (mut ratios, mut points) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for (kind, first, second) in both {
+        let name = format!("{kind}-{second}");
+        if !lab.is_wanted(&name) {
+            continue;
+        }
+        (lab.progress)(&format!("{kind}, others send {first} and {second} %, {count} pairs"));
+        let loads = [f64::from(first) / 100.0, f64::from(second) / 100.0];
+        let seen = each(count, jobs, |seed| {
+            [Variant::Cmt, Variant::CmtPf].map(|variant| run(&crossed(variant, loads, bytes), seed))
+        });
+        let goodput = |seen: &Seen| seen.completed.map_or(f64::NAN, |t| bytes as f64 / t.as_secs_f64());
+        let of =
+            |variant: Variant, seed: u64| goodput(&seen[seed as usize - 1][usize::from(variant == Variant::CmtPf)]);
+        let (.., ratio) = pair(&mut out, "E4b", &name, count, 1, of);
+        ratios.push(ratio);
+        points[usize::from(kind == "asymmetric")].push((f64::from(second), ratio));
+        if kind == "asymmetric" && second >= 70 {
+            tables(&mut out, second, &seen);
+        }
+    }
+    if lab.only.is_none() {
+        overall(&mut out, "E4b", &ratios, count);
+    }
+    let [symmetric, asymmetric] = points;
+    let curves = vec![Curve::plain("both paths", symmetric), Curve::plain("path 2, path 1 at 50 %", asymmetric)];
+    let (x, y) =
+        (Axis::linear("what others send, of the link", "%"), Axis::linear("goodput of CMT-PF over that of CMT", "1"));
+    let panel = Panel::Lines(Lines { title: "bursty losses".into(), x, y, curves });
+    let caption = "Two paths of 10 Mbit/s and 45 ms, 32 sources of others on each (Pareto), queues of 50 ms; 32 MB, a receive \
+                   buffer of 64 kB; paired by seed.";
+    out.drawings.push(Drawing::new("ratio", "E4b: paths that others use".to_owned(), caption, vec![panel]));
+    Ok(out)
+}
+
+/// Tables 4.1 and 4.2 of the source beside ours: timeouts in a row on the second path, and transmissions on both, means over runs.
+fn tables(out: &mut Outcome, load: u32, seen: &[[Seen; 2]]) {
+    // (load, variant): the second to fifth timeout in a row, transmissions on path 1 and 2.
+    const PUBLISHED: [(u32, [&str; 6]); 8] = [
+        (70, ["0.49", "0.02", "0", "0", "13,857", "9,486"]),
+        (70, ["0", "0", "0", "0", "14,002", "9,344"]),
+        (80, ["1.13", "0.07", "0", "0", "15,530", "7,902"]),
+        (80, ["0", "0", "0", "0", "16,029", "7,416"]),
+        (90, ["3.73", "0.60", "0.09", "0.02", "17,137", "6,401"]),
+        (90, ["0.02", "0.02", "0", "0", "18,153", "5,362"]),
+        (100, ["9.42", "1.62", "0.18", "0.04", "18,093", "5,508"]),
+        (100, ["0.04", "0.04", "0", "0", "20,318", "3,193"]),
+    ];
+    for (v, variant) in [Variant::Cmt, Variant::CmtPf].into_iter().enumerate() {
+        let of = |pick: &dyn Fn(&Seen) -> f64| mean(&seen.iter().map(|pair| pick(&pair[v])).collect::<Vec<_>>());
+        let sent = |path: usize| of(&|s| s.paths.get(path).map_or(0.0, |p| p.sent as f64));
+        let row = PUBLISHED.iter().filter(|(l, _)| *l == load).nth(v).map(|(_, row)| row);
+        let published = |i: usize| row.map_or("", |r| r[i]);
+        let name = format!("{}-{load}", variant.name());
+        for i in 0..4 {
+            let f = Figure::new("E4b", "timeouts_in_a_row", format!("{name}-{}", i + 2), "1");
+            out.figures.push(f.value(of(&|s| s.consecutive[i] as f64), seen.len()).published(published(i)));
+        }
+        for path in 0..2 {
+            let f = Figure::new("E4b", "transmissions", format!("{name}-path{}", path + 1), "1");
+            out.figures.push(f.value(sent(path), seen.len()).published(published(4 + path)));
+        }
+    }
 }
 
 #[cfg(test)]

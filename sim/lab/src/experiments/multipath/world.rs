@@ -1,5 +1,6 @@
 //! Two hosts with an association over two paths, in virtual time: what is transferred, and what is seen of it.
 
+use super::cross::Cross;
 use bytes::Bytes;
 use neater_base::Instant;
 use neater_base::net::Ecn;
@@ -20,6 +21,8 @@ const PORT: u16 = 5000;
 const MESSAGE: usize = 1444;
 /// From the handshake to the first data: by then both paths are confirmed.
 const SETTLING: Duration = Duration::from_secs(3);
+/// The same where others send: by then they all do.
+const WARMING: Duration = Duration::from_secs(10);
 /// How often the sender's queue is filled up.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -30,6 +33,8 @@ pub(super) struct Plan {
     pub(super) association: AssociationConfig,
     /// One each way for each path.
     pub(super) links: Vec<LinkConfig>,
+    /// What others send on each path, in both directions, in bytes per second; none do where there is nothing.
+    pub(super) cross: Vec<f64>,
     /// How much is transferred; `None`: until `limit`.
     pub(super) bytes: Option<u64>,
     /// When the second path fails, and when it comes back, after the first data.
@@ -50,6 +55,8 @@ pub(super) struct Seen {
     pub(super) found: Option<Duration>,
     pub(super) stats: Option<AssociationStats>,
     pub(super) paths: Vec<PathStats>,
+    /// How often a timeout of data on the second path was the second, third, fourth and fifth without an acknowledgment between them.
+    pub(super) consecutive: [u64; 4],
 }
 
 impl Seen {
@@ -69,6 +76,7 @@ impl Seen {
 struct Packet {
     from: SocketAddr,
     to: SocketAddr,
+    /// Nothing, where it is another's.
     bytes: Vec<u8>,
 }
 
@@ -80,6 +88,7 @@ struct World {
     now: Instant,
     ends: [Endpoint; 2],
     links: [Vec<Link<Packet>>; 2],
+    cross: [Vec<Cross>; 2],
     buffer: Vec<u8>,
     events: [Vec<(Instant, AssociationId, Event)>; 2],
     /// The association whose data the second host's application reads as it comes, and the bytes of it.
@@ -110,10 +119,16 @@ impl World {
             let link = |(path, c): (usize, &LinkConfig)| Link::new(c.clone(), seed * 100 + way * 10 + path as u64);
             plan.links.iter().enumerate().map(link).collect()
         };
+        let now = Instant::ZERO + Duration::from_secs(1000);
+        let cross = |way: u64| {
+            let of = |(path, rate): (usize, &f64)| Cross::new(*rate, now, seed * 100 + 50 + way * 10 + path as u64);
+            plan.cross.iter().enumerate().map(of).collect()
+        };
         Self {
-            now: Instant::ZERO + Duration::from_secs(1000),
+            now,
             ends: [end(0), end(1)],
             links: [links(0), links(1)],
+            cross: [cross(0), cross(1)],
             buffer: vec![0; 65_536],
             events: Default::default(),
             reader: None,
@@ -142,12 +157,17 @@ impl World {
         loop {
             let links = self.links.iter().flatten().filter_map(Link::next_timeout);
             let ends = self.ends.iter().filter_map(Endpoint::next_timeout);
-            let Some(next) = links.chain(ends).min().filter(|n| *n <= limit) else { break };
+            let others = self.cross.iter().flatten().filter_map(Cross::next_timeout);
+            let Some(next) = links.chain(ends).chain(others).min().filter(|n| *n <= limit) else { break };
             self.now = self.now.max(next);
             for way in 0..2 {
                 for path in 0..self.links[way].len() {
+                    self.others_send(way, path);
                     while let Some(output) = self.links[way][path].poll(self.now) {
                         let Output::Deliver { packet, ce, .. } = output else { continue };
+                        if packet.bytes.is_empty() {
+                            continue;
+                        }
                         let Some(layer) = (0..self.links[way].len()).find(|p| address(1 - way, *p) == packet.to) else {
                             continue;
                         };
@@ -165,6 +185,15 @@ impl World {
         self.now = limit;
     }
 
+    fn others_send(&mut self, way: usize, path: usize) {
+        let Some(cross) = self.cross[way].get_mut(path) else { return };
+        while let Some(length) = cross.poll(self.now) {
+            let (from, to) = (address(2 + way, path), address(3 - way, path));
+            let meta = PacketMeta { protocol: Protocol::Udp, source: from, destination: to, ecn: Ecn::NotEct };
+            self.links[way][path].offer(self.now, Packet { from, to, bytes: Vec::new() }, length, &meta);
+        }
+    }
+
     fn set_down(&mut self, path: usize, down: bool) {
         for way in &mut self.links {
             let config = way[path].config().clone().with_down(down);
@@ -180,7 +209,7 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Seen {
         (0..plan.links.len()).map(|p| Route { layer: LayerId(p as u16), remote: address(1, p) }).collect();
     let mut seen = Seen::default();
     let Ok(ours) = w.ends[0].connect(w.now, PORT, &routes) else { return seen };
-    let settled = w.now + SETTLING;
+    let settled = w.now + if plan.cross.is_empty() { SETTLING } else { WARMING };
     w.run_to(settled);
     let Some(theirs) = w.events[1].iter().find(|(_, _, e)| *e == Event::Accepted).map(|(_, id, _)| *id) else {
         return seen;
@@ -190,6 +219,7 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Seen {
     let payload = Bytes::from(vec![7; MESSAGE]);
     w.reader = Some(theirs);
     let (mut sent, mut failed, mut restored) = (0u64, false, false);
+    let (mut timeouts, mut delivered, mut in_a_row) = (0, 0, 0u64);
     while seen.completed.is_none() && w.now - begin < plan.limit {
         let at = w.now - begin;
         if let Some((from, to)) = plan.failure {
@@ -213,6 +243,18 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Seen {
         seen.received.push((at, w.read));
         if plan.bytes == Some(w.read) {
             seen.completed = Some(at);
+        }
+        if let Some(path) = (!plan.cross.is_empty()).then(|| w.ends[0].paths(ours)).and_then(|p| p.get(1).copied()) {
+            if path.delivered > delivered {
+                in_a_row = 0;
+            }
+            for _ in timeouts..path.timeouts {
+                in_a_row += 1;
+                if let Some(count) = (in_a_row as usize).checked_sub(2).and_then(|i| seen.consecutive.get_mut(i)) {
+                    *count += 1;
+                }
+            }
+            (timeouts, delivered) = (path.timeouts, path.delivered);
         }
         let gone = w.events[0]
             .drain(..)
