@@ -103,7 +103,7 @@ fn unusable(e: &clap::Error) -> Failure {
 
 fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
     match command {
-        Command::Get(args) => on_tokio(get::run(args, output)),
+        Command::Get(args) => on_one_thread(get::run(args, output.clone())),
         Command::Serve(args) => on_tokio(serve::run(args, output)),
         Command::Explain(args) => on_tokio(signals::unless_interrupted(explain::run(args, output))),
         Command::Paths(args) => on_tokio(signals::unless_interrupted(paths::run(args, output))),
@@ -151,6 +151,23 @@ fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Fa
     // A read of standard input or a slow disk must not keep a command that is done from ending.
     runtime.shutdown_timeout(core::time::Duration::from_millis(200));
     done
+}
+
+/// The same on this thread alone: where bytes go from one task to the next, another thread would have to be woken for each piece.
+fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'static) -> Result<Exit, Failure> {
+    enough_descriptors()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no threads: {e}")))?;
+    // As a task: each time that what is blocked on itself is woken, the runtime looks for events first.
+    let done = runtime.block_on(async { tokio::spawn(job).await });
+    runtime.shutdown_timeout(core::time::Duration::from_millis(200));
+    match done {
+        Ok(done) => done,
+        Err(e) => match e.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(e) => Err(Failure::new(Exit::Failed, "local", e.to_string())),
+        },
+    }
 }
 
 /// What the library tells of itself, on standard error: `--log` or `RUST_LOG` says how much.

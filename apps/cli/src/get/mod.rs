@@ -64,7 +64,8 @@ fn outlive_file_limits() {
     drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ)));
 }
 
-pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> {
+    let output = &output;
     outlive_file_limits();
     obey_the_second_interrupt();
     // Before anything can fail: who reads the data takes no failure for a part of it.

@@ -122,7 +122,7 @@ impl Running {
     /// Keeps what has come; whether a later run can go on with it.
     fn keep(&mut self) -> bool {
         self.done = true;
-        let kept = tokio::task::block_in_place(|| self.shared.keep());
+        let kept = self.shared.keep();
         if !kept && self.shared.board().pieces.iter().all(|state| *state != State::There) {
             self.shared.kept.forget();
         }
@@ -243,8 +243,8 @@ impl Shared {
             if at + data.len() as u64 > range.last + 1 {
                 return Err(Trouble::Broken("more came than was asked for".into()));
             }
-            tokio::task::block_in_place(|| self.kept.file.write_all_at(&data, at))
-                .map_err(|e| Trouble::Fatal(super::file("write", &self.kept.path, &e)))?;
+            let written = self.kept.file.write_all_at(&data, at);
+            written.map_err(|e| Trouble::Fatal(super::file("write", &self.kept.path, &e)))?;
             at += data.len() as u64;
             let mut board = self.board();
             board.deeds[way].bytes += data.len() as u64;
@@ -504,7 +504,7 @@ pub(super) async fn run(
             false => failure,
         });
     }
-    tokio::task::block_in_place(|| shared.kept.finish(path))?;
+    shared.kept.finish(path)?;
     running.done = true;
     let board = shared.board();
     Ok(Multi::Done(Done {

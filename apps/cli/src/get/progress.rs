@@ -5,7 +5,7 @@ use crate::output::Output;
 use core::time::Duration;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// How often programs are told.
@@ -16,7 +16,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// See the module's documentation.
 pub(super) enum Progress {
     Bar(ProgressBar),
-    Words(RefCell<Words>),
+    Words(Mutex<Words>),
 }
 
 /// What is known of a transfer that is told in words.
@@ -36,7 +36,7 @@ const UNKNOWN: &str = "{prefix:24!} {spinner} {decimal_bytes:>11} {decimal_bytes
 impl Progress {
     pub(super) fn new(output: &Output, url: &str, name: &str) -> Self {
         let Some(bars) = output.bars() else {
-            return Self::Words(RefCell::new(Words {
+            return Self::Words(Mutex::new(Words {
                 output: output.clone(),
                 url: url.to_owned(),
                 every: if output.json { OBJECT_EVERY } else { LINE_EVERY },
@@ -64,7 +64,7 @@ impl Progress {
                 bar.set_message(over.to_owned());
             }
             Self::Words(words) => {
-                let mut words = words.borrow_mut();
+                let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
                 words.total = total;
                 words.last = (Instant::now(), at);
             }
@@ -74,7 +74,7 @@ impl Progress {
     pub(super) fn at(&self, written: u64) {
         match self {
             Self::Bar(bar) => bar.set_position(written),
-            Self::Words(words) => words.borrow_mut().at(Instant::now(), written),
+            Self::Words(words) => words.lock().unwrap_or_else(PoisonError::into_inner).at(Instant::now(), written),
         }
     }
 

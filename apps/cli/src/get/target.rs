@@ -12,7 +12,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,9 +106,14 @@ impl Target {
 pub(crate) struct Sink {
     target: Target,
     out: Arc<File>,
-    /// A pipe or a device, whose writer may have to wait for as long as a reader likes.
+    /// A pipe or a device, whose writer may have to wait for as long as a reader likes, or a disk that takes its time.
     slow: bool,
+    /// Bytes that were taken: those that are written, being written, or held.
     written: u64,
+    /// Of a slow target: what is being written elsewhere, and what is to be written next.
+    writing: Option<Writing>,
+    held: Vec<Bytes>,
+    held_bytes: usize,
     version: Version,
     /// The part holds bytes that do not count, and are given up when there is an answer to take their place.
     stale: bool,
@@ -118,6 +123,17 @@ pub(crate) struct Sink {
     noted: bool,
     finished: bool,
 }
+
+/// What is being written on another thread.
+struct Writing {
+    task: tokio::task::JoinHandle<(u64, io::Result<()>)>,
+    bytes: usize,
+}
+
+/// What is held for a slow target while it is busy, in bytes: then who writes waits.
+const HELD: usize = 256 * 1024;
+/// A write to a file that takes longer goes to another thread from then on: a transport that is not attended to for as long slows down.
+const LONG: Duration = Duration::from_millis(20);
 
 /// The most bytes of a file's name on the file systems that there are.
 const NAME_MAX: usize = 255;
@@ -148,9 +164,12 @@ impl Sink {
     pub(crate) async fn open(target: &Target, url: &str, resume: bool) -> Result<Self, Failure> {
         let of = |out: File| Self {
             target: target.clone(),
-            slow: !out.metadata().is_ok_and(|m| m.is_file()),
+            slow: !out.metadata().is_ok_and(|m| m.is_file() || is_null(&m)),
             out: Arc::new(out),
             written: 0,
+            writing: None,
+            held: Vec::new(),
+            held_bytes: 0,
             version: Version::default(),
             stale: false,
             made: false,
@@ -222,7 +241,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Bytes that are there.
+    /// Bytes that are there, or will be without more being asked for.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -276,25 +295,65 @@ impl Sink {
         true
     }
 
-    /// Writes all of it. What a reader keeps waiting is written elsewhere, so that whoever waits for this may stop waiting.
+    /// Writes all of it. What a reader keeps waiting is written on another thread, in pieces as large as have come meanwhile, so that
+    /// whoever waits for this may stop waiting.
     pub(crate) async fn write(&mut self, data: Bytes) -> Result<(), Failure> {
-        let (n, done) = if self.slow {
-            let out = self.out.clone();
-            let written = tokio::task::spawn_blocking(move || write_all(&out, &data)).await;
-            written.unwrap_or_else(|e| (0, Err(io::Error::other(e))))
-        } else {
-            tokio::task::block_in_place(|| write_all(&self.out, &data))
-        };
-        self.written += n;
-        done.map_err(|e| self.bad(&e))
+        self.written += data.len() as u64;
+        if self.slow {
+            self.held_bytes += data.len();
+            self.held.push(data);
+            let busy = self.writing.as_ref().is_some_and(|w| !w.task.is_finished());
+            return if busy && self.held_bytes < HELD { Ok(()) } else { self.pass_on().await };
+        }
+        let began = std::time::Instant::now();
+        let (n, done) = write_all(&self.out, std::slice::from_ref(&data));
+        self.slow = began.elapsed() > LONG;
+        done.map_err(|e| {
+            self.written -= data.len() as u64 - n;
+            self.bad(&e)
+        })
     }
 
-    /// Everything is there: it becomes the file. May block.
-    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+    /// Waits for what is being written, and writes what is held.
+    async fn pass_on(&mut self) -> Result<(), Failure> {
+        self.settle().await?;
+        let (out, held) = (self.out.clone(), core::mem::take(&mut self.held));
+        let bytes = core::mem::take(&mut self.held_bytes);
+        let task = tokio::task::spawn_blocking(move || write_all(&out, &held));
+        self.writing = Some(Writing { task, bytes });
+        Ok(())
+    }
+
+    /// Waits for what is being written.
+    async fn settle(&mut self) -> Result<(), Failure> {
+        let Some(Writing { task, bytes }) = self.writing.take() else { return Ok(()) };
+        let (n, done) = task.await.unwrap_or_else(|e| (0, Err(io::Error::other(e))));
+        done.map_err(|e| {
+            let held = core::mem::take(&mut self.held_bytes);
+            self.held.clear();
+            self.written -= (bytes + held) as u64 - n;
+            self.bad(&e)
+        })
+    }
+
+    /// Writes what is held, and waits until it is written.
+    pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
+        if self.held_bytes > 0 {
+            self.pass_on().await?;
+        }
+        self.settle().await
+    }
+
+    /// Everything is there: it becomes the file.
+    pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
+        self.flush().await?;
         let Target::File(path) = &self.target else { return Ok(()) };
         let part = beside(path, ".part");
-        // A disk that is full or broken may tell only now; under its name the file must be whole.
-        self.out.sync_data().map_err(|e| super::file("write", &part, &e))?;
+        // A disk that is full or broken may tell only now; under its name the file must be whole. Other transfers go on meanwhile.
+        let out = self.out.clone();
+        let synced = tokio::task::spawn_blocking(move || out.sync_data()).await;
+        let synced = synced.unwrap_or_else(|e| Err(io::Error::other(e)));
+        synced.map_err(|e| super::file("write", &part, &e))?;
         if !is_still(&part, &self.out) {
             let what = format!("{} was removed or replaced while it was being written", part.display());
             return Err(Failure::new(Exit::Local, "file", what).advise("ask for it again"));
@@ -479,20 +538,41 @@ fn write_note(note: &Path, text: &str, ours: bool) -> io::Result<()> {
 }
 
 /// Writes all of it: how much was, and what kept the rest from it.
-fn write_all(mut out: &File, data: &[u8]) -> (u64, io::Result<()>) {
-    let mut rest = data;
+fn write_all(mut out: &File, pieces: &[Bytes]) -> (u64, io::Result<()>) {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let (mut rest, mut written) = (&mut slices[..], 0);
+    // Without what is empty: nothing more to write is no failure.
+    IoSlice::advance_slices(&mut rest, 0);
     let done = loop {
         if rest.is_empty() {
             break Ok(());
         }
-        match out.write(rest) {
+        match out.write_vectored(rest) {
             Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => rest = &rest[n..],
+            Ok(n) => {
+                written += n as u64;
+                IoSlice::advance_slices(&mut rest, n);
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => break Err(e),
         }
     };
-    ((data.len() - rest.len()) as u64, done)
+    (written, done)
+}
+
+/// Whether it is what takes everything at once and keeps nothing.
+fn is_null(m: &std::fs::Metadata) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        // Device 1, 3, as Linux numbers it.
+        return m.file_type().is_char_device() && m.rdev() == 0x103;
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = m;
+        false
+    }
 }
 
 /// Opens a file of ours that is there: no link to another, and nothing that has other names.

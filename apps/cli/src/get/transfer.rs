@@ -143,7 +143,7 @@ pub(super) async fn run(
             Trouble::More => {
                 let what =
                     format!("the server has sent less than a MiB in {PARTS} answers, each of a part of the file");
-                return Err(transfer.give_up(Failure::new(Exit::Failed, "parts", what), repeated));
+                return Err(transfer.give_up(Failure::new(Exit::Failed, "parts", what), repeated).await);
             }
             // Once: then there is nothing that could be of no use.
             Trouble::Anew => {}
@@ -154,14 +154,13 @@ pub(super) async fn run(
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
-            Trouble::Broken(e) => return Err(transfer.give_up(e.into(), repeated)),
-            Trouble::Final(f) => return Err(transfer.give_up(f, repeated)),
+            Trouble::Broken(e) => return Err(transfer.give_up(e.into(), repeated).await),
+            Trouble::Final(f) => return Err(transfer.give_up(f, repeated).await),
         }
     }
     transfer.continuable.store(false, Ordering::Relaxed);
-    let finished = tokio::task::block_in_place(|| transfer.sink.finish());
-    if let Err(f) = finished {
-        return Err(transfer.give_up(f, repeated));
+    if let Err(f) = transfer.sink.finish().await {
+        return Err(transfer.give_up(f, repeated).await);
     }
     let outcome =
         if begun > 0 && transfer.came < transfer.sink.written() { Outcome::Continued } else { Outcome::Fetched };
@@ -443,7 +442,9 @@ impl Transfer<'_> {
         }
     }
 
-    fn give_up(&self, mut f: Failure, tries: u8) -> Failure {
+    /// Ends it: what has come is written, whatever has failed.
+    async fn give_up(&mut self, mut f: Failure, tries: u8) -> Failure {
+        let _ = self.sink.flush().await;
         if tries > 0 {
             let times = if tries == 1 { "one repetition".to_owned() } else { format!("{tries} repetitions") };
             f.message = format!("{} (after {times})", f.message);
