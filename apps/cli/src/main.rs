@@ -143,9 +143,16 @@ fn enough_descriptors() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Threads for what waits for a disk or a terminal: more requests wait for one of them.
+const BLOCKING: usize = 32;
+
 fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     enough_descriptors()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING)
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no threads: {e}")))?;
     let done = runtime.block_on(job);
     // A read of standard input or a slow disk must not keep a command that is done from ending.

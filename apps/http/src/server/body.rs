@@ -38,7 +38,24 @@ pub struct FileBody {
 
 enum Source {
     Text(Bytes),
-    File { file: Arc<Opened>, at: u64, ahead: Option<Bytes>, reading: Option<JoinHandle<io::Result<Bytes>>> },
+    File {
+        file: Arc<Opened>,
+        how: Reading,
+        at: u64,
+        ahead: Option<Bytes>,
+        reading: Option<JoinHandle<io::Result<Bytes>>>,
+    },
+}
+
+/// How a file can be read without waiting for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// As far as it is in memory (`RWF_NOWAIT`).
+    Cached,
+    /// Always: its file system is memory, which knows no such flag.
+    Memory,
+    /// Not: the kernel knows no such flag.
+    Elsewhere,
 }
 
 /// Who is told that the body moves.
@@ -97,8 +114,8 @@ impl FileBody {
     }
 
     /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be shorter.
-    pub(crate) fn file(file: Opened, start: u64, length: u64) -> Self {
-        Self::of(length, Source::File { file: Arc::new(file), at: start, ahead: None, reading: None })
+    pub(crate) fn file((file, how): (Opened, Reading), start: u64, length: u64) -> Self {
+        Self::of(length, Source::File { file: Arc::new(file), how, at: start, ahead: None, reading: None })
     }
 
     fn of(left: u64, source: Source) -> Self {
@@ -125,6 +142,18 @@ impl FileBody {
             *at += piece.len() as u64;
             *ahead = Some(piece);
         }
+    }
+
+    /// The same if it needs no disk. False: it does.
+    pub(crate) fn read_ahead_at_once(&mut self) -> bool {
+        let Source::File { file, how, at, ahead, .. } = &mut self.source else { return true };
+        if self.left == 0 {
+            return true;
+        }
+        let Some(piece) = read_at_once(file, *how, *at, self.left) else { return false };
+        *at += piece.len() as u64;
+        *ahead = Some(piece);
+        true
     }
 
     /// How many bytes are left.
@@ -170,6 +199,20 @@ fn read(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
     Ok(buf.freeze())
 }
 
+/// As [`read`], or less, if it needs no disk. What goes wrong is found out by [`read`].
+fn read_at_once(file: &File, how: Reading, at: u64, length: u64) -> Option<Bytes> {
+    match how {
+        Reading::Memory => return read(file, at, length).ok(),
+        Reading::Elsewhere => return None,
+        Reading::Cached => {}
+    }
+    let mut buf = BytesMut::zeroed(usize::try_from(length.min(CHUNK)).unwrap_or_default());
+    let slice = &mut [io::IoSliceMut::new(&mut buf)];
+    let n = rustix::io::preadv2(file, slice, at, rustix::io::ReadWriteFlags::NOWAIT).ok()?;
+    buf.truncate(n);
+    (n > 0).then(|| buf.freeze())
+}
+
 impl Body for FileBody {
     type Data = Bytes;
     type Error = io::Error;
@@ -179,28 +222,36 @@ impl Body for FileBody {
         if this.left == 0 {
             return Poll::Ready(None);
         }
-        let mut piece = match &mut this.source {
-            _ if !this.tail.is_empty() => Ok(this.tail.split_to(TAIL.1.min(this.tail.len()))),
-            Source::Text(text) => Ok(core::mem::take(text)),
-            Source::File { ahead: Some(ahead), .. } if !ahead.is_empty() => Ok(core::mem::take(ahead)),
-            Source::File { file, at, reading, .. } => {
-                let witness = &this.witness;
-                let task = reading.get_or_insert_with(|| {
-                    let (file, at, left) = (file.clone(), *at, this.left);
-                    let turn = witness.as_ref().and_then(|w| w.turn.clone());
-                    tokio::task::spawn_blocking(move || {
-                        let piece = read(&file, at, left);
-                        drop(turn);
-                        piece
-                    })
-                });
-                let done = ready!(Pin::new(task).poll(cx));
-                *reading = None;
-                let piece = done.map_err(io::Error::other).and_then(|r| r);
-                if let Ok(p) = &piece {
-                    *at += p.len() as u64;
+        let mut piece = 'piece: {
+            match &mut this.source {
+                _ if !this.tail.is_empty() => Ok(this.tail.split_to(TAIL.1.min(this.tail.len()))),
+                Source::Text(text) => Ok(core::mem::take(text)),
+                Source::File { ahead: Some(ahead), .. } if !ahead.is_empty() => Ok(core::mem::take(ahead)),
+                Source::File { file, how, at, reading, .. } => {
+                    if reading.is_none()
+                        && let Some(piece) = read_at_once(file, *how, *at, this.left)
+                    {
+                        *at += piece.len() as u64;
+                        break 'piece Ok(piece);
+                    }
+                    let witness = &this.witness;
+                    let task = reading.get_or_insert_with(|| {
+                        let (file, at, left) = (file.clone(), *at, this.left);
+                        let turn = witness.as_ref().and_then(|w| w.turn.clone());
+                        tokio::task::spawn_blocking(move || {
+                            let piece = read(&file, at, left);
+                            drop(turn);
+                            piece
+                        })
+                    });
+                    let done = ready!(Pin::new(task).poll(cx));
+                    *reading = None;
+                    let piece = done.map_err(io::Error::other).and_then(|r| r);
+                    if let Ok(p) = &piece {
+                        *at += p.len() as u64;
+                    }
+                    piece
                 }
-                piece
             }
         };
         match &mut piece {
@@ -263,7 +314,7 @@ mod tests {
         std::fs::write(&path, &contents).expect("written");
         for (from, wanted) in [(0, vec![CHUNK as usize, 100]), (100, vec![CHUNK as usize - 510, 255, 255])] {
             let file = super::super::spare::Spare::new(0).open(|| File::open(&path)).expect("opened");
-            let body = FileBody::file(file, from, (length as u64) - from).tailed();
+            let body = FileBody::file((file, Reading::Cached), from, (length as u64) - from).tailed();
             assert_eq!(pieces(body).await, (wanted, contents[from as usize..].to_vec()));
         }
         std::fs::remove_file(&path).expect("ours");

@@ -7,7 +7,7 @@
 //! was opened is checked again by where it really is, so that neither a link nor a race leads out of the root; only regular
 //! files are served.
 
-use super::body::FileBody;
+use super::body::{FileBody, Reading};
 use super::conditions::{Part, Validators, Verdict, judge, part};
 use super::listing;
 use super::spare::{Opened, Spare, is_exhausted};
@@ -17,9 +17,11 @@ use http::header::{
     RETRY_AFTER, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use std::fs::{Metadata, OpenOptions};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,10 +31,18 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug)]
 pub struct Files {
     root: PathBuf,
+    /// The kernel can say that something would need a disk (Linux 5.12).
+    at_once: bool,
+    /// The file system of the root, if that is memory.
+    memory: Option<u64>,
     listings: bool,
     hidden: bool,
     spare: Arc<Spare>,
 }
+
+/// File systems that are memory (`statfs(2)`).
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
 
 /// What a path led to.
 enum Found {
@@ -51,7 +61,17 @@ impl Files {
         if !root.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
         }
-        Ok(Self { root, listings: true, hidden: false, spare: Arc::default() })
+        let memory = rustix::fs::statfs(&root).is_ok_and(|fs| [TMPFS, RAMFS].contains(&i64::from(fs.f_type)));
+        let memory = if memory { Some(root.metadata()?.dev()) } else { None };
+        let at_once = !matches!(look_up_at_once(&root, OFlags::PATH), Err(Errno::NOSYS | Errno::INVAL | Errno::PERM));
+        Ok(Self { root, at_once, memory, listings: true, hidden: false, spare: Arc::default() })
+    }
+
+    /// As on a kernel that cannot say what would need a disk.
+    #[cfg(test)]
+    pub(super) fn never_at_once(mut self) -> Self {
+        self.at_once = false;
+        self
     }
 
     /// Keeps these descriptors back for files.
@@ -83,20 +103,32 @@ impl Files {
     /// Answers a request. Looks at the file system, so it may take its time.
     #[must_use]
     pub fn answer<B>(&self, request: &Request<B>) -> Response<FileBody> {
-        let mut response = match *request.method() {
+        let response = match *request.method() {
             Method::GET | Method::HEAD => self.get(request),
             Method::OPTIONS => allow(StatusCode::NO_CONTENT),
             _ => allow(StatusCode::METHOD_NOT_ALLOWED),
         };
-        let h = response.headers_mut();
-        h.insert(DATE, date(SystemTime::now()));
-        h.insert(SERVER, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
-        h.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        if request.method() == Method::HEAD {
-            response = response.map(|_| FileBody::empty());
-        }
+        let mut response = complete(request, response);
         response.body_mut().read_ahead();
         response
+    }
+
+    /// Answers a request for a file if that needs no disk: its name and its beginning are in memory, and no link is on the way. `None`:
+    /// [`Self::answer`] finds out.
+    pub(super) fn answer_at_once<B>(&self, request: &Request<B>) -> Option<Response<FileBody>> {
+        let get = request.method() == Method::GET;
+        if !self.at_once || !get && request.method() != Method::HEAD {
+            return None;
+        }
+        let path = request.uri().path();
+        let mut file = self.named(path).ok()?;
+        if path.ends_with('/') {
+            file.push(INDEX);
+        }
+        let (opened, meta) = self.open_at_once(&file)?;
+        let response = serve((opened, self.reading(&meta)), &meta, &file, request.headers(), get);
+        let mut response = complete(request, response);
+        response.body_mut().read_ahead_at_once().then_some(response)
     }
 
     fn get<B>(&self, request: &Request<B>) -> Response<FileBody> {
@@ -106,7 +138,7 @@ impl Files {
             Found::File(..) if path.ends_with('/') => text(StatusCode::NOT_FOUND),
             Found::File(file, meta, name) => {
                 // RFC 9110 section 14.2: Range is for GET.
-                serve(file, &meta, &name, request.headers(), request.method() == Method::GET)
+                serve((file, self.reading(&meta)), &meta, &name, request.headers(), request.method() == Method::GET)
             }
             Found::Folder(folder) => self.folder(&folder, path, request),
         }
@@ -123,9 +155,15 @@ impl Files {
             }
             return response;
         }
-        match self.open(&folder.join("index.html")) {
+        match self.open(&folder.join(INDEX)) {
             Found::File(file, meta, name) => {
-                return serve(file, &meta, &name, request.headers(), request.method() == Method::GET);
+                return serve(
+                    (file, self.reading(&meta)),
+                    &meta,
+                    &name,
+                    request.headers(),
+                    request.method() == Method::GET,
+                );
             }
             Found::Folder(_) | Found::Nothing(StatusCode::NOT_FOUND) => {}
             // Whoever put it there did not mean the folder to be listed.
@@ -144,23 +182,49 @@ impl Files {
     }
 
     fn find(&self, path: &str) -> Found {
+        match self.named(path) {
+            Ok(file) => self.open(&file),
+            Err(status) => Found::Nothing(status),
+        }
+    }
+
+    /// The file that a path names, below the root.
+    fn named(&self, path: &str) -> Result<PathBuf, StatusCode> {
         // RFC 9112 section 3.2.1: a path begins with a slash, or the target is of another form.
         if !path.starts_with('/') {
-            return Found::Nothing(StatusCode::BAD_REQUEST);
+            return Err(StatusCode::BAD_REQUEST);
         }
         let mut file = self.root.clone();
         for name in path.split('/') {
-            let Some(name) = unescape(name) else { return Found::Nothing(StatusCode::BAD_REQUEST) };
+            let Some(name) = unescape(name) else { return Err(StatusCode::BAD_REQUEST) };
             match name.as_str() {
                 "" | "." => {}
                 // A client that means well has worked this out itself (RFC 3986 section 5.2.4).
-                ".." => return Found::Nothing(StatusCode::BAD_REQUEST),
-                name if name.contains(['/', '\0']) => return Found::Nothing(StatusCode::BAD_REQUEST),
-                name if name.starts_with('.') && !self.hidden => return Found::Nothing(StatusCode::NOT_FOUND),
+                ".." => return Err(StatusCode::BAD_REQUEST),
+                name if name.contains(['/', '\0']) => return Err(StatusCode::BAD_REQUEST),
+                name if name.starts_with('.') && !self.hidden => return Err(StatusCode::NOT_FOUND),
                 name => file.push(name),
             }
         }
-        self.open(&file)
+        Ok(file)
+    }
+
+    /// How a file is read without waiting for a disk.
+    fn reading(&self, meta: &Metadata) -> Reading {
+        match self.memory {
+            _ if !self.at_once => Reading::Elsewhere,
+            Some(dev) if dev == meta.dev() => Reading::Memory,
+            _ => Reading::Cached,
+        }
+    }
+
+    /// As [`Self::open`], if that needs no disk. The root is where it really is, and the names behind it are plain: where no link is
+    /// followed nothing leads out.
+    fn open_at_once(&self, path: &Path) -> Option<(Opened, Metadata)> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = self.spare.open(|| Ok(File::from(look_up_at_once(path, flags)?))).ok()?;
+        let meta = file.metadata().ok()?;
+        meta.is_file().then_some((file, meta))
     }
 
     fn open(&self, path: &Path) -> Found {
@@ -193,6 +257,27 @@ impl Files {
             Found::Nothing(StatusCode::FORBIDDEN)
         }
     }
+}
+
+/// Opens what no link is on the way to, if its name is in memory.
+fn look_up_at_once(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    rustix::fs::openat2(rustix::fs::CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), how)
+}
+
+/// What stands in for a folder.
+const INDEX: &str = "index.html";
+
+/// What every answer has.
+fn complete<B>(request: &Request<B>, mut response: Response<FileBody>) -> Response<FileBody> {
+    let h = response.headers_mut();
+    h.insert(DATE, date(SystemTime::now()));
+    h.insert(SERVER, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
+    h.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if request.method() == Method::HEAD {
+        response = response.map(|_| FileBody::empty());
+    }
+    response
 }
 
 fn status_of(e: &io::Error) -> StatusCode {
@@ -249,7 +334,13 @@ fn validators(meta: &Metadata) -> Validators {
     Validators { etag: format!("\"{time}-{:x}-{:x}\"", meta.len(), meta.ino()), modified }
 }
 
-fn serve(file: Opened, meta: &Metadata, name: &Path, headers: &HeaderMap, ranges: bool) -> Response<FileBody> {
+fn serve(
+    (file, reading): (Opened, Reading),
+    meta: &Metadata,
+    name: &Path,
+    headers: &HeaderMap,
+    ranges: bool,
+) -> Response<FileBody> {
     let v = validators(meta);
     let total = meta.len();
     let mut response = match judge(headers, &v) {
@@ -268,13 +359,13 @@ fn serve(file: Opened, meta: &Metadata, name: &Path, headers: &HeaderMap, ranges
                 r
             }
             Part::Whole => {
-                let mut r = Response::new(FileBody::file(file, 0, total));
+                let mut r = Response::new(FileBody::file((file, reading), 0, total));
                 r.headers_mut().insert(CONTENT_LENGTH, total.into());
                 r.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind_of(name)));
                 r
             }
             Part::From { start, length } => {
-                let mut r = Response::new(FileBody::file(file, start, length));
+                let mut r = Response::new(FileBody::file((file, reading), start, length));
                 *r.status_mut() = StatusCode::PARTIAL_CONTENT;
                 let h = r.headers_mut();
                 if let Ok(range) = HeaderValue::from_str(&format!("bytes {start}-{}/{total}", start + length - 1)) {

@@ -197,3 +197,46 @@ async fn a_file_that_shrinks_while_it_is_served_ends_in_an_error() {
     }
     assert!(matches!(last, Some(Err(_))));
 }
+
+/// What is answered without another thread is what would be answered by one; links, folders and what is refused are not for it.
+#[tokio::test]
+async fn what_is_in_memory_is_answered_at_once_and_as_it_would_be_otherwise() {
+    let folder = Folder::new("at-once");
+    std::fs::write(folder.0.join("root/empty"), b"").expect("written");
+    std::fs::write(folder.0.join("root/sub/index.html"), b"<p>").expect("written");
+    let files = folder.files();
+    for path in ["/a.txt", "/empty", "/sub/b%20%3C&%3E.bin", "/sub/", "/./a.txt"] {
+        for (method, fields) in [
+            (Method::GET, &[][..]),
+            (Method::HEAD, &[]),
+            (Method::GET, &[("range", "bytes=0-0")]),
+            (Method::GET, &[("if-none-match", "*")]),
+        ] {
+            let mut request = Request::builder().method(method.clone()).uri(path);
+            for (name, value) in fields {
+                request = request.header(*name, *value);
+            }
+            let request = request.body(()).expect("a request");
+            let slow = files.answer(&request);
+            let Some(fast) = files.answer_at_once(&request) else {
+                // A kernel or file system that knows no such flags.
+                println!("SKIP: nothing is opened at once here");
+                return;
+            };
+            assert_eq!(fast.status(), slow.status(), "{method} {path} {fields:?}");
+            let but_date = |r: &Response<FileBody>| {
+                let mut all = r.headers().clone();
+                all.remove(DATE);
+                all
+            };
+            assert_eq!(but_date(&fast), but_date(&slow), "{method} {path} {fields:?}");
+            assert_eq!(body(fast).await, body(slow).await, "{method} {path} {fields:?}");
+        }
+    }
+    for path in ["/leak", "/up/secret", "/inside", "/", "/sub", "/a.txt/", "/nothing", "/..", "/.hidden", "/%00"] {
+        let request = Request::builder().uri(path).body(()).expect("a request");
+        assert!(files.answer_at_once(&request).is_none(), "{path}");
+    }
+    let post = Request::builder().method(Method::POST).uri("/a.txt").body(()).expect("a request");
+    assert!(files.answer_at_once(&post).is_none());
+}
