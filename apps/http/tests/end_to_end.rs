@@ -236,6 +236,69 @@ async fn a_body_that_ends_early_is_an_error_and_never_an_end() {
     assert!(matches!(e, Error::Protocol(_)), "{e:?}");
 }
 
+/// A server of HTTP/2 that sends `hel` and then resets the stream in order, or ends it first.
+async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
+    let neater = Neater::new().expect("engine");
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["127.0.0.1"], neater_base::WallTime(wall), [8; 32]);
+    let mut trust = neater::SecurityParameters::new();
+    trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+    let mut security = neater::SecurityParameters::new();
+    security.server_certificates = vec![identity];
+    security.alpn = vec![b"h2".to_vec()];
+    let local = neater::LocalEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listener = neater.preconnection().local(local).security(security).stacks(&[Stack::Tls]).listen();
+    let listener = listener.expect("listening");
+    let url = Url::parse(&format!("https://127.0.0.1:{}/", listener.port())).expect("a URL");
+    tokio::spawn(async move {
+        // The engine lives as long as its listener.
+        let _neater = neater;
+        while let Some(connection) = listener.accept().await {
+            let bytes = connection.into_bytes().map_err(|_| "bytes").expect("bytes");
+            tokio::spawn(async move {
+                let Ok(mut h2) = h2::server::handshake(bytes).await else { return };
+                while let Some(Ok((_, mut respond))) = h2.accept().await {
+                    let mut body = respond.send_response(http::Response::new(()), false).expect("a head");
+                    body.send_data("hel".into(), ends).expect("a piece");
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        body.send_reset(h2::Reason::NO_ERROR);
+                    });
+                }
+            });
+        }
+    });
+    (url, trust)
+}
+
+/// RFC 9113 section 8.1: a stream that is reset without an error behind its end is complete; before its end it is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_reset_before_its_end_is_not_whole() {
+    for ends in [true, false] {
+        let (url, trust) = resetter(ends).await;
+        let client = Client::builder(Neater::new().expect("engine")).security(trust).build();
+        let mut response = client.get(&url, &RequestOptions::default()).await.expect("a head");
+        assert_eq!(response.chunk().await.expect("alive").as_deref(), Some(&b"hel"[..]));
+        let end = response.chunk().await;
+        assert_eq!(end.is_ok(), ends, "{end:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folded_lines_and_a_length_beside_a_coding_are_taken_as_the_rules_say() {
+    let client = Client::builder(Neater::new().expect("engine")).build();
+    let url = liar(b"HTTP/1.1 200 OK\r\nX-A: one\r\n two\r\nContent-Length: 2\r\n\r\nok".to_vec()).await;
+    let answer = client.get(&url, &RequestOptions::default()).await.expect("taken");
+    assert!(answer.headers().get("x-a").is_some());
+    assert_eq!(answer.bytes(10).await.expect("a body"), b"ok");
+    let both = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let answer = client.get(&liar(both.to_vec()).await, &RequestOptions::default()).await.expect("taken");
+    assert_eq!(answer.bytes(10).await.expect("a body"), b"hello");
+    let coded = liar(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nxyz".to_vec()).await;
+    let e = client.get(&coded, &RequestOptions::default()).await.err().expect("a coding that was not asked for");
+    assert!(matches!(e, Error::Protocol(_)), "{e:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_may_have_hundreds_of_fields() {
     let client = Client::builder(Neater::new().expect("engine")).build();

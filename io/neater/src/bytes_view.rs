@@ -312,13 +312,17 @@ mod tokio_traits {
     use std::io::{self, IoSlice};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+    /// What is filled at a time, in bytes: what is to be read into is zeroed first, and so much of it stays in the processor's cache.
+    const READ_MOST: usize = 64 << 10;
+
     impl AsyncRead for ByteStream {
         #[inline]
         fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             if buf.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            let n = ready!(self.poll_read_bytes(cx, buf.initialize_unfilled())).map_err(read_error)?;
+            let most = buf.remaining().min(READ_MOST);
+            let n = ready!(self.poll_read_bytes(cx, buf.initialize_unfilled_to(most))).map_err(read_error)?;
             buf.advance(n);
             Poll::Ready(Ok(()))
         }

@@ -566,7 +566,7 @@ fn is_null(m: &std::fs::Metadata) -> bool {
     {
         use std::os::unix::fs::{FileTypeExt, MetadataExt};
         // Device 1, 3, as Linux numbers it.
-        return m.file_type().is_char_device() && m.rdev() == 0x103;
+        m.file_type().is_char_device() && m.rdev() == 0x103
     }
     #[cfg(not(target_os = "linux"))]
     {

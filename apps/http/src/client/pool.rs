@@ -6,7 +6,7 @@
 //! *Invariants*: while the first connection to an origin is being made, other requests to it wait for what it turns out to
 //! be; a connection on which a request failed is not used again.
 
-use super::response::{Body, Response, Transport};
+use super::response::{Body, Response, Transport, announced};
 use super::service::{Service, Tap};
 use super::{Builder, H1_CONNECTIONS, fields, host};
 use crate::error::{Fault, chain};
@@ -569,7 +569,8 @@ impl Pool {
         };
         let (parts, body) = asked.inspect_err(|e| service.after(e))?;
         service.answer();
-        Ok(Response::new(url.clone(), method == Method::HEAD, parts, line, body, silence))
+        let announced = announced(&parts.headers, version)?;
+        Ok(Response::new(url.clone(), method == Method::HEAD, (parts, announced), line, body, silence))
     }
 }
 
@@ -648,7 +649,12 @@ fn h2() -> http2::Builder<TokioExecutor> {
 
 async fn start_h1(connection: Connection, line: Line) -> Result<Made, Stop> {
     let io = TokioIo::new(Tap::new(bytes_of(connection)?, line.service.clone()));
-    let (sender, driver) = match http1::Builder::new().max_headers(FIELDS_MAX).handshake(io).await {
+    let (sender, driver) = match {
+        let mut builder = http1::Builder::new();
+        // RFC 9112 section 5.2: folded lines are taken, as one.
+        builder.max_headers(FIELDS_MAX).allow_obsolete_multiline_headers_in_responses(true);
+        builder.handshake(io).await
+    } {
         Ok(begun) => begun,
         Err(e) => {
             let e = line.service.failed(&e, 0, None);

@@ -6,9 +6,10 @@ use crate::streams::Budget;
 use crate::{Error, HttpVersion, Url};
 use bytes::{Buf, Bytes};
 use core::time::Duration;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use neater::{CandidateOutcome, Stack};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -83,16 +84,58 @@ impl core::fmt::Debug for Paths {
     }
 }
 
+/// DATA frames of HTTP/3 without bytes that are passed over, one after the other.
+const EMPTY_FRAMES: u32 = 8;
+
+/// How many bytes the fields of an answer announce.
+///
+/// # Errors
+/// They contradict each other or mean nothing, or say that the body is coded in a way that was not asked for.
+pub(super) fn announced(headers: &HeaderMap, version: HttpVersion) -> Result<Option<u64>, Error> {
+    let refuse = |what: &str| Err(Error::Protocol(what.into()));
+    if version == HttpVersion::Http3 {
+        // RFC 9114 section 4.2; h2 refuses them itself.
+        let of_connections = [CONNECTION, PROXY_CONNECTION, KEEP_ALIVE, TRANSFER_ENCODING, UPGRADE];
+        if let Some(name) = of_connections.iter().find(|name| headers.contains_key(*name)) {
+            return refuse(&format!("the answer has the field {name}, which HTTP/3 does not have"));
+        }
+    }
+    let mut codings = list(headers, &TRANSFER_ENCODING).peekable();
+    if codings.peek().is_some() {
+        // RFC 9112 section 7.4: nothing but chunked may come without being asked for. hyper has undone that.
+        let chunked = codings.all(|c| c.eq_ignore_ascii_case("chunked") || c.eq_ignore_ascii_case("identity"));
+        // RFC 9112 section 6.3, item 3: it overrides Content-Length.
+        return if chunked { Ok(None) } else { refuse("the answer has a transfer coding that was not asked for") };
+    }
+    let mut length = None;
+    for text in list(headers, &CONTENT_LENGTH) {
+        let number = text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
+        match number {
+            Some(number) if length.is_none_or(|l| l == number) => length = Some(number),
+            _ => return refuse("the answer's Content-Length is no number, or several that are not the same"),
+        }
+    }
+    Ok(length)
+}
+
+/// The members of a field that is a list (RFC 9110 section 5.6.1).
+fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+    let values = headers.get_all(name).into_iter().map(|v| v.to_str().unwrap_or("?"));
+    values.flat_map(|v| v.split(',')).map(str::trim).filter(|member| !member.is_empty())
+}
+
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
 impl Response {
     pub(super) fn new(
         url: Url,
         head: bool,
-        parts: http::response::Parts,
+        (parts, announced): (http::response::Parts, Option<u64>),
         line: Line,
         body: Body,
         silence: Duration,
     ) -> Self {
-        let announced = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
         // RFC 9110 section 6.4.1: no body, whatever the length says.
         let none = head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
         let expected = if none { Some(0) } else { announced };
@@ -172,6 +215,12 @@ impl Response {
             Body::End => return Ok(None),
             Body::Hyper { body, .. } => loop {
                 match within(self.silence, body.frame()).await? {
+                    // RFC 9113 section 8.1: complete is what has END_STREAM. hyper takes a stream that was reset with NO_ERROR for complete.
+                    None if self.transport.version == HttpVersion::Http2 && !body.is_end_stream() => {
+                        self.body = Body::End;
+                        let cause = "the server has reset the stream before its end".into();
+                        return Err(Error::Interrupted { received, expected, cause });
+                    }
                     None => break None,
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
@@ -184,20 +233,33 @@ impl Response {
                     }
                 }
             },
-            Body::H3 { stream, budget, .. } => match within(self.silence, stream.recv_data()).await? {
-                Ok(None) => None,
-                Ok(Some(mut data)) => {
-                    if let Some(b) = budget {
-                        b.renew();
-                    }
-                    let n = data.remaining();
-                    Some(data.copy_to_bytes(n))
-                }
-                Err(e) => {
+            Body::H3 { stream, budget, .. } => {
+                let mut empty = 0;
+                loop {
+                    // h3 takes a DATA frame without bytes (RFC 9114 section 7.2.1) for the end.
+                    let e = match within(self.silence, stream.recv_data()).await? {
+                        Ok(None) if empty < EMPTY_FRAMES => {
+                            empty += 1;
+                            continue;
+                        }
+                        // What follows the last of the body is trailers or nothing: h3 judges that.
+                        Ok(None) => match within(self.silence, stream.recv_trailers()).await? {
+                            Ok(_) => break None,
+                            Err(e) => e,
+                        },
+                        Ok(Some(mut data)) => {
+                            if let Some(b) = budget {
+                                b.renew();
+                            }
+                            let n = data.remaining();
+                            break Some(data.copy_to_bytes(n));
+                        }
+                        Err(e) => e,
+                    };
                     self.body = Body::End;
                     return Err(self.service.failed_h3(&e, received, expected));
                 }
-            },
+            }
         };
         match piece {
             Some(data) => {
@@ -235,5 +297,35 @@ impl Response {
             all.extend_from_slice(&piece);
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_announces_a_length_is_a_number_and_the_same_one() {
+        let of = |version, fields: &[(&'static str, &'static str)]| {
+            let all = fields.iter().map(|(n, v)| (HeaderName::from_static(n), http::HeaderValue::from_static(v)));
+            announced(&all.collect::<HeaderMap>(), version).ok()
+        };
+        let (h1, h3) = (HttpVersion::Http11, HttpVersion::Http3);
+        assert_eq!(of(h1, &[]), Some(None));
+        assert_eq!(of(h1, &[("content-length", "5")]), Some(Some(5)));
+        assert_eq!(of(h1, &[("content-length", "5, 5")]), Some(Some(5)));
+        // RFC 9112 section 6.3, item 3.
+        assert_eq!(of(h1, &[("content-length", "3"), ("transfer-encoding", "chunked")]), Some(None));
+        for bad in ["5, 6", "+5", "abc", "-1", "99999999999999999999"] {
+            for version in [h1, HttpVersion::Http2, h3] {
+                assert_eq!(of(version, &[("content-length", bad)]), None, "{bad}");
+            }
+        }
+        for coding in ["gzip", "gzip, chunked", "x-foo"] {
+            assert_eq!(of(h1, &[("transfer-encoding", coding)]), None, "{coding}");
+        }
+        for name in ["connection", "transfer-encoding", "upgrade", "keep-alive", "proxy-connection"] {
+            assert_eq!(of(h3, &[(name, "x")]), None, "{name}");
+        }
     }
 }

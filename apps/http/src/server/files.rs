@@ -61,7 +61,7 @@ impl Files {
         if !root.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
         }
-        let memory = rustix::fs::statfs(&root).is_ok_and(|fs| [TMPFS, RAMFS].contains(&i64::from(fs.f_type)));
+        let memory = rustix::fs::statfs(&root).is_ok_and(|fs| [TMPFS, RAMFS].contains(&fs.f_type));
         let memory = if memory { Some(root.metadata()?.dev()) } else { None };
         let at_once = !matches!(look_up_at_once(&root, OFlags::PATH), Err(Errno::NOSYS | Errno::INVAL | Errno::PERM));
         Ok(Self { root, at_once, memory, listings: true, hidden: false, spare: Arc::default() })
@@ -324,9 +324,9 @@ fn allow(status: StatusCode) -> Response<FileBody> {
     response
 }
 
-/// The state of a file: any change of contents changes its time, its length or its number.
+/// The state of a file: any change of contents changes the time of its last change, which nobody can set, its length or its number.
 fn validators(meta: &Metadata) -> Validators {
-    let time = format!("{:x}.{:x}", meta.mtime(), meta.mtime_nsec());
+    let time = format!("{:x}.{:x}", meta.ctime(), meta.ctime_nsec());
     // HTTP's dates have whole seconds; a file from before 1970 has no date.
     let modified = u64::try_from(meta.mtime()).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
     // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says nothing.

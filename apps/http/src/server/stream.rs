@@ -7,6 +7,9 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// What of a request is read at a time, in bytes: the buffer for it is zeroed first.
+const READ_MOST: usize = 4 << 10;
+
 /// The bytes of a connection for hyper, which leaves the connection to us when it has done.
 pub(super) struct Shared(pub(super) Arc<ByteStream>);
 
@@ -15,7 +18,8 @@ impl AsyncRead for Shared {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let n = ready!(self.0.poll_read_bytes(cx, buf.initialize_unfilled())).map_err(io::Error::other)?;
+        let most = buf.remaining().min(READ_MOST);
+        let n = ready!(self.0.poll_read_bytes(cx, buf.initialize_unfilled_to(most))).map_err(io::Error::other)?;
         buf.advance(n);
         Poll::Ready(Ok(()))
     }

@@ -95,6 +95,14 @@ fn a_tag_that_is_still_good_spares_the_body() {
     let range = [("range", "bytes=2-"), ("if-range", &tag[..])];
     assert_eq!(ask(&files, Method::GET, "/a.txt", &range).status(), StatusCode::OK);
     assert_eq!(ask(&files, Method::GET, "/a.txt", &[("if-match", &tag)]).status(), StatusCode::PRECONDITION_FAILED);
+    // Written anew with the same length, and with the time put back.
+    let path = folder.0.join("root/a.txt");
+    let before = field(&ask(&files, Method::GET, "/a.txt", &[]), "etag").to_owned();
+    let modified = path.metadata().and_then(|m| m.modified()).expect("a time");
+    std::thread::sleep(Duration::from_millis(20));
+    std::fs::write(&path, b"OTHER").expect("written");
+    std::fs::File::options().write(true).open(&path).and_then(|f| f.set_modified(modified)).expect("set");
+    assert_ne!(field(&ask(&files, Method::GET, "/a.txt", &[]), "etag"), before);
 }
 
 #[test]
