@@ -93,6 +93,9 @@ pub(crate) struct ConnectArgs {
     /// Accept only a certificate with this SHA-256; without --ca the pin is all that is looked at
     #[arg(long, value_name = "SHA256")]
     pub(crate) pin: Vec<String>,
+    /// Accept any certificate: anybody on the way can read and change what is sent. Each use says so
+    #[arg(short = 'k', long, conflicts_with_all = ["ca", "pin"])]
+    pub(crate) insecure: bool,
     /// Another resolver configuration than /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     pub(crate) resolv_conf: Option<PathBuf>,

@@ -12,6 +12,7 @@ use serde_json::json;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The largest file that is read whole.
 const FILE_MAX: u64 = 4 << 20;
@@ -46,6 +47,13 @@ impl Asked {
                     .map_err(|e| Failure::usage(format!("--ca {}: {e}", path.display())))?;
                 security.trust = Trust::Only(authorities);
                 security.pinned_server_certificates = pins;
+            }
+            None if args.insecure => {
+                security.trust = Trust::Callback;
+                security.trust_verification = Some(Arc::new(|_, _| true));
+                eprintln!(
+                    "neater: --insecure: no certificate is checked, and anybody on the way can read and change what is sent"
+                );
             }
             None if pins.is_empty() => {}
             None => security.trust = Trust::Pinned(pins),

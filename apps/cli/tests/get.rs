@@ -222,6 +222,8 @@ fn certificates_that_are_not_acceptable_say_what_to_do() {
         assert_eq!((r.code, r.err.contains("pin that")), (6, true), "{}", r.err);
         let r = run(neater().args(["get", "--http", version, "--pin", &server.sha256]).arg(server.url("a")));
         assert_eq!((r.code, r.out.as_str()), (0, "a"), "{}", r.err);
+        let r = run(neater().args(["get", "--http", version, "-k"]).arg(server.url("a")));
+        assert_eq!((r.code, r.out.as_str(), r.err.contains("--insecure")), (0, "a", true), "{}", r.err);
     }
     // Two years ago, for one year.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
@@ -452,7 +454,7 @@ fn a_silent_server_is_given_up_after_the_time_that_was_given() {
 
 #[test]
 fn a_policy_file_that_breaks_on_the_way_is_told_at_the_end_and_once() {
-    let f = Folder::new("breaks");
+    let f = Folder::new("breaks-policy");
     let policy =
         f.put("policy/one.policy", r#"{"uid": "one", "match": {"app": {"value": "nobody"}}, "properties": {}}"#);
     let servers = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("bound"));

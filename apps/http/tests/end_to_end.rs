@@ -575,6 +575,27 @@ async fn http_3_that_opens_and_never_answers_is_left_for_tls() {
     assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "it was asked again");
 }
 
+/// RFC 9114 section 7.2.1: a DATA frame without bytes says nothing of the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_3_may_have_frames_without_bytes_in_a_body() {
+    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA.
+    const ANSWER: &[u8] = b"\x01\x03\x00\x00\xd9\x00\x03hel\x00\x00\x00\x02lo\x00\x00";
+    let server = faces(false, |group| async move {
+        let mut streams = Vec::new();
+        while let Ok(stream) = group.accept().await {
+            if stream.stream_number().is_none_or(|n| n & 2 != 0) {
+                streams.push(stream);
+                continue;
+            }
+            let mut bytes = stream.into_bytes().map_err(|_| "bytes").expect("bytes");
+            bytes.write_all(ANSWER).await.expect("sent");
+            bytes.shutdown().await.expect("ended");
+        }
+    });
+    let neater = Neater::new().expect("engine");
+    assert_eq!(server.ask(&neater).await, (HttpVersion::Http3, b"hello".to_vec()));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_that_fails_within_is_left_for_tls_at_once() {
     const H3_INTERNAL_ERROR: u64 = 0x102;

@@ -348,8 +348,8 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
     let urls = args.urls.iter().map(|u| Url::parse(u)).collect::<Result<Vec<_>, _>>()?;
     for url in &urls {
         let secured = matches!(asked.need, Some(SecurityNeed::Required { .. }));
-        if url.origin().scheme == Scheme::Http && (secured || !args.connect.pin.is_empty() || args.connect.ca.is_some())
-        {
+        let checks = !args.connect.pin.is_empty() || args.connect.ca.is_some();
+        if url.origin().scheme == Scheme::Http && (secured || checks) {
             return Err(Failure::usage(format!("{url} travels in the clear, and security was asked for"))
                 .advise("ask for https, or leave out --ca, --pin and words such as `encrypted`"));
         }
@@ -359,6 +359,9 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         match std::fs::metadata(dir) {
             Ok(m) if m.is_dir() => {}
             Ok(_) => return Err(Failure::new(Exit::Local, "file", format!("{} is not a folder", dir.display()))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(dir).map_err(|e| file("make", dir, &e))?;
+            }
             Err(e) => return Err(file("write to", dir, &e)),
         }
     }

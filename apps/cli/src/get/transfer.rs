@@ -152,7 +152,8 @@ pub(super) async fn run(
                 repeated = repeated.saturating_add(1);
                 transfer.announce(&e, tries, retries);
                 tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
+                // Three of them last for six seconds: a server that is started anew is back by then.
+                wait = (wait * 5).min(LONGEST_WAIT);
             }
             Trouble::Broken(e) => return Err(transfer.give_up(e.into(), repeated).await),
             Trouble::Final(f) => return Err(transfer.give_up(f, repeated).await),

@@ -649,12 +649,10 @@ fn h2() -> http2::Builder<TokioExecutor> {
 
 async fn start_h1(connection: Connection, line: Line) -> Result<Made, Stop> {
     let io = TokioIo::new(Tap::new(bytes_of(connection)?, line.service.clone()));
-    let (sender, driver) = match {
-        let mut builder = http1::Builder::new();
-        // RFC 9112 section 5.2: folded lines are taken, as one.
-        builder.max_headers(FIELDS_MAX).allow_obsolete_multiline_headers_in_responses(true);
-        builder.handshake(io).await
-    } {
+    let mut builder = http1::Builder::new();
+    // RFC 9112 section 5.2: folded lines are taken, as one.
+    builder.max_headers(FIELDS_MAX).allow_obsolete_multiline_headers_in_responses(true);
+    let (sender, driver) = match builder.handshake(io).await {
         Ok(begun) => begun,
         Err(e) => {
             let e = line.service.failed(&e, 0, None);
