@@ -135,6 +135,11 @@ pub(super) async fn run(
             Ok(()) => break,
             Err(trouble) => trouble,
         };
+        // What comes next may begin the file anew: nothing of this answer may be written behind that.
+        let trouble = match transfer.sink.flush().await {
+            Ok(()) => trouble,
+            Err(f) => Trouble::Final(f),
+        };
         if transfer.sink.written() >= farthest.saturating_add(HELPED) {
             (farthest, tries, wait, parts) = (transfer.sink.written(), 0, FIRST_WAIT, 0);
         }
@@ -152,7 +157,7 @@ pub(super) async fn run(
                 repeated = repeated.saturating_add(1);
                 transfer.announce(&e, tries, retries);
                 tokio::time::sleep(wait).await;
-                // Three of them last for six seconds: a server that is started anew is back by then.
+                // The waits before three retries are six seconds together: a server that is started anew is back by then.
                 wait = (wait * 5).min(LONGEST_WAIT);
             }
             Trouble::Broken(e) => return Err(transfer.give_up(e.into(), repeated).await),
