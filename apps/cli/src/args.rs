@@ -171,8 +171,8 @@ did not write, is never touched. Redirections are followed, but never from https
 variables http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server
 itself.
 
-JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi),
-fault, done, failed, summary. With -o - they go to standard error, as standard output carries
+JSON events: connected, timeline (with -v), progress, paths (where there are several), retry, anew, way
+and one-way (with --multi), insecure (with -k), fault, done, failed, summary. With -o - they go to standard error, as standard output carries
 the data.";
 
 #[derive(Debug, Args)]
@@ -303,7 +303,7 @@ bulk, background, streams, encrypted, tls13, cleartext and more, profiles such a
 and every property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
 JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault,
-timeline, planned, unresolved, failed; with --try timeline, attempt and chosen in place of planned.";
+timeline, planned, unresolved, insecure (with -k), failed; with --try timeline, attempt and chosen in place of planned.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]

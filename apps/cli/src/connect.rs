@@ -30,7 +30,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new(args: &ConnectArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &ConnectArgs, output: &Output) -> Result<Self, Failure> {
+        if args.insecure {
+            let text = "--insecure: no certificate is checked, and anybody on the way can read and change what is sent";
+            output.tell("insecure", None, &format!("neater: {text}"));
+        }
         let (mut properties, need) = match &args.needs {
             None => (TransportProperties::new(), None),
             Some(text) => {
@@ -51,9 +55,6 @@ impl Asked {
             None if args.insecure => {
                 security.trust = Trust::Callback;
                 security.trust_verification = Some(Arc::new(|_, _| true));
-                eprintln!(
-                    "neater: --insecure: no certificate is checked, and anybody on the way can read and change what is sent"
-                );
             }
             None if pins.is_empty() => {}
             None => security.trust = Trust::Pinned(pins),

@@ -233,7 +233,10 @@ fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
     get.args(["get", "--json", "--multi", "--transport", "SCTP", "--no-policy", "-o"]).arg(two.folder.path("out"));
     get.arg("http://10.78.1.2:8080/big").env("XDG_RUNTIME_DIR", &run_dir).stdout(Stdio::piped());
     let get = get.spawn().expect("started");
-    let shown = run(neater().args(["paths", "--json", "--wait", "--interval", "0.5"]).env("XDG_RUNTIME_DIR", &run_dir));
+    // Where the transfer fails there is nothing to wait for.
+    let mut paths = Command::new("timeout");
+    paths.args(["60", env!("CARGO_BIN_EXE_neater"), "paths", "--json", "--wait", "--interval", "0.5"]);
+    let shown = run(paths.env("XDG_RUNTIME_DIR", &run_dir));
     let output = get.wait_with_output().expect("it ends");
     let out = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{out}");

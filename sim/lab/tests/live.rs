@@ -411,8 +411,17 @@ fn a_page_shows_one_transfer_over_two_networks_and_its_switches_act() {
     wait("one is left", &|one, two, over| one > 5.0 && two == 0.0 && over.contains("SCTP"));
     if tool("chromium") {
         let url = format!("http://127.0.0.1:{port}/");
-        let looked = Command::new("chromium")
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom", &url])
+        let looked = Command::new("timeout")
+            .args([
+                "60",
+                "chromium",
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--virtual-time-budget=3000",
+                "--dump-dom",
+                &url,
+            ])
             .output()
             .expect("started");
         let seen = String::from_utf8_lossy(&looked.stdout);

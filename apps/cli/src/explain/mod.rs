@@ -18,7 +18,7 @@ use neater_http::{HttpVersion, Scheme, Url};
 use serde_json::json;
 
 pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Failure> {
-    let mut asked = Asked::new(&args.connect)?;
+    let mut asked = Asked::new(&args.connect, output)?;
     let (endpoint, clear) = target(&args.target)?;
     let endpoint = args.connect.udp_port.map_or(endpoint.clone(), |p| endpoint.with_udp_port(p));
     if clear && asked.need.is_none() {

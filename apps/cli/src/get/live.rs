@@ -12,7 +12,7 @@ use std::time::Instant;
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(500);
 
-/// While it lives the paths are told.
+/// While it lives the paths are reported.
 #[derive(Debug)]
 pub(super) struct Live {
     written: Arc<AtomicU64>,

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> 
     if to_stdout(&args) {
         output.reserve_stdout();
     }
-    let mut asked = Asked::new(&args.connect)?;
+    let mut asked = Asked::new(&args.connect, output)?;
     let jobs = plan(&args, &asked)?;
     let one = args.multi && by_one_association(&args, &mut asked)?;
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };

@@ -296,7 +296,7 @@ impl Sink {
     }
 
     /// Writes all of it. What a reader keeps waiting is written on another thread, in pieces as large as have come meanwhile, so that
-    /// whoever waits for this may stop waiting.
+    /// the caller may stop waiting.
     pub(crate) async fn write(&mut self, data: Bytes) -> Result<(), Failure> {
         self.written += data.len() as u64;
         if self.slow {

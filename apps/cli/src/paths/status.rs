@@ -1,8 +1,8 @@
-//! Where a running transfer says what its paths do: a file for each transfer, written anew while it runs.
+//! Where a running transfer reports what its paths do: a file for each transfer, replaced while it runs.
 //!
 //! *Responsible for* the folder, what is in a file, and for files of processes that are gone. *Not responsible for* who looks at them.
 //!
-//! *Invariants*: nobody else's files are read or written, for the folder is this user's alone; a file is never seen half written; a
+//! *Invariants*: no other user's files are read or written, for the folder is this user's alone; a file is never seen half written; a
 //! transfer without a place for its file goes on without one.
 
 use neater::PathInfo;

@@ -324,7 +324,7 @@ fn allow(status: StatusCode) -> Response<FileBody> {
     response
 }
 
-/// The state of a file: any change of contents changes the time of its last change, which nobody can set, its length or its number.
+/// The state of a file: any change of contents changes the time of its last change, which cannot be set, its length or its number.
 fn validators(meta: &Metadata) -> Validators {
     let time = format!("{:x}.{:x}", meta.ctime(), meta.ctime_nsec());
     // HTTP's dates have whole seconds; a file from before 1970 has no date.

@@ -37,7 +37,7 @@ pub(super) struct Way {
     at: Option<IpAddr>,
     /// The interface that its socket is bound to.
     interface: Option<u32>,
-    use_: Use,
+    state: Use,
 }
 
 /// What a way is to an association.
@@ -72,7 +72,7 @@ impl SctpEnd {
     fn ask(&mut self, id: AssociationId, layer: LayerId) {
         let asked = self.endpoint.change_addresses(id, &[AddressChange::Add(layer)]);
         if let Some(way) = self.ways.get_mut(usize::from(layer.0).wrapping_sub(1)) {
-            way.use_ = if asked.is_ok() { Use::Asked } else { Use::None };
+            way.state = if asked.is_ok() { Use::Asked } else { Use::None };
         }
     }
 
@@ -165,7 +165,7 @@ impl SctpCarrier {
         let mtu = e.profile.mtu;
         let made = self.layer(socket, mtu);
         let Some(e) = self.endpoints.get_mut(end) else { return layer };
-        e.ways.push(Way { socket, at: Some(to), interface: None, use_: Use::Asked });
+        e.ways.push(Way { socket, at: Some(to), interface: None, state: Use::Asked });
         e.endpoint.add_layer(made)
     }
 
@@ -200,7 +200,7 @@ impl SctpCarrier {
             let Some(at) = known.filter(has).or_else(|| address_of(interface, v6)) else { continue };
             // An interface that does not come back has a place that another one can take.
             let gone =
-                |w: &Way| w.use_ == Use::None && w.interface.is_some_and(|i| interfaces.iter().all(|o| o.index != i));
+                |w: &Way| w.state == Use::None && w.interface.is_some_and(|i| interfaces.iter().all(|o| o.index != i));
             let slot = e.ways.iter().position(|w| w.interface == Some(index)).or_else(|| e.ways.iter().position(gone));
             if slot.is_some() || at != first {
                 self.widen_to(cx, layers.as_deref_mut(), key, (index, at, slot), &options);
@@ -268,7 +268,7 @@ impl SctpCarrier {
         let (end, id) = (a.end, a.id);
         let Some(e) = self.endpoints.get(end) else { return };
         let known = slot.and_then(|i| e.ways.get(i));
-        let there = known.is_some_and(|w| w.interface == Some(index) && w.at == Some(at) && w.use_ != Use::None);
+        let there = known.is_some_and(|w| w.interface == Some(index) && w.at == Some(at) && w.state != Use::None);
         if there || known.is_none() && e.ways.len() + 1 >= PATHS_MAX {
             return;
         }
@@ -288,7 +288,7 @@ impl SctpCarrier {
             s.ends.insert((port, Some(at).filter(|_| below == Below::Ip)), end);
         }
         let Some(e) = self.endpoints.get_mut(end) else { return };
-        let way = Way { socket, at: Some(at), interface: Some(index), use_: Use::Opening };
+        let way = Way { socket, at: Some(at), interface: Some(index), state: Use::Opening };
         let (layer, before) = match slot {
             Some(i) => (LayerId(i as u16 + 1), Some(core::mem::replace(&mut e.ways[i], way).socket)),
             None => {
@@ -311,7 +311,7 @@ impl SctpCarrier {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         if let Some(way) = e.ways.get_mut(usize::from(layer.0).wrapping_sub(1)) {
-            way.use_ = Use::None;
+            way.state = Use::None;
         }
     }
 
@@ -319,7 +319,7 @@ impl SctpCarrier {
     pub(super) fn way_up(&mut self, key: Key, socket: Key) {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
-        if let Some(i) = e.ways.iter().position(|w| w.socket == socket && w.use_ == Use::Opening) {
+        if let Some(i) = e.ways.iter().position(|w| w.socket == socket && w.state == Use::Opening) {
             e.ask(a.id, LayerId(i as u16 + 1));
             self.mark_dirty_of(key);
         }
@@ -330,7 +330,7 @@ impl SctpCarrier {
         let Some((end, id)) = self.associations.get(key).map(|a| (a.end, a.id)) else { return false };
         let Some(e) = self.endpoints.get_mut(end) else { return false };
         let Some(i) = e.ways.iter().position(|w| w.socket == socket) else { return false };
-        if core::mem::replace(&mut e.ways[i].use_, Use::None) == Use::Asked {
+        if core::mem::replace(&mut e.ways[i].state, Use::None) == Use::Asked {
             // Where the peer cannot be asked it finds out by itself.
             let _ = e.endpoint.change_addresses(id, &[AddressChange::Remove(LayerId(i as u16 + 1))]);
         }
@@ -366,11 +366,11 @@ impl SctpCarrier {
             self.widen(cx, key);
             let Some(e) = self.endpoints.get_mut(end) else { continue };
             for (i, way) in e.ways.iter_mut().enumerate().filter(|_| may) {
-                if way.use_ != Use::None
+                if way.state != Use::None
                     && way.interface.is_some()
                     && way.at.is_some_and(|at| !is_here(&interfaces, at))
                 {
-                    way.use_ = Use::None;
+                    way.state = Use::None;
                     // Where the peer cannot be asked it finds out by itself.
                     let _ = e.endpoint.change_addresses(id, &[AddressChange::Remove(LayerId(i as u16 + 1))]);
                 }
