@@ -236,8 +236,8 @@ async fn a_body_that_ends_early_is_an_error_and_never_an_end() {
     assert!(matches!(e, Error::Protocol(_)), "{e:?}");
 }
 
-/// A server of HTTP/2 that sends `hel` and then resets the stream in order, or ends it first.
-async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
+/// A listener with a certificate of its own, where it is, and what trusts it.
+fn certified(alpn: &[&str], stacks: &[Stack]) -> (Neater, neater::Listener, Url, neater::SecurityParameters) {
     let neater = Neater::new().expect("engine");
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let identity = neater::tls::self_signed(&["127.0.0.1"], neater_base::WallTime(wall), [8; 32]);
@@ -245,11 +245,16 @@ async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
     trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
     let mut security = neater::SecurityParameters::new();
     security.server_certificates = vec![identity];
-    security.alpn = vec![b"h2".to_vec()];
+    security.alpn = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     let local = neater::LocalEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    let listener = neater.preconnection().local(local).security(security).stacks(&[Stack::Tls]).listen();
-    let listener = listener.expect("listening");
+    let listener = neater.preconnection().local(local).security(security).stacks(stacks).listen().expect("listening");
     let url = Url::parse(&format!("https://127.0.0.1:{}/", listener.port())).expect("a URL");
+    (neater, listener, url, trust)
+}
+
+/// A server of HTTP/2 that sends `hel` and then resets the stream in order, or ends it first.
+async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
+    let (neater, listener, url, trust) = certified(&["h2"], &[Stack::Tls]);
     tokio::spawn(async move {
         // The engine lives as long as its listener.
         let _neater = neater;
@@ -505,19 +510,8 @@ fn faces<F: Future<Output = ()> + Send + 'static>(
     use hyper::service::service_fn;
     use hyper_util::rt::{TokioExecutor, TokioIo};
     use neater::Accepted;
-    let neater = Neater::new().expect("engine");
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    let identity = neater::tls::self_signed(&["127.0.0.1"], neater_base::WallTime(wall), [8; 32]);
-    let mut trust = neater::SecurityParameters::new();
-    trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
-    let mut security = neater::SecurityParameters::new();
-    security.server_certificates = vec![identity];
-    security.alpn = vec![b"h3".to_vec(), b"h2".to_vec(), b"http/1.1".to_vec()];
-    let local = neater::LocalEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    let preconnection = neater.preconnection().local(local).security(security).stacks(&[Stack::Quic, Stack::Tls]);
-    let listener = preconnection.listen().expect("listening");
+    let (neater, listener, url, trust) = certified(&["h3", "h2", "http/1.1"], &[Stack::Quic, Stack::Tls]);
     listener.deliver_groups(true);
-    let url = Url::parse(&format!("https://127.0.0.1:{}/", listener.port())).expect("a URL");
     let (sessions, h2) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (begun, asked) = (sessions.clone(), h2.clone());
     tokio::spawn(async move {

@@ -652,6 +652,31 @@ mod tests {
         Version { etag: own(etag), modified: own(modified), date: own(date), total: None }
     }
 
+    #[tokio::test]
+    async fn what_a_slow_target_holds_is_written_in_order_and_before_a_new_beginning() {
+        let dir = std::env::temp_dir().join(format!("neater-slow-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("made");
+        let path = dir.join("file");
+        let mut sink = Sink::open(&Target::File(path.clone()), "u", false).await.expect("opened");
+        sink.begin("u", version(Some("\"1\""), None, None)).expect("begun");
+        sink.slow = true;
+        let pieces: Vec<Bytes> = (0..200u8).map(|i| vec![i; 5000].into()).collect();
+        for piece in &pieces {
+            sink.write(piece.clone()).await.expect("taken");
+        }
+        assert_eq!(sink.written(), 1_000_000);
+        sink.flush().await.expect("written");
+        assert!(std::fs::read(beside(&path, ".part")).expect("there") == pieces.concat());
+        // Another version: nothing of this one is left, or comes behind it.
+        assert!(sink.restart());
+        sink.begin("u", version(Some("\"2\""), None, None)).expect("begun");
+        sink.write(Bytes::from_static(b"other")).await.expect("taken");
+        sink.finish().await.expect("finished");
+        assert_eq!(std::fs::read(&path).expect("there"), b"other");
+        std::fs::remove_dir_all(&dir).expect("ours");
+    }
+
     #[test]
     fn a_note_is_replaced_without_being_lost_in_between() {
         let dir = std::env::temp_dir().join(format!("neater-note-{}", std::process::id()));

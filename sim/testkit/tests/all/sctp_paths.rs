@@ -7,7 +7,8 @@ use neater_link::{Filter, LinkConfig, Match, NatConfig};
 use neater_netsim::{IfaceId, LinkId};
 use neater_property::{Role, TransportProperties};
 use neater_testkit::town::{CLIENT_V4, server_v4};
-use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town};
+use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town, security};
+use neater_tls::{ClientAuthentication, Trust};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -90,6 +91,36 @@ fn an_active_client_has_a_path_by_each_network_and_any_other_has_one() {
             ends(town, flow, 5 * S, b"first ");
         }
     }
+}
+
+/// Where the server wants a certificate of its client, each session shows it, and data goes by both.
+#[test]
+fn each_path_shows_the_certificate_of_its_client() {
+    let asked = |role: Role, properties: &[(&str, &str)]| {
+        let ask = ask(Stack::SctpDtls, properties);
+        let mut security = ask.security(role);
+        let identity = security::identity_p256().clone();
+        match role {
+            Role::Listen => {
+                security.client_authentication = ClientAuthentication::Required;
+                security.trust = Trust::Only(identity.chain.clone());
+            }
+            _ => security.client_certificates = vec![identity],
+        }
+        Ask { security: Some(security), ..ask }
+    };
+    let mut town = Plan::new(12).delay(10 * MS).build();
+    town.listen(&asked(Role::Listen, &[]), 443, Manner::echo());
+    wifi(&town, &LinkConfig::delay(10 * MS));
+    let client = asked(Role::Initiate, &[("multipath", "Active"), ("multipathPolicy", "Aggregate")]);
+    let flow = town.open_to(&client, &[server_v4()], Manner::default());
+    town.play.say(flow, "first ", SendOptions::default());
+    town.play.run_for(S);
+    assert_eq!(uses(&mut town, flow), [PathUse::InUse; 2], "{:?}", town.play.flow(flow).end());
+    // Also after the time that a session has for its first association.
+    town.play.run_for(30 * S);
+    assert_eq!(uses(&mut town, flow), [PathUse::InUse; 2]);
+    ends(town, flow, 5 * S, b"first ");
 }
 
 #[test]
