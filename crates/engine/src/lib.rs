@@ -70,7 +70,7 @@ pub use names::external::{NameFailure, NameQuestion};
 pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf, QuicError};
 pub use neater_race::BadCause;
 pub use neater_sctp::CloseReason as SctpClose;
-pub use path::{PathInfo, PathUse};
+pub use path::{EndpointChange, EndpointError, PathInfo, PathUse};
 pub use policy::PolicyAccess;
 pub use preferences::dscp;
 pub use properties::SetPropertyError;

@@ -1,5 +1,6 @@
-//! What is known of the paths of a connection.
+//! What is known of the paths of a connection, and how a program changes the endpoints that they lead between.
 
+use crate::LocalEndpoint;
 use std::net::SocketAddr;
 
 /// Where a connection's packets can go, beside what they carry: one path of its transport.
@@ -65,3 +66,61 @@ impl core::fmt::Display for PathUse {
         f.write_str(self.as_str())
     }
 }
+
+/// A change of the endpoints of an established connection (RFC 9622 section 7.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndpointChange {
+    /// The peer has this address, too; the port is the one below the transport (of UDP, where SCTP is encapsulated, and 0 over IP).
+    AddRemote(SocketAddr),
+    /// The peer's address is used no more.
+    RemoveRemote(SocketAddr),
+    /// This host's address or interface may be used, too.
+    AddLocal(LocalEndpoint),
+    /// This host's address or interface is used no more.
+    RemoveLocal(LocalEndpoint),
+}
+
+/// Why the endpoints of a connection have not been changed. Nothing has changed then, and the connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The connection is not established, or is over.
+    NotEstablished,
+    /// What carries it has one path: it is not SCTP, or `multipath` is `Disabled`.
+    OnePath,
+    /// This cannot be done on this connection, for this reason.
+    Unsupported(&'static str),
+    /// The host has no such interface that is up, or it has no address of the kind that is needed.
+    NoInterface,
+    /// The connection does not use this endpoint.
+    Unused,
+    /// Policy, or a property of the connection, prohibits the interface.
+    Prohibited,
+    /// No other path has been found to work: add one first, or close the connection.
+    Last,
+    /// It has as many paths as it may (8), or too many changes wait.
+    TooMany,
+    /// An address that no host has: unspecified, multicast or broadcast.
+    NoAddress,
+}
+
+impl core::fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NotEstablished => "the connection is not established, or is over",
+            Self::OnePath => "what carries the connection has one path: ask for SCTP and `multipath`",
+            Self::Unsupported(why) => why,
+            Self::NoInterface => {
+                "the host has no such interface that is up and has an address of the kind that is needed"
+            }
+            Self::Unused => "the connection does not use this endpoint",
+            Self::Prohibited => "policy or a property of the connection prohibits this interface",
+            Self::Last => "no other path has been found to work: add one first, or close the connection",
+            Self::TooMany => "the connection has as many paths as it may, or too many changes wait",
+            Self::NoAddress => "no host has this address: it is unspecified, multicast or broadcast",
+        })
+    }
+}
+
+impl core::error::Error for EndpointError {}

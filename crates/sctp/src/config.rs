@@ -345,6 +345,9 @@ pub struct AssociationConfig {
     pub sack_delay: Duration,
     /// Acknowledge at the latest with this many packets.
     pub sack_every: u32,
+    /// Whether a packet of the peer's to another packet layer makes a path there, when a nonce was answered: for a host that is
+    /// reached at all of its addresses. Otherwise a layer is used when the peer has taken its address (RFC 5061 section 5.3, F1).
+    pub reached_everywhere: bool,
     /// The most paths.
     pub max_paths: usize,
     /// Congestion control and loss recovery.
@@ -401,6 +404,7 @@ impl Default for AssociationConfig {
             primary_switchover: None,
             sack_delay: Duration::from_millis(100),
             sack_every: 2,
+            reached_everywhere: false,
             max_paths: 8,
             recovery: Recovery::modern(),
             scheduler: Scheduler::default(),

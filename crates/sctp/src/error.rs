@@ -118,6 +118,8 @@ pub enum AddressError {
     /// The layer's address is not told ([`crate::Config::tell_addresses`]), and with more than two layers in use the peer cannot be
     /// told which one is meant: name the one to keep.
     NotExpressible,
+    /// The peer cannot have this address (unspecified, loopback, multicast or broadcast), or no path leads there.
+    NotUsable,
 }
 
 impl fmt::Display for AddressError {
@@ -129,6 +131,7 @@ impl fmt::Display for AddressError {
             Self::TooMany => "too many changes of addresses wait already",
             Self::LastAddress => "an association has at least one address: add another one first",
             Self::NotExpressible => "an address that is not told can only be removed by naming the one to keep",
+            Self::NotUsable => "the peer cannot have this address, or no path leads there",
         })
     }
 }

@@ -12,8 +12,9 @@ use core::future::Future;
 use core::task::{Context, Poll};
 use neater_base::net::NetError;
 use neater_engine::{
-    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, Event, MessageId, PathInfo, Reason, ReceiveOutcome,
-    Received, SendOptions, ServiceOutcome, Stack, StreamDirection, TimelineEntry,
+    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, EndpointChange, EndpointError, Event, LocalEndpoint,
+    MessageId, PathInfo, Reason, ReceiveOutcome, Received, SendOptions, ServiceOutcome, Stack, StreamDirection,
+    TimelineEntry,
 };
 use std::net::SocketAddr;
 
@@ -449,6 +450,46 @@ impl Connection {
     #[must_use]
     pub fn paths(&self) -> Vec<PathInfo> {
         self.handle.with(|s| s.engine.paths(self.id))
+    }
+
+    /// Uses one more address of the peer's, which it has not named itself (RFC 9622 section 7.5). The port is the one below the transport:
+    /// of UDP where SCTP is encapsulated, 0 for the one in use. Data goes there after the peer has answered from there;
+    /// [`Event::PathChange`] says so, and [`Connection::paths`] shows it. One that is known already changes nothing.
+    ///
+    /// # Errors
+    /// [`EndpointError::OnePath`] unless SCTP carries the connection and `multipath` allows it; see [`EndpointError`] for the others.
+    pub fn add_remote(&self, remote: SocketAddr) -> Result<(), EndpointError> {
+        self.change_endpoints(&EndpointChange::AddRemote(remote))
+    }
+
+    /// Uses an address of the peer's no more, and believes nothing that comes from there.
+    ///
+    /// # Errors
+    /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for the others.
+    pub fn remove_remote(&self, remote: SocketAddr) -> Result<(), EndpointError> {
+        self.change_endpoints(&EndpointChange::RemoveRemote(remote))
+    }
+
+    /// Uses one more interface or address of this host (RFC 9622 section 7.5). A client opens a path from there and asks the peer to use
+    /// it (RFC 5061). The connection of a listener names the address to its client, so it has to lead here from everywhere. An
+    /// interface that policy prohibits is refused.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub fn add_local(&self, local: &LocalEndpoint) -> Result<(), EndpointError> {
+        self.change_endpoints(&EndpointChange::AddLocal(local.clone()))
+    }
+
+    /// Uses an interface or address of this host no more, also when it comes again, until it is added.
+    ///
+    /// # Errors
+    /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for the others.
+    pub fn remove_local(&self, local: &LocalEndpoint) -> Result<(), EndpointError> {
+        self.change_endpoints(&EndpointChange::RemoveLocal(local.clone()))
+    }
+
+    fn change_endpoints(&self, change: &EndpointChange) -> Result<(), EndpointError> {
+        self.handle.with(|s| s.engine.change_endpoints(self.id, change))
     }
 
     /// The peer's certificates, leaf first, in DER.

@@ -69,9 +69,9 @@ pub use neater_base::WallTime;
 pub use neater_base::net::{ErrorKind, NetError};
 pub use neater_engine::{
     AttemptError, BadCause, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats,
-    Delivery, Doubt, EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId,
-    LocalEndpoint, MessageId, PathInfo, PathUse, QuicError, Reason, Refusals, RemoteEndpoint, Request, SctpClose,
-    SendError, ServiceOutcome, SetPropertyError, Stack, Step, StreamDirection, TimelineEntry,
+    Delivery, Doubt, EndpointError, EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits,
+    ListenerId, LocalEndpoint, MessageId, PathInfo, PathUse, QuicError, Reason, Refusals, RemoteEndpoint, Request,
+    SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step, StreamDirection, TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::manager::Fault as PolicyFault;

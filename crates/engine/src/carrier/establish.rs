@@ -164,13 +164,6 @@ impl Carriers {
         })
     }
 
-    /// Ends an attempt over SCTP, and over the layer below it if there is one.
-    fn withdraw_sctp<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
-        self.sctp.withdraw(cx, key);
-        // The handshake of a layer is not to go on.
-        self.tie(cx);
-    }
-
     /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported ([`CarrierEvent::LateAnswer`],
     /// [`CarrierEvent::NoAnswer`]), unless it is dropped before. False: it is gone.
     ///
@@ -252,7 +245,11 @@ impl Carriers {
                 }
             }
             SessionId::Quic(k) => self.quic.withdraw(cx, k),
-            SessionId::Sctp(k) => self.withdraw_sctp(cx, k),
+            SessionId::Sctp(k) => {
+                self.sctp.withdraw(cx, k);
+                // The handshake of the layer below, if there is one, is not to go on.
+                self.tie(cx);
+            }
             SessionId::Dtls(k) => self.dtls.drop_session(cx, k),
         }
     }

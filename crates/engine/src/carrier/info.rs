@@ -8,7 +8,7 @@ use super::{Carriers, FlowId, SessionId};
 use crate::carrier::peer::Peer;
 use crate::context::Context;
 use crate::measured::TransportCounters;
-use crate::path::{PathInfo, PathUse};
+use crate::path::{EndpointChange, EndpointError, PathInfo, PathUse};
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -175,6 +175,19 @@ impl Carriers {
         let (window, state) = (window.unwrap_or(0), PathUse::InUse);
         let delivered = self.flow_delivery(cx, flow).map_or(0, |d| d.acknowledged);
         vec![PathInfo { local, remote, interface, state, rtt, window, in_flight: 0, sent, lost, delivered, received }]
+    }
+
+    /// Changes the endpoints of a flow's transport.
+    pub(crate) fn change_endpoints<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        flow: FlowId,
+        change: &EndpointChange,
+    ) -> Result<(), EndpointError> {
+        match flow {
+            FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } => self.sctp.change_endpoints(cx, sctp, change),
+            _ => Err(EndpointError::OnePath),
+        }
     }
 
     /// What the transport of a flow has counted, that was handed `sent` bytes.

@@ -165,11 +165,6 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A withdrawn attempt is gone before its time was over, and shows nothing.
-    pub(crate) fn trial_without_end(&mut self, session: SessionId) {
-        drop(self.trials.take(session));
-    }
-
     /// A connection has failed so soon after set-up that the outcome of its race was no good.
     ///
     /// Where the error is silence, the silence began that soon after set-up.

@@ -1,6 +1,5 @@
 //! Properties of connections, and what a program can ask of them.
 
-use crate::PathInfo;
 use crate::carrier::FlowId;
 use crate::carrier::peer::Peer;
 use crate::carrier::property::{CarrierProperty, message_max};
@@ -10,6 +9,7 @@ use crate::preferences::{dscp, socket_priority};
 use crate::properties::{NO_RELIABILITY_PER_MESSAGE, SetPropertyError, states_reliability};
 use crate::stacks::DatagramLimit;
 use crate::{ConnectionId, Engine, GroupId, SendOptions, Stack};
+use crate::{EndpointChange, EndpointError, PathInfo};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
 use neater_property::{Class, ConnectionProperties, Preference, SelectionProperty as P, Value, lookup};
@@ -394,6 +394,19 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn.0) else { return Vec::new() };
         let received = c.bytes_received + c.fast.lane_bytes().1;
         self.carriers.paths(&self.cx, (c.flow, shared_peer(c)), received)
+    }
+
+    /// Adds endpoints to an established connection and removes them (RFC 9622 section 7.5), where its transport has several paths: SCTP,
+    /// unless `multipath` is `Disabled`. The connections of a group that share it share them. A path that is added carries data
+    /// after the peer has answered from there; [`crate::Event::PathChange`] says when something about paths has changed. What is there
+    /// already, or gone already when it was added here, changes nothing.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub fn change_endpoints(&mut self, conn: ConnectionId, change: &EndpointChange) -> Result<(), EndpointError> {
+        let c = self.conns.get(conn.0).filter(|c| c.state == ConnectionState::Established);
+        let flow = c.ok_or(EndpointError::NotEstablished)?.flow;
+        self.carriers.change_endpoints(&mut self.cx, flow, change)
     }
 
     /// The version of the security protocol in use, in words.

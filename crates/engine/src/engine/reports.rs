@@ -72,7 +72,8 @@ impl<N: Net> Engine<N> {
                 self.group_lost(session, group, &lost, known);
             }
             CarrierEvent::SessionGone { session, group } => {
-                self.trial_without_end(session);
+                // A withdrawn attempt is gone before its time was over, and shows nothing.
+                drop(self.trials.take(session));
                 if let Some(group) = group {
                     self.session_is_gone(group, session);
                 }

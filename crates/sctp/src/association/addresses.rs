@@ -225,10 +225,7 @@ impl Association {
         let pending = self.addresses.pending.as_ref()?;
         let Wish { change, address } = pending.wish;
         let current = self.paths[self.current].route;
-        let from = |layer: LayerId| {
-            let own = self.live_paths().find(|p| p.route.layer == layer).map(|p| p.route);
-            own.unwrap_or(Route { layer, remote: current.remote })
-        };
+        let from = |layer: LayerId| Route { layer, remote: self.remote_from(layer) };
         let other = |layer: LayerId| {
             let others = self.live_paths().filter(|p| p.is_active() && p.route.layer != layer);
             others.min_by_key(|p| p.errors).map(|p| p.route)
@@ -330,11 +327,7 @@ impl Association {
         let done = refused.is_none() && !fruitless;
         let unknown = refused == Some(UnrecognizedParameters::CODE);
         match wish.change {
-            AddressChange::Add(layer) if done => {
-                let remote = self.paths[self.current].route.remote;
-                let room = self.rooms.get(usize::from(layer.0)).copied().unwrap_or(crate::config::MIN_ROOM);
-                self.verify_path(now, Route { layer, remote }, room);
-            }
+            AddressChange::Add(layer) if done => self.use_layer(now, layer),
             AddressChange::Remove(layer) if done => self.remove_paths(|route| route.layer == layer),
             AddressChange::KeepOnly(layer) if done => self.remove_paths(|route| route.layer != layer),
             AddressChange::Prefer(_) => self.addresses.no_primary |= unknown,
@@ -348,6 +341,72 @@ impl Association {
             self.give_up_changes(|change| matches!(change, AddressChange::Prefer(_)));
         }
         self.next_change();
+    }
+
+    /// Where to from a layer: where a path of it leads, or led until it was removed, for that is an address of its kind.
+    fn remote_from(&self, layer: LayerId) -> SocketAddr {
+        let of = |removed: bool| {
+            let is = |p: &&crate::path::Path| p.route.layer == layer && (p.state == PathState::Removed) == removed;
+            self.paths.iter().find(is).map(|p| p.route.remote)
+        };
+        of(false).or_else(|| of(true)).unwrap_or(self.paths[self.current].route.remote)
+    }
+
+    /// The peer has taken an address of ours: paths lead from there to all of its addresses. One that has a path already was
+    /// opened for the one that it leads to.
+    fn use_layer(&mut self, now: Instant, layer: LayerId) {
+        if self.live_paths().any(|p| p.route.layer == layer) {
+            return;
+        }
+        let current = self.remote_from(layer);
+        let mut remotes: Vec<SocketAddr> = self.live_paths().map(|p| p.route.remote).collect();
+        remotes.retain(|r| r.is_ipv4() == current.is_ipv4() && *r != current);
+        remotes.sort_unstable();
+        remotes.dedup();
+        let room = self.rooms.get(usize::from(layer.0)).copied().unwrap_or(crate::config::MIN_ROOM);
+        for remote in core::iter::once(current).chain(remotes) {
+            self.verify_path(now, Route { layer, remote }, room);
+        }
+    }
+
+    /// Adds a path that our program knows of.
+    pub(crate) fn add_known_path(&mut self, now: Instant, route: Route, room: u16) -> Result<(), AddressError> {
+        if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
+            return Err(AddressError::NotEstablished);
+        }
+        if !super::is_unicast(route.remote.ip()) {
+            return Err(AddressError::NotUsable);
+        }
+        self.addresses.deleted.retain(|d| *d != route.remote);
+        if self.path_of(route).is_some() || self.verify_path(now, route, room) {
+            return Ok(());
+        }
+        Err(AddressError::TooMany)
+    }
+
+    /// Uses an address of the peer's no more.
+    pub(crate) fn remove_remote(&mut self, remote: SocketAddr) -> Result<(), AddressError> {
+        let is = |p: &crate::path::Path| p.route.remote == remote;
+        if !self.live_paths().any(is) {
+            return Err(AddressError::NotUsable);
+        }
+        // What is left must have answered once: data goes nowhere else.
+        if !self.live_paths().any(|p| !is(p) && p.state != PathState::Unconfirmed) {
+            return Err(AddressError::LastAddress);
+        }
+        self.forget_remotes(&[remote]);
+        self.remove_paths(|route| route.remote == remote);
+        Ok(())
+    }
+
+    /// What comes from there is not for us from now on (RFC 5061 section 5.3, F13).
+    fn forget_remotes(&mut self, gone: &[SocketAddr]) {
+        for remote in gone {
+            if self.addresses.deleted.len() >= MAX_DELETED {
+                self.addresses.deleted.pop_front();
+            }
+            self.addresses.deleted.push_back(*remote);
+        }
     }
 
     /// Those of the changes that wait are not made.
@@ -495,12 +554,7 @@ impl Association {
         }
         let gone: Vec<_> =
             self.live_paths().map(|p| p.route).filter(|r| deletes(address, source, r)).map(|r| r.remote).collect();
-        for remote in gone {
-            if self.addresses.deleted.len() >= MAX_DELETED {
-                self.addresses.deleted.pop_front();
-            }
-            self.addresses.deleted.push_back(remote);
-        }
+        self.forget_remotes(&gone);
         self.remove_paths(|route| deletes(address, source, route));
         None
     }

@@ -266,7 +266,12 @@ impl Association {
         }
         // Where addresses are told by ASCONF one of ours counts when the peer has taken it (RFC 5061 section 5.3, F1 and F10), and
         // another one of the peer's when it says so, which is authenticated. A port may change by itself (RFC 6951 section 5.4).
-        let here = |r: Route| r.layer == route.layer && r.remote.ip() == route.remote.ip();
+        // Its program may know more addresses of ours than we have named, where all of them lead here.
+        let anywhere = self.config.reached_everywhere;
+        let here = |r: Route| match r.layer == route.layer {
+            true => r.remote.ip() == route.remote.ip(),
+            false => anywhere && r.remote == route.remote,
+        };
         if self.agreed.dynamic_addresses && !self.routes().any(here) {
             return;
         }

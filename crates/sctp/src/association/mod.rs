@@ -440,6 +440,15 @@ impl Association {
         self.live_paths().map(|p| p.route)
     }
 
+    /// Whether nothing has answered at an address yet that was added to those of the peer.
+    pub(crate) fn is_doubtful(&self, remote: std::net::SocketAddr) -> bool {
+        let confirmed = |here: bool| {
+            let of = |p: &&Path| (p.route.remote == remote) == here && p.state != PathState::Unconfirmed;
+            self.live_paths().any(|p| of(&p))
+        };
+        !confirmed(true) && confirmed(false)
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event == Some(Event::Restarted) {

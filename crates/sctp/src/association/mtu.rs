@@ -110,7 +110,8 @@ impl Association {
             // ICMP8. An INIT chunk can be refused only while it is under way.
             IcmpError::ProtocolUnreachable if !init || self.state == State::CookieWait => {
                 // With another path that works the peer is there.
-                if self.live_paths().filter(|p| p.state != PathState::Unconfirmed).count() > 1 {
+                let several = self.live_paths().filter(|p| p.state != PathState::Unconfirmed).count() > 1;
+                if several || self.is_doubtful(route.remote) {
                     self.failed(index, false);
                 } else {
                     self.close(CloseReason::Refused("nobody listens there (ICMP)"));

@@ -12,6 +12,7 @@ use crate::stats::{AssociationStats, PathStats};
 use bytes::Bytes;
 use neater_base::{Instant, Key};
 use neater_sctp_wire::{StreamId, Tsn};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl Endpoint {
@@ -269,6 +270,40 @@ impl Endpoint {
             wishes.push(Wish { change: *change, address: layer.address.filter(|_| self.config.tell_addresses) });
         }
         self.act(id, |a| a.change_addresses(&wishes)).unwrap_or(Err(AddressError::NotEstablished))
+    }
+
+    /// Tells the peer that an address of ours is added, removed or preferred, and names it, whatever [`crate::Config::tell_addresses`]
+    /// says: a server knows that the address leads to it from everywhere. [`crate::Event::AddressChanged`] says what became of it.
+    ///
+    /// # Errors
+    /// See [`AddressError`].
+    pub fn change_named_address(
+        &mut self,
+        id: AssociationId,
+        change: AddressChange,
+        address: IpAddr,
+    ) -> Result<(), AddressError> {
+        let wish = Wish { change, address: Some(address) };
+        self.act(id, |a| a.change_addresses(&[wish])).unwrap_or(Err(AddressError::NotEstablished))
+    }
+
+    /// Adds a path that the application knows of: an address of the peer's that its packets have not named. It is used when a
+    /// heartbeat was answered from there (RFC 9260 section 5.4). One that is a path already stays as it is.
+    ///
+    /// # Errors
+    /// [`AddressError::NotEstablished`], [`AddressError::NoSuchLayer`], [`AddressError::NotUsable`] or [`AddressError::TooMany`].
+    pub fn add_path(&mut self, now: Instant, id: AssociationId, route: Route) -> Result<(), AddressError> {
+        let layer = self.config.layers.get(usize::from(route.layer.0)).ok_or(AddressError::NoSuchLayer)?;
+        let room = layer.room();
+        self.act(id, |a| a.add_known_path(now, route, room)).unwrap_or(Err(AddressError::NotEstablished))
+    }
+
+    /// Uses an address of the peer's no more, and believes nothing that comes from there.
+    ///
+    /// # Errors
+    /// [`AddressError::NotEstablished`], [`AddressError::NotUsable`] where no path leads there, or [`AddressError::LastAddress`].
+    pub fn remove_remote(&mut self, id: AssociationId, remote: SocketAddr) -> Result<(), AddressError> {
+        self.act(id, |a| a.remove_remote(remote)).unwrap_or(Err(AddressError::NotEstablished))
     }
 
     /// Spreads new data over the paths of an association from now on, or no longer: [`crate::AssociationConfig::multipath`] for this one.

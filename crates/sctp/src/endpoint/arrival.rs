@@ -99,7 +99,9 @@ impl Endpoint {
             // The peer knows nothing of the association and sends back the tag that we put into our packets.
             let key = self.index.by_peer(route.remote, source_port)?;
             let entry = self.associations.get(key)?;
-            return (entry.association.peer_tag() == tag && tag != Tag::ZERO).then_some(key);
+            // An address that has not answered may be another host's, which says with right that it knows nothing.
+            let known = entry.association.peer_tag() == tag && tag != Tag::ZERO;
+            return (known && !entry.association.is_doubtful(route.remote)).then_some(key);
         }
         let key = self.index.by_tag(tag)?;
         let entry = self.associations.get(key)?;

@@ -33,6 +33,13 @@ impl Endpoint {
         self.config.reserved = reserved;
     }
 
+    /// Whether a packet belongs to an association here: its verification tag is one of ours.
+    #[must_use]
+    pub fn owns(&self, packet: &[u8]) -> bool {
+        let tag = packet.get(4..8).map(|t| u32::from_be_bytes([t[0], t[1], t[2], t[3]]));
+        tag.is_some_and(|tag| self.index.by_tag(neater_sctp_wire::Tag(tag)).is_some())
+    }
+
     /// Whether there is an association with the peer's SCTP port `port` there.
     #[must_use]
     pub fn is_peer(&self, route: Route, port: u16) -> bool {

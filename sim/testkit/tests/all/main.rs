@@ -8,6 +8,7 @@ mod dtls;
 mod dtls_addresses;
 mod early;
 mod ending;
+mod endpoint_changes;
 mod endpoints;
 mod establishment;
 mod establishment_services;

@@ -9,6 +9,7 @@
 //! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
 
 mod direction;
+mod endpoints;
 mod open;
 mod paths;
 mod receiving;
@@ -184,6 +185,8 @@ pub(crate) struct SctpEnd {
     ways: Vec<paths::Way>,
     /// Each address of ours is a way of its own, where the socket has all.
     spread: bool,
+    /// Those of its listener on other sockets: an association here may have paths there.
+    beside: Vec<Key>,
     endpoint: Endpoint,
     associations: HashMap<AssociationId, Key, FixedState>,
     /// The listener of what arrives, and what it asks for.
@@ -272,6 +275,8 @@ pub(crate) struct Sctp {
     listed: bool,
     /// The peer is asked to take note of such ends.
     resetting: bool,
+    /// Interfaces that the program has removed from it.
+    left: Vec<u32>,
     /// What the peer was asked to use its paths for.
     asked: neater_property::MultipathPolicy,
     /// Messages that may be given up, until it is known what became of them.
@@ -428,6 +433,8 @@ pub(crate) enum Tie {
     Join(Key),
     /// It may use those of further networks, too.
     Widen(Key),
+    /// A way that the program wants is opened.
+    Open(Key, endpoints::Opened),
     /// An association has left this path.
     Leave(Key),
     /// This layer is not needed any more.

@@ -225,6 +225,7 @@ impl SctpCarrier {
             ending: VecDeque::new(),
             listed: false,
             resetting: false,
+            left: Vec::new(),
             asked: neater_property::MultipathPolicy::default(),
             reports: BTreeMap::new(),
             held: 0,
@@ -399,7 +400,12 @@ impl SctpCarrier {
         let profile = profile(request, Role::Listen, mtu);
         // A listener that has stopped may have left its port with connections on it.
         let left = self.sockets.get(socket).and_then(|s| s.ends.get(&(port, at)).copied());
-        let left = left.filter(|k| self.endpoints.get(*k).is_some_and(|e| e.listener.is_none()));
+        let left = left.filter(|k| self.endpoints.get(*k).is_some_and(|e| e.listener.is_none() && e.socket == socket));
+        if let Some(s) = self.sockets.get_mut(socket) {
+            // One on another socket, whose associations have paths here, is reached through this listener from now on.
+            let here = |end: &Key| self.endpoints.get(*end).is_some_and(|e| e.socket == socket);
+            s.ends.retain(|at, end| *at != (port, None) || here(end));
+        }
         let end = left.or_else(|| self.open_endpoint(cx, socket, (at, port), profile, true));
         let Some(end) = end else {
             self.tidy_socket(cx, socket);
@@ -410,7 +416,24 @@ impl SctpCarrier {
         e.listener = Some((listener, request.clone()));
         e.endpoint.set_accept(true);
         e.endpoint.set_reserved(false);
+        if below == Below::Udp {
+            self.join_beside(end, listener);
+        }
         Ok(end)
+    }
+
+    /// A listener has an endpoint more: what belongs to another one of its own may come here, too.
+    fn join_beside(&mut self, end: Key, listener: Key) {
+        let Some(port) = self.endpoints.get(end).map(|e| e.endpoint.port()) else { return };
+        let of = |e: &SctpEnd| e.endpoint.port() == port && e.listener.as_ref().is_some_and(|(l, _)| *l == listener);
+        let others: Vec<Key> = self.endpoints.iter().filter(|(k, e)| *k != end && of(e)).map(|(k, _)| k).collect();
+        for other in others {
+            for (one, another) in [(end, other), (other, end)] {
+                if let Some(e) = self.endpoints.get_mut(one).filter(|e| !e.beside.contains(&another)) {
+                    e.beside.push(another);
+                }
+            }
+        }
     }
 
     /// Where a listener's endpoint is: our address, and the SCTP port.

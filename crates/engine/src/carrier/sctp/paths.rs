@@ -34,9 +34,9 @@ const WAYS_MAX: usize = 16;
 pub(super) struct Way {
     pub(super) socket: Key,
     /// Our address: a client's own, or one of a socket that has all.
-    at: Option<IpAddr>,
+    pub(super) at: Option<IpAddr>,
     /// The interface that its socket is bound to.
-    interface: Option<u32>,
+    pub(super) interface: Option<u32>,
     state: Use,
 }
 
@@ -63,7 +63,8 @@ impl SctpEnd {
     /// The packet layer of what has come by a socket to this address of ours.
     pub(super) fn layer_of(&self, socket: Key, to: Option<IpAddr>) -> LayerId {
         let to = to.map(|ip| ip.to_canonical());
-        let is = |w: &Way| w.socket == socket && (socket != self.socket || w.at == to);
+        // A socket of an interface is one way; one that has all addresses has a way for each.
+        let is = |w: &Way| w.socket == socket && (w.interface.is_some() || w.at == to);
         let known = self.ways.iter().position(is);
         LayerId(known.map_or(0, |i| i as u16 + 1))
     }
@@ -113,7 +114,7 @@ pub(super) fn spread(policy: MultipathPolicy) -> Option<neater_sctp::Multipath> 
 }
 
 /// An address of an interface that a socket may be bound to, of this family.
-fn address_of(interface: &Interface, v6: bool) -> Option<IpAddr> {
+pub(super) fn address_of(interface: &Interface, v6: bool) -> Option<IpAddr> {
     let fits = |ip: &IpAddr| {
         let near = matches!(ip, IpAddr::V6(a) if a.is_unicast_link_local());
         ip.is_ipv6() == v6 && !ip.is_loopback() && !near
@@ -159,14 +160,22 @@ impl SctpCarrier {
         let Some(to) = to.map(|ip| ip.to_canonical()).filter(|_| layer.0 == 0 && e.spread) else { return layer };
         // What has come to it is ours also where its interface is not reported to be up yet, or where it is another one's.
         let ours = cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == to));
-        if e.ways.len() >= WAYS_MAX || !ours {
-            return layer;
+        if ours { self.layer_at(end, socket, to).unwrap_or(layer) } else { layer }
+    }
+
+    /// The packet layer of an address of ours on a socket that has all. `None`: there are as many as there may be.
+    pub(super) fn layer_at(&mut self, end: Key, socket: Key, at: IpAddr) -> Option<LayerId> {
+        let e = self.endpoints.get(end)?;
+        match e.layer_of(socket, Some(at)) {
+            LayerId(0) if e.ways.len() >= WAYS_MAX => None,
+            LayerId(0) => {
+                let made = self.layer(socket, e.profile.mtu);
+                let e = self.endpoints.get_mut(end)?;
+                e.ways.push(Way { socket, at: Some(at), interface: None, state: Use::Asked });
+                Some(e.endpoint.add_layer(made))
+            }
+            known => Some(known),
         }
-        let mtu = e.profile.mtu;
-        let made = self.layer(socket, mtu);
-        let Some(e) = self.endpoints.get_mut(end) else { return layer };
-        e.ways.push(Way { socket, at: Some(to), interface: None, state: Use::Asked });
-        e.endpoint.add_layer(made)
     }
 
     /// Opens a way for each further interface that an association of ours may use, and tells the peer.
@@ -202,7 +211,8 @@ impl SctpCarrier {
             let gone =
                 |w: &Way| w.state == Use::None && w.interface.is_some_and(|i| interfaces.iter().all(|o| o.index != i));
             let slot = e.ways.iter().position(|w| w.interface == Some(index)).or_else(|| e.ways.iter().position(gone));
-            if slot.is_some() || at != first {
+            let left = self.associations.get(key).is_some_and(|a| a.left.contains(&index));
+            if !left && (slot.is_some() || at != first) {
                 self.widen_to(cx, layers.as_deref_mut(), key, (index, at, slot), &options);
             }
         }
@@ -256,7 +266,7 @@ impl SctpCarrier {
     }
 
     /// One way more, or the one of this interface again, at the address that it has now.
-    fn widen_to<N: Net>(
+    pub(super) fn widen_to<N: Net>(
         &mut self,
         cx: &mut Context<N>,
         layers: Option<&mut Layers<'_>>,

@@ -96,6 +96,10 @@ impl SctpCarrier {
             match tie {
                 Tie::Join(key) => self.join(cx, layers, key),
                 Tie::Widen(key) => self.widen_over(cx, Some(&mut *layers), key),
+                Tie::Open(key, way) => {
+                    // What cannot be opened is tried again when the host's addresses change.
+                    let _ = self.open(cx, Some(&mut *layers), key, way, None);
+                }
                 // A peer may still ask for the answers that it has missed.
                 Tie::Leave(path) => layers.leave(cx, path, cx.now + LINGER),
                 Tie::Close(layer) => layers.close(cx, layer),

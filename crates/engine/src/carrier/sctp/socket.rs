@@ -186,6 +186,7 @@ impl SctpCarrier {
             outlives_restart: false,
             // Layers are our addresses, in the order in which they were met.
             pair_addresses: false,
+            reached_everywhere: several && accepts,
             max_paths: if several { PATHS_MAX } else { 1 },
             multipath: profile.multipath,
             base_packet: LEAST_MTU - layer.overhead,
@@ -219,6 +220,7 @@ impl SctpCarrier {
             at,
             ways: Vec::new(),
             spread: several && accepts && all,
+            beside: Vec::new(),
             endpoint,
             associations,
             listener: None,
@@ -398,6 +400,16 @@ impl SctpCarrier {
         self.unclaimed(cx, socket, came, data);
     }
 
+    /// The endpoint of a listener that has the association of a packet: the one that the packet has come to, or another one of the same
+    /// listener, for a peer that knows addresses of both versions of IP.
+    fn owner(&self, end: Key, data: &[u8]) -> Key {
+        let Some(e) = self.endpoints.get(end).filter(|e| !e.beside.is_empty() && !e.endpoint.owns(data)) else {
+            return end;
+        };
+        let owns = |k: &&Key| self.endpoints.get(**k).is_some_and(|e| e.profile.several && e.endpoint.owns(data));
+        e.beside.iter().find(owns).copied().unwrap_or(end)
+    }
+
     /// The same for a packet that no other engine has.
     pub(crate) fn unclaimed<N: Net>(
         &mut self,
@@ -409,11 +421,16 @@ impl SctpCarrier {
         let Some(s) = self.sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
+        let known = known.map(|end| self.owner(end, data));
         let Some(key) = known.or_else(|| self.out_of_the_blue(cx, socket, port)) else { return };
         let Some(end) = self.endpoints.get_mut(key) else { return };
         let from = peer_address(from);
         let layer = if end.spread || !end.ways.is_empty() { self.arrived_at(cx, key, socket, to) } else { LayerId(0) };
         let Some(end) = self.endpoints.get_mut(key) else { return };
+        if layer == LayerId(0) && end.socket != socket {
+            // There is no way left for an answer.
+            return;
+        }
         end.endpoint.handle_packet(cx.now, Route { layer, remote: from }, marked, data);
         self.mark_dirty(key);
     }
@@ -525,7 +542,7 @@ impl SctpCarrier {
     /// An endpoint that is unused is dropped, and its socket with the last.
     pub(crate) fn endpoint_over<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(end) = self.endpoints.get(key).filter(|e| e.is_unused()) else { return };
-        let socket = end.socket;
+        let (socket, beside) = (end.socket, end.beside.clone());
         if let Some(end) = self.endpoints.remove(key) {
             cx.stats.refusals.associations += end.endpoint.stats().refused;
             for other in end.sockets().filter(|k| *k != socket) {
@@ -534,6 +551,14 @@ impl SctpCarrier {
         }
         let Some(s) = self.sockets.get_mut(socket) else { return };
         s.ends.retain(|_, e| *e != key);
+        for other in beside {
+            let Some(e) = self.endpoints.get_mut(other) else { continue };
+            e.beside.retain(|k| *k != key);
+            // Paths of its associations lead to this socket.
+            if e.ways.iter().any(|w| w.socket == socket) {
+                s.ends.insert((e.endpoint.port(), None), other);
+            }
+        }
         self.tidy_socket(cx, socket);
     }
 
