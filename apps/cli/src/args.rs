@@ -36,7 +36,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Fetch URLs over HTTP/3, HTTP/2 or HTTP/1.1, whichever the race brings
-    Get(GetArgs),
+    Get(Box<GetArgs>),
     /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1 on one port number
     Serve(ServeArgs),
     /// Show which transports could serve, in which order, and why; try them with --try
@@ -154,7 +154,11 @@ const GET_HELP: &str = "Examples:
   neater get -O https://example.com/big.iso        save under the remote name
   neater get -C -O https://example.com/big.iso     go on where an earlier run ended
   neater get https://example.com/ | less           one URL, to standard output
-  neater get -d music https://h/a.flac https://h/b.flac
+  neater get --output-dir music https://h/a.flac https://h/b.flac
+  neater get --output-dir music --input-file list.txt
+  neater get -I https://example.com/                    what the server says of it
+  neater get -d 'a=1' -d @more https://example.com/form
+  neater get -r 0-99 -o head https://example.com/file   its first 100 bytes
   neater get --needs low-delay -v https://example.com/
   neater get --multi -O https://example.com/big.iso     by all interfaces at once
   neater get --interface wlan0 -6 https://example.com/  by this one, over IPv6
@@ -172,23 +176,26 @@ variables http_proxy, https_proxy and all_proxy are not heeded: neater connects 
 itself.
 
 JSON events: connected, timeline (with -v), progress, paths (where there are several), retry, anew, way
-and one-way (with --multi), insecure (with -k), fault, done, failed, summary. With -o - they go to standard error, as standard output carries
+and one-way (with --multi), insecure (with -k), head (with -I), fault, done, failed, summary. With -o - they go to standard error, as standard output carries
 the data.";
 
 #[derive(Debug, Args)]
 #[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
 pub(crate) struct GetArgs {
     /// What to fetch; https is meant where no scheme stands
-    #[arg(required = true, value_name = "URL")]
+    #[arg(required_unless_present = "input_file", value_name = "URL")]
     pub(crate) urls: Vec<String>,
+    /// Fetch the URLs that stand in FILE, too, one on a line; - is standard input, and # begins a comment
+    #[arg(short = 'i', long, value_name = "FILE")]
+    pub(crate) input_file: Option<PathBuf>,
     /// Save as FILE; - is standard output, which is also the default for one URL
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Save under the name that the URL ends in
     #[arg(short = 'O', long, conflicts_with = "output")]
     pub(crate) remote_name: bool,
-    /// Save in this folder, under the names that the URLs end in
-    #[arg(short = 'd', long, value_name = "DIR")]
+    /// Save in this folder, which is made if it is not there, under the names that the URLs end in
+    #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
     /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; a FILE without a part
     /// is complete if it is as long as the server's, and left alone
@@ -208,9 +215,39 @@ pub(crate) struct GetArgs {
     /// Only this version of HTTP
     #[arg(long, value_name = "VERSION", value_parser = ["1.1", "2", "3"])]
     pub(crate) http: Option<String>,
-    /// Send a header field: "Name: value"
+    /// Send a header field: "Name: value"; @FILE sends those that stand in a file, one on a line
     #[arg(short = 'H', long = "header", value_name = "FIELD")]
     pub(crate) headers: Vec<String>,
+    /// The method, such as PUT. Default: GET, with -d POST, with -I HEAD
+    #[arg(short = 'X', long, value_name = "METHOD", conflicts_with_all = ["multi", "resume"])]
+    pub(crate) request: Option<String>,
+    /// Send this content; @FILE is that of a file without its line ends. Several are joined by &
+    #[arg(short = 'd', long, value_name = "DATA", conflicts_with_all = ["multi", "resume"])]
+    pub(crate) data: Vec<String>,
+    /// Send this content; @FILE is that of a file, as it is
+    #[arg(long, value_name = "DATA", conflicts_with_all = ["multi", "resume"])]
+    pub(crate) data_binary: Vec<String>,
+    /// Show the status and the header fields, and fetch nothing
+    #[arg(short = 'I', long, conflicts_with_all = ["multi", "resume", "remote_name", "output_dir"])]
+    pub(crate) head: bool,
+    /// Show the server this name and password (RFC 7617): who sees the list of processes sees them, too; -H @FILE does not show them
+    #[arg(short = 'u', long, value_name = "NAME:PASSWORD")]
+    pub(crate) user: Option<String>,
+    /// Let the server compress the content for the way (gzip, deflate); what is saved is not compressed, and cannot be gone on with
+    #[arg(long, conflicts_with_all = ["multi", "resume", "range"])]
+    pub(crate) compressed: bool,
+    /// Only this part: 0-99, 100-, or -5 for the last five bytes
+    #[arg(short = 'r', long, value_name = "RANGE", allow_hyphen_values = true, conflicts_with_all = ["multi", "resume", "head"])]
+    pub(crate) range: Option<String>,
+    /// No more than so many bytes in a second, all transfers together: 500k, 2M (of 1,024)
+    #[arg(long, value_name = "RATE", value_parser = crate::get::rate, conflicts_with = "multi")]
+    pub(crate) limit_rate: Option<u64>,
+    /// A host at a port is at this address, whatever names give
+    #[arg(long, value_name = "HOST:PORT:ADDRESS")]
+    pub(crate) resolve: Vec<String>,
+    /// Nothing on standard error but what fails
+    #[arg(short = 'q', long, visible_short_alias = 's', visible_alias = "silent", conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 }

@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) verbose: bool,
+    /// Nothing but failures.
+    pub(crate) quiet: bool,
     /// Standard output carries data: objects go to standard error.
     data_on_stdout: Arc<AtomicBool>,
     /// Why standard output took something not: the first time.
@@ -23,7 +25,14 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(json: bool, verbose: bool) -> Self {
-        Self { json, verbose, data_on_stdout: Arc::default(), lost: Arc::default(), bars: MultiProgress::new() }
+        Self {
+            json,
+            verbose,
+            quiet: false,
+            data_on_stdout: Arc::default(),
+            lost: Arc::default(),
+            bars: MultiProgress::new(),
+        }
     }
 
     /// Standard output is for data from now on.
@@ -34,7 +43,7 @@ impl Output {
     /// Where progress is drawn, if anybody would see it.
     pub(crate) fn bars(&self) -> Option<&MultiProgress> {
         let data = self.data_on_stdout.load(Ordering::Acquire) && io::stdout().is_terminal();
-        (!self.json && !self.verbose && !data && io::stderr().is_terminal()).then_some(&self.bars)
+        (!self.json && !self.verbose && !self.quiet && !data && io::stderr().is_terminal()).then_some(&self.bars)
     }
 
     /// An object for programs.

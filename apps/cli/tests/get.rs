@@ -49,7 +49,7 @@ fn every_version_fetches_the_same_bytes() {
         std::fs::create_dir(&dir).expect("made");
         let r = run(server
             .get()
-            .args(["--json", "--http", version, "-d"])
+            .args(["--json", "--http", version, "--output-dir"])
             .arg(&dir)
             .args([server.url("small"), server.url("large")]));
         assert_eq!(r.code, 0, "{}", r.err);
@@ -141,7 +141,7 @@ fn statuses_and_partial_success_have_their_exit_codes() {
     let r = run(server.get().arg(server.url("nothing")));
     assert_eq!((r.code, r.out.as_str()), (5, ""));
     assert!(r.err.contains("404 Not Found"), "{}", r.err);
-    let r = run(server.get().arg("-d").arg(f.path("")).args([server.url("a"), server.url("nothing")]));
+    let r = run(server.get().arg("--output-dir").arg(f.path("")).args([server.url("a"), server.url("nothing")]));
     assert_eq!(r.code, 3, "{}", r.err);
     assert_eq!(f.read("a"), b"a");
     assert!(!f.path("nothing").exists() && !f.path("nothing.part").exists());
@@ -175,7 +175,7 @@ fn a_command_line_that_makes_no_sense_is_answered_with_what_would() {
         (&["--needs", "reliabel", "https://h/"][..], "reliable"),
         (&["ftp://h/"], "http and https are known"),
         (&["https://h:0/"], "port"),
-        (&["https://a/", "https://b/"], "-d DIR"),
+        (&["https://a/", "https://b/"], "--output-dir DIR"),
         (&["-o", "x", "https://a/", "https://b/"], "-O"),
         (&["-O", "https://a/x", "https://b/x"], "same file"),
         (&["-C", "https://a/x"], "-o FILE"),
@@ -472,7 +472,10 @@ fn a_policy_file_that_breaks_on_the_way_is_told_at_the_end_and_once() {
         }
     });
     let mut c = neater();
-    c.args(["get", "--json", "--parallel", "1", "-d"]).arg(f.path("")).args(["--policy"]).arg(f.path("policy"));
+    c.args(["get", "--json", "--parallel", "1", "--output-dir"])
+        .arg(f.path(""))
+        .args(["--policy"])
+        .arg(f.path("policy"));
     c.args(urls.iter().enumerate().map(|(i, url)| format!("{url}{i}")));
     let r = run(&mut c);
     answering.join().expect("answered");

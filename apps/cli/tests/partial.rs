@@ -348,7 +348,7 @@ fn no_file_takes_the_name_of_anothers_part() {
     let f = Folder::new("names");
     for pair in [["w", "w.part"], ["w.part.json", "w"]] {
         let urls = pair.map(|n| format!("{origin}/{n}"));
-        let r = run(neater().args(["get", "-d"]).arg(f.path("")).args(&urls));
+        let r = run(neater().args(["get", "--output-dir"]).arg(f.path("")).args(&urls));
         assert_eq!((r.code, names(&f).len()), (2, 0), "{pair:?}: {}", r.err);
     }
 }
@@ -359,7 +359,7 @@ fn a_name_that_is_too_long_for_more_is_saved_all_the_same() {
     let f = Folder::new("long");
     for name in ["n".repeat(248), "n".repeat(255), format!("{}\u{fc}", "\u{fc}".repeat(124))] {
         let escaped: String = name.bytes().map(|b| format!("%{b:02x}")).collect();
-        let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/{escaped}")));
+        let r = run(neater().args(["get", "--output-dir"]).arg(f.path("")).arg(format!("{origin}/{escaped}")));
         assert_eq!((r.code, names(&f)), (0, vec![name.clone()]), "{}", r.err);
         std::fs::remove_file(f.path(&name)).expect("removed");
     }
@@ -370,10 +370,10 @@ fn a_url_whose_last_part_is_no_name_is_not_saved_as_another() {
     let origin = serving(b"new");
     let f = Folder::new("unnamed");
     f.put("index.html", "mine");
-    let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/esc%1b%5B31mred.txt")));
+    let r = run(neater().args(["get", "--output-dir"]).arg(f.path("")).arg(format!("{origin}/esc%1b%5B31mred.txt")));
     assert_eq!((r.code, f.read("index.html")), (2, b"mine".to_vec()), "{}", r.err);
     assert!(r.err.contains("no file's name") && r.err.contains("-o FILE"), "{}", r.err);
-    let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/folder/")));
+    let r = run(neater().args(["get", "--output-dir"]).arg(f.path("")).arg(format!("{origin}/folder/")));
     assert_eq!((r.code, f.read("index.html")), (0, b"new".to_vec()), "{}", r.err);
 }
 

@@ -238,7 +238,9 @@ fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
     let urls: Vec<String> = all.iter().map(|(name, _)| url(name)).collect();
     std::fs::create_dir_all(f.path("got")).expect("made");
     let mut get = neater();
-    get.args(["get", "--json", "--transport", "sctp", "--udp-port", &udp, "-d"]).arg(f.path("got")).args(&urls);
+    get.args(["get", "--json", "--transport", "sctp", "--udp-port", &udp, "--output-dir"])
+        .arg(f.path("got"))
+        .args(&urls);
     let r = run(&mut get);
     assert_eq!(r.code, 0, "{} {}", r.out, r.err);
     for (name, data) in &all {
@@ -271,7 +273,9 @@ fn files_go_over_streams_of_sctp_over_dtls() {
     let url = |name: &str| format!("https://127.0.0.1:{}/{name}", server.port);
     std::fs::create_dir_all(f.path("got")).expect("made");
     let mut get = server.get();
-    get.args(["--json", "--transport", "sctp", "--udp-port", &udp, "-d"]).arg(f.path("got")).args([url("a"), url("b")]);
+    get.args(["--json", "--transport", "sctp", "--udp-port", &udp, "--output-dir"])
+        .arg(f.path("got"))
+        .args([url("a"), url("b")]);
     let r = run(&mut get);
     assert_eq!(r.code, 0, "{} {}", r.out, r.err);
     assert!(f.read("got/a") == data && f.read("got/b") == noise(10_000, 10));

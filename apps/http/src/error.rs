@@ -38,6 +38,8 @@ pub enum Error {
         /// Bytes that were announced.
         expected: u64,
     },
+    /// The server has not looked at the request, again and again: it has too much to do, or is going away.
+    Refused(String),
     /// Nothing came for this long.
     Silent(Duration),
     /// This system has no descriptors or memory left.
@@ -58,7 +60,7 @@ impl Error {
     /// Whether asking again, for what is missing, may help.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Interrupted { .. } | Self::Silent(_))
+        matches!(self, Self::Interrupted { .. } | Self::Silent(_) | Self::Refused(_))
     }
 
     /// One word for programs.
@@ -73,6 +75,7 @@ impl Error {
             Self::Protocol(_) => "protocol",
             Self::Interrupted { .. } => "interrupted",
             Self::Length { .. } => "length",
+            Self::Refused(_) => "refused",
             Self::Silent(_) => "silent",
             Self::Local(_) => "local",
         }
@@ -107,6 +110,7 @@ impl fmt::Display for Error {
             Self::Length { received, expected } => {
                 write!(f, "the server announced {expected} bytes and sent {received}")
             }
+            Self::Refused(why) => write!(f, "the server takes no requests at present: {why}"),
             Self::Silent(d) => write!(f, "nothing came for {:.1} s", d.as_secs_f64()),
             Self::Local(e) => write!(f, "this system: {e}"),
         }
@@ -143,17 +147,27 @@ pub(crate) enum Fault {
     Shown(ServiceOutcome),
     /// The connection has ended. Where nothing has been answered on it, it was no good.
     Ended,
-    /// The peer has too much to do, is going away, or wants this request alone no more.
+    /// The peer has too much to do, or wants this request alone no more.
     Excused,
+    /// The peer has not looked at the request, which may be sent again; on another connection if this one is `going`.
+    Refused {
+        /// The connection takes no more requests.
+        going: bool,
+    },
 }
 
 impl Fault {
     /// Of a failure of hyper's.
     pub(crate) fn of_hyper(e: &hyper::Error) -> Self {
         use h2::Reason as R;
-        match h2_reason(e) {
+        match h2_error(e).and_then(h2::Error::reason) {
             Some(R::HTTP_1_1_REQUIRED) => Self::Shown(ServiceOutcome::WantsOther),
-            Some(R::NO_ERROR | R::CANCEL | R::REFUSED_STREAM | R::ENHANCE_YOUR_CALM) => Self::Excused,
+            Some(R::REFUSED_STREAM) => Self::Refused { going: false },
+            // RFC 9113 section 6.8: a stream above the last one that GOAWAY names.
+            Some(R::NO_ERROR) if h2_error(e).is_some_and(|e| e.is_go_away() && e.is_remote()) => {
+                Self::Refused { going: true }
+            }
+            Some(R::NO_ERROR | R::CANCEL | R::ENHANCE_YOUR_CALM) => Self::Excused,
             Some(_) => Self::Shown(ServiceOutcome::Broken),
             None if e.is_user() => Self::Excused,
             None if e.is_parse() || e.is_parse_too_large() => Self::Shown(ServiceOutcome::Broken),
@@ -166,7 +180,8 @@ impl Fault {
         match e {
             StreamError::StreamError { code, .. } | StreamError::RemoteTerminate { code, .. } => Self::of_code(*code),
             StreamError::ConnectionError(e, ..) => Self::of_h3_connection(e),
-            StreamError::HeaderTooBig { .. } | StreamError::RemoteClosing => Self::Excused,
+            StreamError::RemoteClosing => Self::Refused { going: true },
+            StreamError::HeaderTooBig { .. } => Self::Excused,
             _ => Self::Ended,
         }
     }
@@ -194,20 +209,19 @@ impl Fault {
     fn of_code(code: Code) -> Self {
         match code {
             Code::H3_VERSION_FALLBACK => Self::Shown(ServiceOutcome::WantsOther),
-            Code::H3_NO_ERROR | Code::H3_REQUEST_REJECTED | Code::H3_REQUEST_CANCELLED | Code::H3_EXCESSIVE_LOAD => {
-                Self::Excused
-            }
+            Code::H3_REQUEST_REJECTED => Self::Refused { going: false },
+            Code::H3_NO_ERROR | Code::H3_REQUEST_CANCELLED | Code::H3_EXCESSIVE_LOAD => Self::Excused,
             _ => Self::Shown(ServiceOutcome::Broken),
         }
     }
 }
 
-/// The reason that HTTP/2 gives, if it is HTTP/2 that has failed.
-fn h2_reason(e: &hyper::Error) -> Option<h2::Reason> {
+/// What has failed of HTTP/2, if it is that.
+fn h2_error(e: &hyper::Error) -> Option<&h2::Error> {
     let mut next = std::error::Error::source(e);
     while let Some(e) = next {
         if let Some(e) = e.downcast_ref::<h2::Error>() {
-            return e.reason();
+            return Some(e);
         }
         next = e.source();
     }

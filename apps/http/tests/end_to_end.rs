@@ -276,6 +276,68 @@ async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
     (url, trust)
 }
 
+/// A server of HTTP/2 that looks at nothing twice: it refuses the stream, or goes away. What comes then is answered with its content.
+async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (neater, listener, url, trust) = certified(&["h2"], &[Stack::Tls]);
+    tokio::spawn(async move {
+        let _neater = neater;
+        let left = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(2));
+        let refuses = move |left: &std::sync::atomic::AtomicU32| {
+            let less = |n: u32| n.checked_sub(1);
+            left.fetch_update(std::sync::atomic::Ordering::SeqCst, std::sync::atomic::Ordering::SeqCst, less).is_ok()
+        };
+        while let Some(connection) = listener.accept().await {
+            let mut bytes = connection.into_bytes().map_err(|_| "bytes").expect("bytes");
+            let left = left.clone();
+            tokio::spawn(async move {
+                if goes && refuses(&left) {
+                    // SETTINGS, and when the request is there, GOAWAY that names no stream, without an error.
+                    bytes.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.expect("taken");
+                    let mut came = vec![0; 4096];
+                    let mut n = 0;
+                    while n < 120 {
+                        n += bytes.read(&mut came).await.expect("a request");
+                    }
+                    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                    bytes.write_all(&goaway).await.expect("taken");
+                    bytes.flush().await.expect("taken");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    return;
+                }
+                let Ok(mut h2) = h2::server::handshake(bytes).await else { return };
+                while let Some(Ok((request, mut respond))) = h2.accept().await {
+                    if refuses(&left) {
+                        respond.send_reset(h2::Reason::REFUSED_STREAM);
+                        continue;
+                    }
+                    tokio::spawn(async move {
+                        let mut content = request.into_body();
+                        let mut body = respond.send_response(http::Response::new(()), false).expect("a head");
+                        while let Some(Ok(piece)) = content.data().await {
+                            body.send_data(piece, false).expect("a piece");
+                        }
+                        body.send_data(bytes::Bytes::new(), true).expect("the end");
+                    });
+                }
+            });
+        }
+    });
+    (url, trust)
+}
+
+/// RFC 9113 sections 6.8 and 8.7: it was not looked at, so that it may be sent again, whatever it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_was_not_looked_at_is_sent_again() {
+    for goes in [false, true] {
+        let (url, trust) = busy(goes).await;
+        let client = Client::builder(Neater::new().expect("engine")).security(trust).build();
+        let (method, content) = (http::Method::POST, bytes::Bytes::from_static(b"once"));
+        let answer = client.send(method, &url, content, &RequestOptions::default()).await.expect("answered");
+        assert_eq!(answer.bytes(10).await.expect("a body"), b"once", "goes: {goes}");
+    }
+}
+
 /// RFC 9113 section 8.1: a stream that is reset without an error behind its end is complete; before its end it is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_reset_before_its_end_is_not_whole() {

@@ -5,8 +5,11 @@
 use std::ffi::OsString;
 
 /// The options of `get` that stand alone, and those of one letter that are followed by a value.
-const ALONE: &str = "OCvh";
-const WITH_VALUE: &str = "odPH";
+const ALONE: &str = "OCvhqsk46";
+const WITH_VALUE: &str = "oPHiu";
+
+/// The options whose values may be secret.
+const SECRET: [&str; 2] = ["--header", "--user"];
 
 /// The command that goes on where this one ended.
 pub(super) fn resume_command() -> String {
@@ -21,9 +24,9 @@ fn command(words: impl Iterator<Item = OsString>) -> String {
     while i < words.len() && words[i] != "--" {
         has |= words[i] == "--continue";
         let next = i + 1;
-        if let Some(field) = words[i].strip_prefix("--header=") {
-            words[i] = format!("--header={}", hidden(field));
-        } else if words[i] == "--header" {
+        if let Some((option, field)) = words[i].split_once('=').filter(|(option, _)| SECRET.contains(option)) {
+            words[i] = format!("{option}={}", hidden(field));
+        } else if SECRET.contains(&&words[i][..]) {
             hide(words.get_mut(next));
             i += 1;
         } else if words[i].starts_with('-') && !words[i].starts_with("--") {
@@ -31,12 +34,12 @@ fn command(words: impl Iterator<Item = OsString>) -> String {
             let alone = short.iter().take_while(|c| ALONE.contains(**c)).count();
             has |= short[..alone].contains(&'C');
             match short.get(alone) {
-                Some('H') if short.len() > alone + 1 => {
+                Some(c @ ('H' | 'u')) if short.len() > alone + 1 => {
                     let field: String = short[alone + 1..].iter().collect();
                     let field = hidden(field.strip_prefix('=').unwrap_or(&field));
-                    words[i] = format!("-{}H{field}", short[..alone].iter().collect::<String>());
+                    words[i] = format!("-{}{c}{field}", short[..alone].iter().collect::<String>());
                 }
-                Some('H') => {
+                Some('H' | 'u') => {
                     hide(words.get_mut(next));
                     i += 1;
                 }
@@ -106,6 +109,10 @@ mod tests {
             &["get", "--header", "Authorization: Bearer secret", "-O", "u"],
             &["get", "--header=Authorization: Bearer secret", "-O", "u"],
             &["get", "-H", "secret", "-O", "u"],
+            &["get", "-u", "name:secret", "-O", "u"],
+            &["get", "-Ouname:secret", "u"],
+            &["get", "--user=name:secret", "-O", "u"],
+            &["get", "--user", "name:secret", "-O", "u"],
         ] {
             let told = of(words);
             assert!(!told.contains("secret") && told.contains("...") && told.contains(" -C "), "{told}");

@@ -4,6 +4,9 @@
 //! transfer ([`transfer`]) or one file ([`target`]).
 
 mod again;
+mod asked;
+mod coding;
+mod head;
 mod kept;
 mod live;
 mod multi;
@@ -18,12 +21,13 @@ use crate::output::{Output, bytes, failed, ms, zoned};
 use crate::signals::{interrupted, obey_the_second_interrupt};
 pub(crate) use again::quote;
 use again::resume_command;
+use asked::Request;
+pub(crate) use asked::rate;
 use futures_util::StreamExt;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use multi::{Multi, Way};
 use neater::{Neater, Preference, Protection, RemoteEndpoint, Role, SecurityNeed, Stack};
 use neater_base::net::Interface;
-use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
+use neater_http::{Client, HttpVersion, Scheme, Url};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -64,25 +68,37 @@ fn outlive_file_limits() {
     drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ)));
 }
 
-pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, Failure> {
+    output.quiet = args.quiet;
     let output = &output;
     outlive_file_limits();
     obey_the_second_interrupt();
     // Before anything can fail: who reads the data takes no failure for a part of it.
-    if to_stdout(&args) {
+    if to_stdout(&args) && !args.head {
         output.reserve_stdout();
     }
     let mut asked = Asked::new(&args.connect, output)?;
-    let jobs = plan(&args, &asked)?;
+    let request = Request::new(&args)?;
+    let urls = asked::urls(&args)?;
+    let heads = args.head.then(|| urls.clone());
+    let jobs = if args.head { checked(&args, &asked, &urls).map(|()| Vec::new())? } else { plan(&args, &asked, urls)? };
     let one = args.multi && by_one_association(&args, &mut asked)?;
-    let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
     faults.tell(&neater, output);
     if args.multi && !one {
-        return by_several_ways(&args, &asked, &neater, jobs, &options, faults, output).await;
+        return by_several_ways(&args, &asked, &neater, jobs, &request, faults, output).await;
     }
     let client = client(&args, &asked, &neater, None, output)?;
+    if let Some(urls) = heads {
+        let exit = tokio::select! {
+            exit = head::run(&client, &request, &urls, args.output.as_deref(), output) => exit,
+            () = interrupted() => Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted")),
+        };
+        drop(client);
+        goodbye(&neater).await;
+        return exit;
+    }
     let count = jobs.len();
     let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
     let begun: Vec<_> = jobs.iter().map(|j| j.continuable.clone()).collect();
@@ -90,11 +106,11 @@ pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> 
     let (mut total, mut done) = (0, 0);
     {
         let transfers = jobs.into_iter().map(|job| {
-            let (client, options) = (&client, &options);
+            let (client, request) = (&client, &request);
             let retries = args.retries;
             async move {
                 let url = job.url.to_string();
-                let outcome = transfer::run(client, options, job, retries, output).await;
+                let outcome = transfer::run(client, request, job, retries, output).await;
                 (url, outcome)
             }
         });
@@ -129,12 +145,7 @@ pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> 
                     report(&url, &d, output);
                 }
                 Some((url, Err(f))) => {
-                    if output.json {
-                        output.event(&failed(Some(&url), &f));
-                    } else {
-                        output.note(&format!("neater: {url}: {}", f.message));
-                        f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
-                    }
+                    show(Some(&url), &f, output);
                     failures.push(f);
                 }
             }
@@ -147,7 +158,7 @@ pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> 
     if output.json {
         let n = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));
-    } else if count > 1 {
+    } else if count > 1 && !output.quiet {
         output.note(&format!("{} of {count} files, {}", count - failures.len(), bytes(total)));
     }
     Ok(match failures.first() {
@@ -155,6 +166,15 @@ pub(crate) async fn run(args: GetArgs, output: Output) -> Result<Exit, Failure> 
         Some(_) if failures.len() < count => Exit::Partial,
         Some(f) => f.exit,
     })
+}
+
+/// The failure of one URL.
+fn show(url: Option<&str>, f: &Failure, output: &Output) {
+    if output.json {
+        return output.event(&failed(url, f));
+    }
+    output.note(&format!("neater: {}: {}", url.unwrap_or_default(), f.message));
+    f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
 }
 
 /// A client as the command line wants it, by one interface if that is said.
@@ -179,6 +199,10 @@ fn client(
     }
     for (name, value) in &args.connect.property {
         builder = builder.policy_property(name, value);
+    }
+    for text in &args.resolve {
+        let (host, port, addresses) = asked::place(text)?;
+        builder = addresses.into_iter().fold(builder, |builder, at| builder.place(&host, port, at));
     }
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         builder = builder.version(v);
@@ -216,7 +240,7 @@ async fn by_several_ways(
     asked: &Asked,
     neater: &Neater,
     jobs: Vec<Job>,
-    options: &RequestOptions,
+    request: &Request,
     mut faults: connect::PolicyFaults,
     output: &Output,
 ) -> Result<Exit, Failure> {
@@ -226,7 +250,7 @@ async fn by_several_ways(
         let note = job.target.path().map(|path| kept::names(path)[1].clone());
         let fetched = async {
             let one = client(args, asked, neater, None, output)?;
-            if let Some(done) = transfer::already_there(&one, options, &job).await? {
+            if let Some(done) = transfer::already_there(&one, request, &job).await? {
                 return Ok(done);
             }
             let named = interfaces(args, asked, neater, &url).await?;
@@ -234,12 +258,12 @@ async fn by_several_ways(
                 client(args, asked, neater, Some(&interface), output).map(|client| Way { interface, client })
             };
             let ways = named.into_iter().map(way).collect::<Result<Vec<_>, _>>()?;
-            match multi::run(&ways, options, &url, &job.target, job.resume, args.retries, output).await? {
+            match multi::run(&ways, &request.options, &url, &job.target, job.resume, args.retries, output).await? {
                 Multi::Done(done) => Ok(done),
                 Multi::Whole(why) => {
                     let url = url.to_string();
                     output.tell("one-way", Some(&url), &format!("{why}: fetched by one way"));
-                    transfer::run(&one, options, job, args.retries, output).await
+                    transfer::run(&one, request, job, args.retries, output).await
                 }
             }
         };
@@ -264,13 +288,8 @@ async fn by_several_ways(
                 total += d.written;
                 report(&url.to_string(), &d, output);
             }
-            Err(f) if output.json => {
-                output.event(&failed(Some(&url.to_string()), &f));
-                failures.push(f);
-            }
             Err(f) => {
-                output.note(&format!("neater: {url}: {}", f.message));
-                f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
+                show(Some(&url.to_string()), &f, output);
                 failures.push(f);
             }
         }
@@ -344,9 +363,9 @@ fn to_stdout(args: &GetArgs) -> bool {
     }
 }
 
-fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
-    let urls = args.urls.iter().map(|u| Url::parse(u)).collect::<Result<Vec<_>, _>>()?;
-    for url in &urls {
+/// Whether what travels in the clear may.
+fn checked(args: &GetArgs, asked: &Asked, urls: &[Url]) -> Result<(), Failure> {
+    for url in urls {
         let secured = matches!(asked.need, Some(SecurityNeed::Required { .. }));
         let checks = !args.connect.pin.is_empty() || args.connect.ca.is_some();
         if url.origin().scheme == Scheme::Http && (secured || checks) {
@@ -354,6 +373,11 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
                 .advise("ask for https, or leave out --ca, --pin and words such as `encrypted`"));
         }
     }
+    Ok(())
+}
+
+fn plan(args: &GetArgs, asked: &Asked, urls: Vec<Url>) -> Result<Vec<Job>, Failure> {
+    checked(args, asked, &urls)?;
     let named = args.output.as_deref();
     if let Some(dir) = &args.output_dir {
         match std::fs::metadata(dir) {
@@ -366,10 +390,10 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         }
     }
     if urls.len() > 1 && named.is_some() {
-        return Err(Failure::usage("several URLs do not fit into one -o FILE").advise("use -O, or -d DIR"));
+        return Err(Failure::usage("several URLs do not fit into one -o FILE").advise("use -O, or --output-dir DIR"));
     }
     if urls.len() > 1 && !args.remote_name && args.output_dir.is_none() {
-        return Err(Failure::usage("several URLs need -O or -d DIR, so that each has a file of its own"));
+        return Err(Failure::usage("several URLs need -O or --output-dir DIR, so that each has a file of its own"));
     }
     let mut jobs: Vec<Job> = Vec::new();
     // Who has which name, of a file and of what is kept of it meanwhile: there may be thousands.
@@ -412,33 +436,20 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
     Ok(jobs)
 }
 
-fn headers(lines: &[String]) -> Result<HeaderMap, Failure> {
-    let mut all = HeaderMap::new();
-    for line in lines {
-        let bad = |why: &str| Failure::usage(format!("-H '{line}': {why}"));
-        let (name, value) = line.split_once(':').ok_or_else(|| bad("a field is `Name: value`"))?;
-        let name: HeaderName = name.trim().parse().map_err(|_| bad("this is no field name"))?;
-        let value =
-            HeaderValue::from_str(value.trim()).map_err(|_| bad("the value has characters that cannot travel"))?;
-        if matches!(name.as_str(), "content-length" | "transfer-encoding" | "range" | "if-range") {
-            return Err(bad("neater sets this field itself"));
-        }
-        all.append(name, value);
-    }
-    Ok(all)
-}
-
 /// A file that cannot be written, and how another is chosen.
 fn file(doing: &str, path: &Path, e: &std::io::Error) -> Failure {
     let mut f = Failure::file(doing, path, e);
     f.advice
         .iter_mut()
         .filter(|a| *a == crate::failure::ELSEWHERE)
-        .for_each(|a| a.push_str(", with -o FILE or -d DIR"));
+        .for_each(|a| a.push_str(", with -o FILE or --output-dir DIR"));
     f
 }
 
 fn report(url: &str, done: &Done, output: &Output) {
+    if output.quiet && !output.json {
+        return;
+    }
     let seconds = done.took.as_secs_f64();
     let rate = if seconds > 0.0 { done.came as f64 / seconds } else { 0.0 };
     let file = done.target.path().map(|p| p.display().to_string());
@@ -484,20 +495,4 @@ fn report(url: &str, done: &Done, output: &Output) {
             )
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn header_fields_are_checked() {
-        assert_eq!(
-            headers(&["X-A: b c".into()]).ok().and_then(|h| h.get("x-a").cloned()),
-            Some("b c".parse().unwrap())
-        );
-        for bad in ["nothing", "a b: c", "x: \u{7}", "Range: bytes=0-"] {
-            assert!(headers(&[bad.into()]).is_err(), "{bad}");
-        }
-    }
 }

@@ -39,7 +39,11 @@ impl Progress {
             return Self::Words(Mutex::new(Words {
                 output: output.clone(),
                 url: url.to_owned(),
-                every: if output.json { OBJECT_EVERY } else { LINE_EVERY },
+                every: match (output.json, output.quiet) {
+                    (true, _) => OBJECT_EVERY,
+                    (false, true) => Duration::MAX,
+                    (false, false) => LINE_EVERY,
+                },
                 last: (Instant::now(), 0),
                 total: None,
             }));

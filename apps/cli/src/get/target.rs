@@ -241,6 +241,10 @@ impl Sink {
         Ok(())
     }
 
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Bytes that are there, or will be without more being asked for.
     pub(crate) fn written(&self) -> u64 {
         self.written

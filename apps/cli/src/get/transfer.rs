@@ -4,6 +4,8 @@
 //! kept, whatever happens after.
 
 use super::again::resume_command;
+use super::asked::Request;
+use super::coding::{self, Decoder};
 use super::live::Live;
 use super::progress::Progress;
 use super::target::{Sink, Target, Version, beside};
@@ -97,7 +99,7 @@ impl From<Failure> for Trouble {
 
 struct Transfer<'a> {
     client: &'a Client,
-    options: &'a RequestOptions,
+    asked: &'a Request,
     url: &'a Url,
     output: &'a Output,
     progress: Progress,
@@ -110,13 +112,13 @@ struct Transfer<'a> {
 
 pub(super) async fn run(
     client: &Client,
-    options: &RequestOptions,
+    asked: &Request,
     job: Job,
     retries: u8,
     output: &Output,
 ) -> Result<Done, Failure> {
     let started = Instant::now();
-    if let Some(done) = already_there(client, options, &job).await? {
+    if let Some(done) = already_there(client, asked, &job).await? {
         return Ok(done);
     }
     let Job { url, target, resume, continuable } = job;
@@ -126,7 +128,7 @@ pub(super) async fn run(
     let progress = Progress::new(output, &url.to_string(), &name);
     let (transports, came, live) = (Vec::new(), 0, None);
     let mut transfer =
-        Transfer { client, options, url: &url, output, progress, live, sink, transports, came, continuable };
+        Transfer { client, asked, url: &url, output, progress, live, sink, transports, came, continuable };
     let (mut tries, mut repeated) = (0, 0_u8);
     let mut wait = FIRST_WAIT;
     let (mut farthest, mut parts) = (begun, 0);
@@ -180,18 +182,14 @@ pub(super) async fn run(
 ///
 /// # Errors
 /// The server cannot be asked, or has another length: who knows of what the file is a part.
-pub(super) async fn already_there(
-    client: &Client,
-    options: &RequestOptions,
-    job: &Job,
-) -> Result<Option<Done>, Failure> {
+pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -> Result<Option<Done>, Failure> {
     let started = Instant::now();
     let Target::File(path) = &job.target else { return Ok(None) };
     let Some(meta) = path.metadata().ok().filter(|m| job.resume && m.is_file()) else { return Ok(None) };
     if [".part", ".multi"].iter().any(|end| beside(path, end).exists()) {
         return Ok(None);
     }
-    let outcome = match length(client, options, &job.url, meta.len()).await? {
+    let outcome = match length(client, &asked.options, &job.url, meta.len()).await? {
         Some(there) if there == meta.len() => Outcome::AlreadyThere,
         None => Outcome::Unchecked,
         Some(there) => {
@@ -233,18 +231,29 @@ async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: 
 }
 
 /// A status that is no file.
-fn refused(status: StatusCode) -> Failure {
-    let exit = if status.as_u16() >= 400 { Exit::Status } else { Exit::Failed };
-    Failure::new(exit, "status", format!("the server answered {status}"))
+pub(super) fn refused(answered: StatusCode) -> Failure {
+    let exit = if answered.as_u16() >= 400 { Exit::Status } else { Exit::Failed };
+    Failure::new(exit, "status", format!("the server answered {}", status(answered)))
+}
+
+/// A status in words, as far as there are any.
+pub(super) fn status(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
 }
 
 impl Transfer<'_> {
     /// Asks for what is missing, and takes it.
     async fn attempt(&mut self, again: bool) -> Result<(), Trouble> {
         let offset = self.sink.written();
-        let response = match self.client.get(self.url, &self.request(offset)).await {
+        let (method, content) = (self.asked.method.clone(), self.asked.content.clone());
+        // What may have been done once is not asked for again (RFC 9110 section 9.2.2).
+        let repeatable = |e: &Error| method.is_idempotent() || matches!(e, Error::Refused(_));
+        let response = match self.client.send(method.clone(), self.url, content, &self.request(offset)).await {
             Ok(r) => r,
-            Err(e) if e.is_transient() => return Err(Trouble::Broken(e)),
+            Err(e) if e.is_transient() && repeatable(&e) => return Err(Trouble::Broken(e)),
             // A server that has just been there may be starting again.
             Err(e @ Error::Establishment(_)) if again && !e.is_security() => return Err(Trouble::Broken(e)),
             Err(e) => return Err(Trouble::Final(e.into())),
@@ -266,9 +275,10 @@ impl Transfer<'_> {
     }
 
     fn request(&self, offset: u64) -> RequestOptions {
-        let mut options = self.options.clone();
+        let mut options = self.asked.options.clone();
         // What is saved, and continued, is the file itself.
-        options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+        let coding = if self.asked.compressed { coding::ASKED } else { "identity" };
+        options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static(coding));
         // Without a validator the rest may be that of another file: then the whole is asked for.
         if offset > 0
             && let Some(Ok(validator)) = self.sink.version().validator().map(HeaderValue::from_str)
@@ -302,6 +312,13 @@ impl Transfer<'_> {
         let url = self.url.to_string();
         let protocol = |what: String| Trouble::Final(Failure::new(Exit::Failed, "protocol", what));
         match status {
+            StatusCode::PARTIAL_CONTENT if self.asked.part => {
+                self.sink.begin(&url, Version { total: response.length(), ..Version::default() })?;
+                Ok(Some(response.length()))
+            }
+            status if status.is_success() && self.asked.part => {
+                Err(protocol("the server sends the whole file, and a part was asked for".into()))
+            }
             StatusCode::PARTIAL_CONTENT if offset == 0 => {
                 Err(protocol("the server sends a part of the file, and the whole was asked for".into()))
             }
@@ -354,7 +371,8 @@ impl Transfer<'_> {
                     let what = "the server has another version of the file, or only whole files: starting again";
                     self.output.tell("anew", Some(&url), what);
                 }
-                let total = response.length();
+                let total = response.length().filter(|_| !self.asked.compressed);
+                let fresh = if self.asked.is_plain() { fresh } else { Version::default() };
                 self.sink.begin(&url, Version { total, ..fresh })?;
                 Ok(Some(total))
             }
@@ -370,8 +388,16 @@ impl Transfer<'_> {
         let (part, before) = (response.status() == StatusCode::PARTIAL_CONTENT, self.came);
         // What a part says of itself holds, also where the answer has no length.
         let mut room = if part { content_range(response.headers()).map(|r| r.last + 1 - r.first) } else { None };
+        let mut decoder = if self.asked.compressed { Decoder::of(response.headers())? } else { None };
+        let mut guarded = self.asked.terminal && matches!(self.sink.target(), Target::Stdout);
         loop {
             match response.chunk().await {
+                Ok(None) if decoder.is_some() => {
+                    if let Some(rest) = decoder.map(Decoder::finish).transpose()?.filter(|rest| !rest.is_empty()) {
+                        self.sink.write(rest).await?;
+                    }
+                    return Ok(());
+                }
                 Ok(None) => match self.whole() {
                     Err(Trouble::Broken(_)) if part && self.came > before => return Err(Trouble::More),
                     whole => return whole,
@@ -384,8 +410,24 @@ impl Transfer<'_> {
                             Trouble::Final(Failure::new(Exit::Failed, "protocol", what))
                         })?;
                     }
-                    self.sink.write(data).await?;
+                    if core::mem::take(&mut guarded) && data.contains(&0) {
+                        let f = Failure::new(Exit::Local, "terminal", "the content is no text, and goes to a terminal");
+                        return Err(Trouble::Final(f.advise("-o FILE saves it; -o - shows it all the same")));
+                    }
+                    match &mut decoder {
+                        None => self.sink.write(data).await?,
+                        Some(decoder) => {
+                            let mut pieces = Vec::new();
+                            decoder.decode(&data, |piece| pieces.push(piece))?;
+                            for piece in pieces {
+                                self.sink.write(piece).await?;
+                            }
+                        }
+                    }
                     self.came += length;
+                    if let Some(pace) = &self.asked.pace {
+                        pace.take(length).await;
+                    }
                     self.progress.at(self.sink.written());
                     if let Some(live) = &self.live {
                         live.at(self.sink.written());
@@ -433,6 +475,9 @@ impl Transfer<'_> {
 
     fn announce(&self, e: &Error, tries: u8, retries: u8) {
         self.progress.say(format!("retry {tries} of {retries}"));
+        if self.output.quiet && !self.output.json {
+            return;
+        }
         if self.output.json {
             self.output.event(&json!({
                 "event": "retry", "url": self.url.to_string(), "retry": tries, "of": retries,

@@ -14,12 +14,14 @@ mod service;
 pub use response::{Paths, Response, Transport};
 
 use crate::{Error, HttpVersion, Origin, Scheme, Url};
+use bytes::Bytes;
 use core::time::Duration;
-use http::header::{AUTHORIZATION, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use neater::{Event, LocalEndpoint, Neater, SecurityParameters, Stack, TransportProperties};
 use pool::Pool;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Called with the events of every connection that is made, the timeline of its establishment included.
@@ -50,6 +52,7 @@ pub struct Builder {
     pub(crate) second_after: Duration,
     pub(crate) observer: Option<Observer>,
     pub(crate) local: Option<LocalEndpoint>,
+    pub(crate) places: Vec<(String, u16, IpAddr)>,
 }
 
 impl Builder {
@@ -78,6 +81,14 @@ impl Builder {
     #[must_use]
     pub fn local(mut self, endpoint: LocalEndpoint) -> Self {
         self.local = Some(endpoint);
+        self
+    }
+
+    /// Where a host is at a port, whatever names and addresses would give; given more than once, each is a candidate. The certificate
+    /// is still looked at for the host.
+    #[must_use]
+    pub fn place(mut self, host: &str, port: u16, address: IpAddr) -> Self {
+        self.places.push((host.to_ascii_lowercase(), port, address));
         self
     }
 
@@ -180,6 +191,7 @@ impl Client {
             second_after: SECOND_AFTER,
             observer: None,
             local: None,
+            places: Vec::new(),
         }
     }
 
@@ -188,7 +200,7 @@ impl Client {
     /// # Errors
     /// [`Error`], by what can be done about it.
     pub async fn get(&self, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
-        self.request(Method::GET, url, options).await
+        self.send(Method::GET, url, Bytes::new(), options).await
     }
 
     /// As [`Client::get`], where no redirection is followed: an answer that names another place is an answer, too, for who has
@@ -197,7 +209,8 @@ impl Client {
     /// # Errors
     /// [`Error`], by what can be done about it.
     pub async fn get_once(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
-        self.pool.request(&Method::GET, url, headers).await
+        let (method, body) = (Method::GET, Bytes::new());
+        self.pool.request(&Asked { method: &method, url, headers, body: &body }).await
     }
 
     /// As [`Client::get`], without the body.
@@ -205,15 +218,28 @@ impl Client {
     /// # Errors
     /// [`Error`], by what can be done about it.
     pub async fn head(&self, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
-        self.request(Method::HEAD, url, options).await
+        self.send(Method::HEAD, url, Bytes::new(), options).await
     }
 
-    async fn request(&self, method: Method, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
+    /// As [`Client::get`], by any method and with content, which is sent when the connection is there. A method that is not
+    /// idempotent (RFC 9110 section 9.2.2) is never sent twice, unless the server has not looked at the request.
+    ///
+    /// # Errors
+    /// [`Error`], by what can be done about it.
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Bytes,
+        options: &RequestOptions,
+    ) -> Result<Response, Error> {
+        let (mut method, mut body) = (method, body);
         let (mut url, mut headers) = (url.clone(), options.headers.clone());
         for round in 0..=options.redirects {
-            let response = self.pool.request(&method, &url, &headers).await?;
+            let asked = Asked { method: &method, url: &url, headers: &headers, body: &body };
+            let response = self.pool.request(&asked).await?;
             let Some(location) = redirection(&response) else { return Ok(response) };
-            // Whoever tells of the error names what was asked for.
+            // An error names what was asked for.
             let from = || if round == 0 { "it".to_owned() } else { url.to_string() };
             let next = url.join(&location).map_err(|e| match e {
                 Error::Url(why) => {
@@ -232,9 +258,31 @@ impl Client {
                     headers.remove(secret);
                 }
             }
+            if becomes_get(response.status().as_u16(), &method) {
+                (method, body) = (Method::GET, Bytes::new());
+                headers.remove(CONTENT_TYPE);
+            }
             url = next;
         }
         Err(Error::Redirect(format!("more than {} redirections, the last to {url}", options.redirects)))
+    }
+}
+
+/// A request as it is made of one connection after another.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    method: &'a Method,
+    url: &'a Url,
+    headers: &'a HeaderMap,
+    body: &'a Bytes,
+}
+
+/// Whether the place that an answer names is asked for with GET, whatever was asked before (RFC 9110 sections 15.4.2 to 15.4.4).
+fn becomes_get(status: u16, method: &Method) -> bool {
+    match status {
+        303 => *method != Method::HEAD,
+        301 | 302 => *method == Method::POST,
+        _ => false,
     }
 }
 

@@ -8,14 +8,14 @@
 
 use super::response::{Body, Response, Transport, announced};
 use super::service::{Service, Tap};
-use super::{Builder, H1_CONNECTIONS, fields, host};
+use super::{Asked, Builder, H1_CONNECTIONS, fields, host};
 use crate::error::{Fault, chain};
 use crate::streams::{Session, TwoWay, connection_error};
-use crate::{Error, HttpVersion, Origin, Scheme, Url, lock};
+use crate::{Error, HttpVersion, Origin, Scheme, lock};
 use bytes::Bytes;
 use core::time::Duration;
-use http::{HeaderMap, Method, Request};
-use http_body_util::Empty;
+use http::{Method, Request};
+use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use neater::{
@@ -42,12 +42,15 @@ const FIELDS_MAX: usize = 1000;
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
 /// Candidates that one request is tried by, while each of them is there and does not serve.
 const CANDIDATES: usize = 4;
+/// How often a request is sent again that the server has not looked at, and how much longer it waits each time.
+const REFUSALS: u32 = 4;
+const REFUSED_WAIT: Duration = Duration::from_millis(100);
 /// How long an origin that has demanded HTTP/1.1 is asked over that alone: as long as a race
 /// remembers a refusal.
 const HTTP11_LIFETIME: Duration = Duration::from_secs(600);
 
-type Sender1 = http1::SendRequest<Empty<Bytes>>;
-type Sender2 = http2::SendRequest<Empty<Bytes>>;
+type Sender1 = http1::SendRequest<Full<Bytes>>;
+type Sender2 = http2::SendRequest<Full<Bytes>>;
 type Sender3 = h3::client::SendRequest<Session, Bytes>;
 pub(super) type Stream3 = h3::client::RequestStream<TwoWay, Bytes>;
 
@@ -242,13 +245,14 @@ impl Pool {
     /// Asks once; once more when a connection that was kept from earlier had died meanwhile; by the
     /// other candidates when one is there and does not serve; and over HTTP/1.1 when the server
     /// demands that.
-    pub(super) async fn request(&self, method: &Method, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
-        let (origin, place) = (url.origin(), self.place(url.origin()));
+    pub(super) async fn request(&self, asked: &Asked<'_>) -> Result<Response, Error> {
+        let (origin, place) = (asked.url.origin(), self.place(asked.url.origin()));
         let (mut tried, mut last) = (Tried::default(), None);
-        let mut demanded = false;
+        let (mut demanded, mut refused) = (false, 0);
+        let idempotent = asked.method.is_idempotent();
         loop {
             let (line, e) = match self.checkout(origin, &mut tried).await {
-                Ok((lease, line)) => match self.ask_twice(lease, line.clone(), &tried, (method, url, headers)).await {
+                Ok((lease, line)) => match self.ask_twice(lease, line.clone(), &tried, asked).await {
                     Ok(response) => return Ok(response),
                     Err(e) => (line, e),
                 },
@@ -257,6 +261,19 @@ impl Pool {
                 Err(Stop::Failed(e)) => return Err(last.unwrap_or(e)),
                 Err(Stop::Exhausted) => return Err(last.unwrap_or_else(|| no_other_way(origin))),
             };
+            if matches!(e, Error::Refused(_)) {
+                // It was not looked at (RFC 9113 section 8.7, RFC 9114 section 4.1.1), so that it may be sent again, whatever it is.
+                if refused == REFUSALS {
+                    return Err(e);
+                }
+                tokio::time::sleep(REFUSED_WAIT * refused).await;
+                refused += 1;
+                tried.forget(&line.transport);
+                continue;
+            }
+            if !idempotent {
+                return Err(e);
+            }
             if line.service.wants_http11() {
                 if let Some(version) = self.config.version {
                     return Err(Error::Protocol(format!(
@@ -294,15 +311,9 @@ impl Pool {
     /// Asks over a connection, and over one to another candidate beside it when the first has never
     /// answered anything and is silent for long ([`Builder::second_after`]): what is asked here is
     /// safe to be asked twice (RFC 9110 section 9.2.1). The first answer that comes is taken.
-    async fn ask_twice(
-        &self,
-        lease: Lease,
-        line: Line,
-        tried: &Tried,
-        what: (&Method, &Url, &HeaderMap),
-    ) -> Result<Response, Error> {
+    async fn ask_twice(&self, lease: Lease, line: Line, tried: &Tried, what: &Asked<'_>) -> Result<Response, Error> {
         let mut first = pin!(self.ask(lease, line.clone(), what));
-        if line.service.has_answered() || !tried.may_have_more(&line.transport) {
+        if !what.method.is_safe() || line.service.has_answered() || !tried.may_have_more(&line.transport) {
             return first.await;
         }
         if let Ok(done) = tokio::time::timeout(self.second_wait(), first.as_mut()).await {
@@ -312,7 +323,7 @@ impl Pool {
         let mut tried = tried.clone();
         tried.note(&line.transport);
         let mut second = pin!(async {
-            let (lease, other) = self.checkout(what.1.origin(), &mut tried).await.ok()?;
+            let (lease, other) = self.checkout(what.url.origin(), &mut tried).await.ok()?;
             // Another request may have made it meanwhile, or it was kept.
             let same = (other.transport.stack, other.transport.remote) == (line.transport.stack, line.transport.remote);
             if same { None } else { self.ask(lease, other, what).await.ok() }
@@ -512,13 +523,13 @@ impl Pool {
         }
         let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
         let endpoint = c.udp_port.map_or(endpoint.clone(), |p| endpoint.with_udp_port(p));
-        let mut preconnection = c
-            .neater
-            .preconnection()
-            .remote(endpoint)
-            .properties(c.properties.clone())
-            .security(security)
-            .stacks(&stacks);
+        let known = c.places.iter().filter(|(h, p, _)| (h.as_str(), *p) == (origin.host.as_str(), origin.port));
+        let mut remotes: Vec<_> = known.map(|(.., at)| endpoint.clone().with_ip_address(*at)).collect();
+        if remotes.is_empty() {
+            remotes.push(endpoint);
+        }
+        let preconnection = remotes.into_iter().fold(c.neater.preconnection(), neater::Preconnection::remote);
+        let mut preconnection = preconnection.properties(c.properties.clone()).security(security).stacks(&stacks);
         for (name, value) in &c.policy {
             preconnection = preconnection.policy_property(name, value);
         }
@@ -535,35 +546,36 @@ impl Pool {
         Ok(preconnection.connect_bytes().await?.into_connection())
     }
 
-    async fn ask(
-        &self,
-        lease: Lease,
-        line: Line,
-        (method, url, extra): (&Method, &Url, &HeaderMap),
-    ) -> Result<Response, Error> {
+    async fn ask(&self, lease: Lease, line: Line, asked: &Asked<'_>) -> Result<Response, Error> {
+        let Asked { method, url, headers: extra, body } = *asked;
         let (version, service) = (line.transport.version, line.service.clone());
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
         *request.uri_mut() = url.uri(version != HttpVersion::Http11, host(extra)?)?;
         *request.headers_mut() = fields(url, extra, version);
+        // RFC 9110 section 8.6: a method that has content by its meaning says how much, also where there is none.
+        if !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+            request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
+        }
+        let full = || Full::new(body.clone());
         let silence = self.config.silence;
         let asked = match lease {
             Lease::H1(mut sender, keep) => {
-                let asked = within(silence, sender.send_request(request.map(|()| Empty::new()))).await;
+                let asked = within(silence, sender.send_request(request.map(|()| full()))).await;
                 service.asked(asked).map(|answer| {
                     let (parts, body) = answer.into_parts();
                     (parts, Body::Hyper { body, kept: Some(Kept { sender, line: line.clone(), keep }) })
                 })
             }
             Lease::H2(mut sender) => {
-                let asked = within(silence, sender.send_request(request.map(|()| Empty::new()))).await;
+                let asked = within(silence, sender.send_request(request.map(|()| full()))).await;
                 service.asked(asked).map(|answer| {
                     let (parts, body) = answer.into_parts();
                     (parts, Body::Hyper { body, kept: None })
                 })
             }
             Lease::H3(sender, session) => {
-                let asked = within(silence, ask_h3(sender, &session, &service, request)).await;
+                let asked = within(silence, ask_h3(sender, &session, &service, request, body)).await;
                 asked.map_err(|e| service.silent(e)).and_then(|answer| answer)
             }
         };
@@ -580,11 +592,21 @@ async fn ask_h3(
     session: &Session,
     service: &Service,
     request: Request<()>,
+    content: &Bytes,
 ) -> Result<(http::response::Parts, Body), Error> {
-    let broken = |e: h3::error::StreamError| service.failed_h3(&e, 0, None);
+    let broken = |e: h3::error::StreamError| {
+        let refused = service.refused(Fault::of_h3(&e), || chain(&e));
+        refused.unwrap_or_else(|| service.failed_h3(&e, 0, None))
+    };
     let mut stream = sender.send_request(request).await.map_err(broken)?;
     let budget = session.budget(stream.id().into_inner());
-    match stream.finish().await {
+    let sent = async {
+        if !content.is_empty() {
+            stream.send_data(content.clone()).await?;
+        }
+        stream.finish().await
+    };
+    match sent.await {
         // RFC 9114 section 4.1: a server that has answered may not want the end of the request; its answer is complete.
         Ok(()) | Err(h3::error::StreamError::RemoteTerminate { .. }) => {}
         Err(e) => return Err(broken(e)),
@@ -682,6 +704,7 @@ pub(super) async fn within<T>(silence: Duration, piece: impl Future<Output = T>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Url;
     use tokio::io::AsyncReadExt;
 
     #[test]
@@ -726,7 +749,9 @@ mod tests {
         assert!(place.demands_http11());
         assert!(!place.demands_http11(), "it is known");
         let ask = async || {
-            let response = pool.request(&Method::HEAD, &url, &HeaderMap::new()).await.expect("answered");
+            let asked =
+                Asked { method: &Method::HEAD, url: &url, headers: &http::HeaderMap::new(), body: &Bytes::new() };
+            let response = pool.request(&asked).await.expect("answered");
             (response.transport().version, response.transport().reused)
         };
         assert_eq!(ask().await, (HttpVersion::Http11, false));

@@ -4,7 +4,7 @@
 //! candidate that the race had chosen, so that the next connection tries others first. *Not
 //! responsible for* whether there is a next one.
 
-use crate::error::{Fault, of_h3, of_hyper};
+use crate::error::{Fault, chain, of_h3, of_hyper};
 use crate::{Error, HttpVersion, lock};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -126,6 +126,10 @@ impl Service {
     pub(super) fn note(&self, fault: Fault) {
         let outcome = match fault {
             Fault::Excused => return,
+            Fault::Refused { going } => {
+                self.retired.fetch_or(going, Ordering::AcqRel);
+                return;
+            }
             // Where an answer has come before, it is the way that has gone, or the program behind
             // it that is slow.
             Fault::Ended | Fault::Shown(ServiceOutcome::Silent) if self.has_answered() => return,
@@ -168,9 +172,22 @@ impl Service {
     pub(super) fn asked<T>(&self, asked: Result<Result<T, hyper::Error>, Error>) -> Result<T, Error> {
         match asked {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(e)) => Err(self.failed(&e, 0, None)),
+            Ok(Err(e)) => {
+                // hyper gives back a request that it has not begun to send: the connection was ending already.
+                let given_back = self.version == HttpVersion::Http2 && e.is_canceled();
+                let fault = if given_back { Fault::Refused { going: true } } else { Fault::of_hyper(&e) };
+                Err(self.refused(fault, || chain(&e)).unwrap_or_else(|| self.failed(&e, 0, None)))
+            }
             Err(silent) => Err(self.silent(silent)),
         }
+    }
+
+    /// The error of a request that the peer has not looked at, if this is one.
+    pub(super) fn refused(&self, fault: Fault, why: impl FnOnce() -> String) -> Option<Error> {
+        matches!(fault, Fault::Refused { .. }).then(|| {
+            self.note(fault);
+            Error::Refused(why())
+        })
     }
 
     /// Nothing has come in time.
