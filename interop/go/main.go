@@ -1,9 +1,11 @@
-// A peer in Go: quic-go as echo server and as client of one.
+// A peer in Go: quic-go and pion/dtls as echo servers and as clients of one.
 //
 //	peer server CERT KEY          prints "port N", echoes streams, answers one-way streams, echoes datagrams
 //	peer client PORT CERT         the counterpart; prints "ok" at the end
 //	peer http3 CERT KEY DIR       serves the files of a folder in HTTP/3; prints "port N"
 //	peer fetch URL CERT FILE      fetches in HTTP/3 into a file; prints "ok"
+//	peer dtls-server CERT KEY     prints "port N", echoes messages
+//	peer dtls-client PORT CERT    the counterpart; prints "ok"
 //
 // Every event is a line, for the tests to wait for.
 package main
@@ -172,12 +174,16 @@ func main() {
 		server(os.Args[2], os.Args[3])
 	case len(os.Args) == 4 && os.Args[1] == "client":
 		client(os.Args[2], os.Args[3])
+	case len(os.Args) == 4 && os.Args[1] == "dtls-server":
+		dtlsServer(os.Args[2], os.Args[3])
+	case len(os.Args) == 4 && os.Args[1] == "dtls-client":
+		dtlsClient(os.Args[2], os.Args[3])
 	case len(os.Args) == 5 && os.Args[1] == "http3":
 		serveHTTP3(os.Args[2], os.Args[3], os.Args[4])
 	case len(os.Args) == 5 && os.Args[1] == "fetch":
 		fetch(os.Args[2], os.Args[3], os.Args[4])
 	default:
-		fmt.Println("usage: peer server CERT KEY | client PORT CERT | http3 CERT KEY DIR | fetch URL CERT FILE")
+		fmt.Println("usage: peer server CERT KEY | client PORT CERT | http3 CERT KEY DIR | fetch URL CERT FILE | dtls-server CERT KEY | dtls-client PORT CERT")
 		os.Exit(2)
 	}
 }

@@ -62,6 +62,26 @@ pub fn compile(source: &str, packages: &[(&str, &str)], output: &Path) -> Result
     Ok(())
 }
 
+/// A program of `c/`, compiled against these libraries of a Debian package.
+///
+/// # Errors
+/// What is missing here.
+///
+/// # Panics
+/// When the program does not compile where the headers are there: that is a bug in it.
+pub fn c_peer(source: &str, (header, package): (&str, &str), libraries: &[&str], output: &Path) -> Result<(), String> {
+    let cc = which("cc").ok_or("no C compiler (package gcc)")?;
+    if !Path::new("/usr/include").join(header).exists() {
+        return Err(format!("no {header} (package {package})"));
+    }
+    let mut command = Command::new(cc);
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(output).arg(here("c").join(source));
+    command.args(libraries.iter().map(|library| format!("-l{library}")));
+    let Finished { status, said } = run(&mut command, Duration::from_secs(15));
+    assert!(status.success(), "{source} does not compile:\n{said}");
+    Ok(())
+}
+
 /// A Python with aioquic: the one that `NEATER_PYTHON` names, or one in `target/interop-venv`, made the first time.
 ///
 /// # Errors
@@ -94,7 +114,7 @@ fn find_python() -> Result<PathBuf, String> {
     if has_it(&python) { Ok(python) } else { Err(format!("pip cannot install aioquic: {}", pip.said)) }
 }
 
-/// The program in `go/`, built the first time: quic-go as a peer.
+/// The program in `go/`, built the first time: quic-go and pion/dtls as peers.
 ///
 /// # Errors
 /// Why it cannot be built here.
@@ -106,7 +126,7 @@ pub fn go_peer() -> Result<PathBuf, String> {
         let mut command = Command::new(go);
         command.args(["build", "-o"]).arg(&peer).arg(".").current_dir(here("go"));
         let done = run(&mut command, Duration::from_secs(180));
-        if done.status.success() { Ok(peer) } else { Err(format!("quic-go does not build here: {}", done.said)) }
+        if done.status.success() { Ok(peer) } else { Err(format!("the peer in Go does not build here: {}", done.said)) }
     };
     BUILT.get_or_init(build).clone()
 }

@@ -278,7 +278,7 @@ async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
 
 /// A server of HTTP/2 that looks at nothing twice: it refuses the stream, or goes away. What comes then is answered with its content.
 async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncWriteExt;
     let (neater, listener, url, trust) = certified(&["h2"], &[Stack::Tls]);
     tokio::spawn(async move {
         let _neater = neater;

@@ -92,7 +92,9 @@ impl Recipe {
             .flight_retries(self.tuning.retries)
             .handshake_timeout(self.tuning.handshake_timeout)
             .dtls12_cipher_suites(&self.suites12)
-            .dtls13_cipher_suites(&self.suites13);
+            .dtls13_cipher_suites(&self.suites13)
+            // Nothing here is SRTP, and servers refuse clients that offer it alone (RFC 5764 section 4.1).
+            .srtp_profiles(&[]);
         if let Some(seed) = seed {
             builder = builder.dangerously_set_rng_seed(seed);
         }

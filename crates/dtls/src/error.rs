@@ -112,6 +112,7 @@ fn security(error: &SecurityError) -> TlsError {
         S::UnsupportedHelloVerifyRequestVersion(_)
         | S::UnsupportedServerVersion(_)
         | S::UnsupportedClientVersion(_)
+        | S::ClientHelloLegacyVersionNotDtls12
         | S::ClientHelloMissingDtls13SupportedVersions
         | S::ServerDidNotNegotiateDtls13
         | S::HrrDidNotSelectDtls13 => TlsError::NoCommonVersion,
@@ -119,5 +120,21 @@ fn security(error: &SecurityError) -> TlsError {
             TlsError::PeerIncompatible("the extended master secret of RFC 7627".into())
         }
         other => TlsError::PeerMisbehaved(other.to_string().into()),
+    }
+}
+
+/// What a client is told with which nothing can be agreed (RFC 5246 section 7.2.2, RFC 8446 section 6.2).
+pub(crate) fn refusal(error: &Error) -> Option<AlertDescription> {
+    use SecurityError as S;
+    let Error::SecurityError(error) = error else { return None };
+    match error {
+        S::NoMutuallyAcceptableCipherSuite
+        | S::NoCommonCipherSuite
+        | S::NoCommonKeyExchangeGroup
+        | S::ExtendedMasterSecretNotNegotiated => Some(AlertDescription::HandshakeFailure),
+        S::UnsupportedClientVersion(_)
+        | S::ClientHelloLegacyVersionNotDtls12
+        | S::ClientHelloMissingDtls13SupportedVersions => Some(AlertDescription::ProtocolVersion),
+        _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::Epoch;
 use crate::config::{ClientConfig, Common, ServerConfig};
-use crate::error::{DtlsError, SendError, translate};
+use crate::error::{DtlsError, SendError, refusal, translate};
 use crate::look::goes_on;
 use crate::scope::{self, Scope};
 use bytes::Bytes;
@@ -234,7 +234,10 @@ impl Session {
                     self.events.push_back(Event::Reachable);
                 }
             }
-            Err(e) => return self.failed(&e),
+            Err(e) => {
+                self.failed(&e);
+                return self.refuse(&e, datagram);
+            }
         }
         self.drain(now);
     }
@@ -522,6 +525,18 @@ impl Session {
             error = TlsError::Local(why).into();
         }
         self.fail(error);
+    }
+
+    /// Tells a client with which nothing can be agreed: in the clear, and with fewer bytes than its hello has.
+    fn refuse(&mut self, error: &Error, hello: &[u8]) {
+        // Verified are a client's sessions, and those of clients that may have keys.
+        let (false, Some(why), Some(number)) = (self.verified, refusal(error), hello.get(5..11)) else { return };
+        // A fatal alert of epoch 0, numbered like its hello (RFC 6347 section 4.2.1): above all that was answered before.
+        let mut alert = vec![21, 0xfe, 0xfd, 0, 0];
+        alert.extend_from_slice(number);
+        alert.extend_from_slice(&[0, 2, 2, u8::from(why)]);
+        self.transmits.clear();
+        self.transmit(&alert);
     }
 
     fn fail(&mut self, error: DtlsError) {

@@ -8,11 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program, or the name that a library has for pkg-config.
+/// A program, the name that a library has for pkg-config, or a header of one that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Thing {
     Program(&'static str),
     Library(&'static str),
+    Header(&'static str),
 }
 
 /// A thing, the Debian package that has it, and what it is for.
@@ -33,18 +34,24 @@ pub(super) const fn library(name: &'static str, package: &'static str, purpose: 
     Want { thing: Thing::Library(name), package, purpose }
 }
 
+/// A library of a package, by one of its headers.
+pub(super) const fn header(name: &'static str, package: &'static str, purpose: &'static str) -> Want {
+    Want { thing: Thing::Header(name), package, purpose }
+}
+
 impl Want {
     /// Whether it is here.
     pub(super) fn is_here(&self) -> bool {
         match self.thing {
             Thing::Program(name) => which(name).is_some(),
+            Thing::Header(name) => Path::new("/usr/include").join(name).exists(),
             Thing::Library(name) => quiet(Command::new("pkg-config").args(["--exists", name])),
         }
     }
 
     const fn name(&self) -> &'static str {
         match self.thing {
-            Thing::Program(name) | Thing::Library(name) => name,
+            Thing::Program(name) | Thing::Library(name) | Thing::Header(name) => name,
         }
     }
 

@@ -4,7 +4,7 @@
 //! side (`programs`).
 
 use super::log::Log;
-use super::packages::{self, Want, library, program};
+use super::packages::{self, Want, header, library, program};
 use super::programs::{self, EVERYTHING, Job, Program, cargo};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -97,6 +97,8 @@ const INTEROP: &[Want] = &[
     library("libuv", "libuv1-dev", "libuv as host loop"),
     library("glib-2.0", "libglib2.0-dev", "GLib as host loop"),
     library("usrsctp", "libusrsctp-dev", "usrsctp as SCTP peer"),
+    library("wolfssl", "libwolfssl-dev", "wolfSSL as DTLS peer"),
+    header("mbedtls/ssl_cookie.h", "libmbedtls-dev", "mbedTLS as DTLS peer"),
     program("tshark", "tshark", "tshark as judge of SCTP packets"),
     program("qemu-system-x86_64", "qemu-system-x86", "Linux' SCTP as peer"),
 ];

@@ -75,6 +75,51 @@ fn a_hello_shows_its_random_and_its_fragments_what_they_are() {
     assert_eq!(look(b""), Look::Data);
 }
 
+/// The types of the extensions of a ClientHello in one record: behind session id, cookie, suites and compression.
+fn extensions(hello: &[u8]) -> Vec<u16> {
+    let word = |at: usize| usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
+    let mut at = 59;
+    for long in [false, false, true, false] {
+        at += if long { 2 + word(at) } else { 1 + usize::from(hello[at]) };
+    }
+    let (mut at, end) = (at + 2, at + 2 + word(at));
+    let mut all = Vec::new();
+    while at < end {
+        all.push(word(at) as u16);
+        at += 4 + word(at + 2);
+    }
+    all
+}
+
+/// Servers that know no profile of SRTP refuse who offers it (RFC 5764 section 4.1); RFC 5746 section 3.4 wants `renegotiation_info`, or
+/// the suite that stands for it.
+#[test]
+fn a_hello_offers_no_srtp() {
+    for version in [V12, V13, BOTH] {
+        let all = extensions(&hello(1, version));
+        assert!(!all.contains(&14) && all.len() > 3, "{version:?}: {all:?}");
+        assert_eq!(all.contains(&0xff01), version != V13, "{version:?}: {all:?}");
+    }
+}
+
+/// A client with no version in common gets one alert, no longer than its hello, and numbered like it.
+#[test]
+fn a_hello_with_nothing_in_common_is_answered_by_an_alert() {
+    let mut p = server_parameters();
+    versions(&mut p, V13.0, V13.1);
+    let mut server = Session::server(&server_config(&p, 1), Instant::ZERO, &mut Rng::from_number(5));
+    let first = hello(1, V12);
+    server.handle_datagram(Instant::ZERO, &first);
+    assert!(server.is_over());
+    let alert = server.poll_transmit().expect("an alert");
+    let protocol_version = [0, 2, 2, 70];
+    assert_eq!(
+        (&alert[..5], &alert[5..11], &alert[11..]),
+        (&[21, 0xfe, 0xfd, 0, 0][..], &first[5..11], &protocol_version[..])
+    );
+    assert!(server.poll_transmit().is_none());
+}
+
 #[test]
 fn an_address_is_verified_by_the_cookie_and_by_nothing_else() {
     for version in [V12, V13, BOTH] {

@@ -127,12 +127,10 @@ impl DtlsCarrier {
         let name = (from.peer, random);
         let Some(p) = s.peers.unverified.get_mut(name) else { return };
         p.session.handle_datagram(cx.now, data);
-        if p.session.is_over() {
+        let over = p.session.is_over();
+        if over {
             tracing::debug!(target: "neater::listen", "handshake failed: {:?}", p.session.poll_event());
-            s.peers.unverified.remove(name);
-            return;
-        }
-        if p.session.is_verified() {
+        } else if p.session.is_verified() {
             if let Some(p) = s.peers.unverified.remove(name) {
                 self.on_verified(cx, from, random, p, ecn);
             }
@@ -143,7 +141,13 @@ impl DtlsCarrier {
         while let Some(question) = p.session.poll_transmit() {
             answer = Some(question);
         }
-        if answer.is_some() {
+        if over {
+            // Why, if it has a word for it. It would end any handshake at that address, of which a forged hello must not be
+            // the cause.
+            let alone = s.peers.at(from.peer) == (None, None) && s.peers.unverified.is_alone(from.peer);
+            answer = answer.filter(|why| alone && why.len() <= data.len());
+            s.peers.unverified.remove(name);
+        } else if answer.is_some() {
             p.question.clone_from(&answer);
         } else if !p.unfinished {
             answer = p.question.clone().filter(|q| q.len() <= data.len());

@@ -151,6 +151,11 @@ impl Unverified {
         all.into_iter().take(FRAGMENT_READERS).map(|(_, random)| random).collect()
     }
 
+    /// Whether at most one hello of an address is known.
+    pub(crate) fn is_alone(&self, peer: Peer) -> bool {
+        self.sessions.range((peer, [0; 32])..=(peer, [255; 32])).nth(1).is_none()
+    }
+
     /// Forgets those that have had their time; returns when the next will have had it.
     pub(crate) fn expire(&mut self, now: Instant, life: Duration) -> Option<Instant> {
         while let Some((turn, name)) = self.order.first_key_value().map(|(t, n)| (*t, *n)) {
