@@ -171,6 +171,14 @@ fn a_head_a_part_and_a_list_of_urls() {
     let whole = Mirror::new(|_| ok(b"0123456789", ""));
     let r = run(neater().args(["get", "-r", "0-1"]).arg(whole.url()));
     assert!(r.code == 1 && r.out.is_empty() && r.err.contains("the whole file"), "{}", r.err);
+    for (range, part) in
+        [("2-4", "Content-Range: bytes 0-2/10\r\n"), ("-3", "Content-Range: bytes 0-2/10\r\n"), ("0-2", "")]
+    {
+        let part = format!("HTTP/1.1 206 Partial Content\r\n{part}Content-Length: 3\r\nConnection: close\r\n\r\nabc");
+        let other = Mirror::new(move |_| part.clone().into_bytes());
+        let r = run(neater().args(["get", "-r", range]).arg(other.url()));
+        assert!(r.code == 1 && r.out.is_empty() && r.err.contains("another part"), "{range}: {}", r.err);
+    }
 }
 
 #[test]
@@ -227,4 +235,38 @@ fn a_terminal_is_spared_what_is_no_text() {
     assert!(code == Some(0) && shown.contains("a\0b"), "{shown:?}");
     let (code, shown) = on_terminal("", "text");
     assert!(code == Some(0) && shown.contains("text"), "{shown:?}");
+}
+
+/// RFC 9110 section 15.3.7: the part of a file that has a tag has it, too; one without may be of another version.
+#[test]
+fn a_part_without_the_tag_of_the_file_is_not_joined_to_it() {
+    let f = Folder::new("untagged");
+    let whole = b"0123456789".repeat(100);
+    let (first, rest) = (whole[..400].to_vec(), vec![b'x'; 600]);
+    let answers = Mutex::new(0);
+    let server = Mirror::new(move |asked| {
+        let n = {
+            let mut n = answers.lock().expect("ours");
+            *n += 1;
+            *n
+        };
+        let ranged = asked.to_ascii_lowercase().contains("range: bytes=400-");
+        assert_eq!(ranged, n == 2, "{asked}");
+        match n {
+            1 => {
+                let head =
+                    "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nAccept-Ranges: none, bytes\r\nContent-Length: 1000\r\n\r\n";
+                [head.as_bytes(), &first].concat()
+            }
+            2 => {
+                let head =
+                    "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 400-999/1000\r\nContent-Length: 600\r\n\r\n";
+                [head.as_bytes(), &rest].concat()
+            }
+            _ => ok(&whole, "ETag: \"1\"\r\n"),
+        }
+    });
+    let r = run(neater().args(["get", "-o"]).arg(f.path("out")).arg(server.url()));
+    assert_eq!(r.code, 0, "{}", r.err);
+    assert!(f.read("out") == b"0123456789".repeat(100), "{}", r.err);
 }

@@ -499,3 +499,25 @@ fn a_thousand_connections_of_one_address_stay_open() {
     let (_, last) = server.stop();
     assert_eq!((&last["refused"], &last["ended_for_others"]), (&0.into(), &0.into()), "{last}");
 }
+
+/// Content means nothing to a server of files, and a client that sends some gets its answer all the same.
+#[test]
+fn uploads_are_answered_over_every_version() {
+    let f = Folder::new("uploads");
+    f.put("srv/a", "a");
+    let big = f.put("big", noise(3_000_000, 9));
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    for version in ["--http1.1", "--http2"] {
+        for expect in ["Expect: 100-continue", "Expect:"] {
+            let out = std::process::Command::new("curl")
+                .args(["-s", "-w", "%{http_code}", "-o", "/dev/null", version, "-H", expect, "--cacert"])
+                .arg(&server.ca)
+                .arg("--data-binary")
+                .arg(format!("@{}", big.display()))
+                .arg(server.url("a"))
+                .output()
+                .expect("curl");
+            assert_eq!(String::from_utf8_lossy(&out.stdout), "405", "{version} {expect}");
+        }
+    }
+}

@@ -13,6 +13,7 @@
 
 mod client;
 mod error;
+mod frames;
 #[doc(hidden)]
 pub mod laws;
 mod range;

@@ -25,7 +25,9 @@ impl ContentRange {
     /// Reads the field's value; `None` if it makes no sense, or is not about bytes.
     #[must_use]
     pub fn parse(value: &HeaderValue) -> Option<Self> {
-        let (range, total) = value.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
+        // RFC 9110 section 14.1: units are the same in any case.
+        let (unit, rest) = value.to_str().ok()?.split_once(' ')?;
+        let (range, total) = rest.split_once('/').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
         let total = total.trim();
         if range.trim() == "*" {
             return Some(Self::None { total: number(total)? });

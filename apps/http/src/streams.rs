@@ -7,6 +7,7 @@
 //! never looks like a whole one; h3 gathers a field section before it looks at it, so each stream has a [`Budget`], and a
 //! peer that exceeds it loses the stream.
 
+use crate::frames::{Frames, OutOfOrder};
 use crate::lock;
 use bytes::{Buf, Bytes, BytesMut};
 use core::task::{Context, Poll, ready};
@@ -303,7 +304,8 @@ impl OpenStreams<Bytes> for Session {
         if self.shared.side == Side::Client {
             lock(&self.shared.budgets).insert(stream.id.into_inner(), budget.clone());
         }
-        let receiving = Receiving::new(stream.clone(), budget, Some(Code::H3_REQUEST_CANCELLED));
+        let mut receiving = Receiving::new(stream.clone(), budget, Some(Code::H3_REQUEST_CANCELLED));
+        receiving.frames = (self.shared.side == Side::Client).then(Frames::default);
         Poll::Ready(Ok(TwoWay { sending: Sending::new(stream), receiving }))
     }
 
@@ -441,11 +443,13 @@ pub(crate) struct Receiving {
     budget: Arc<Budget>,
     /// What to tell the peer when the rest is not wanted.
     cancel: Option<Code>,
+    /// Of an answer.
+    frames: Option<Frames>,
 }
 
 impl Receiving {
     fn new(stream: Arc<Stream>, budget: Arc<Budget>, cancel: Option<Code>) -> Self {
-        Self { stream, buffer: BytesMut::new(), used: false, end: None, budget, cancel }
+        Self { stream, buffer: BytesMut::new(), used: false, end: None, budget, cancel, frames: None }
     }
 }
 
@@ -453,6 +457,40 @@ impl RecvStream for Receiving {
     type Buf = Bytes;
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        loop {
+            let came = ready!(self.poll_bytes(cx))?;
+            let broken = |code: Code| StreamErrorIncoming::StreamTerminated { error_code: code.value() };
+            return Poll::Ready(match (came, &mut self.frames) {
+                (Some(came), Some(frames)) => match frames.take(came) {
+                    Ok(passed) if passed.is_empty() => continue,
+                    Ok(passed) => Ok(Some(passed)),
+                    Err(OutOfOrder) => {
+                        self.stop_sending(Code::H3_FRAME_UNEXPECTED.value());
+                        Err(broken(Code::H3_FRAME_UNEXPECTED))
+                    }
+                },
+                // RFC 9114 section 7.1: a stream ends between two frames.
+                (None, Some(frames)) if !frames.is_whole() => Err(broken(Code::H3_FRAME_ERROR)),
+                (came, _) => Ok(came),
+            });
+        }
+    }
+
+    fn stop_sending(&mut self, error_code: u64) {
+        self.cancel = None;
+        if let Ok(bytes) = self.stream.bytes() {
+            bytes.connection().stop_receiving(error_code);
+        }
+    }
+
+    fn recv_id(&self) -> StreamId {
+        self.stream.id
+    }
+}
+
+impl Receiving {
+    /// What has come, whatever it is.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         if self.buffer.len() < READ_MIN {
             let [first, later] = ROOM;
             self.buffer = BytesMut::zeroed(if core::mem::replace(&mut self.used, true) { later } else { first });
@@ -482,17 +520,6 @@ impl RecvStream for Receiving {
             return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code }));
         }
         Poll::Ready(Ok(Some(self.buffer.split_to(n).freeze())))
-    }
-
-    fn stop_sending(&mut self, error_code: u64) {
-        self.cancel = None;
-        if let Ok(bytes) = self.stream.bytes() {
-            bytes.connection().stop_receiving(error_code);
-        }
-    }
-
-    fn recv_id(&self) -> StreamId {
-        self.stream.id
     }
 }
 

@@ -631,12 +631,9 @@ async fn http_3_that_opens_and_never_answers_is_left_for_tls() {
     assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "it was asked again");
 }
 
-/// RFC 9114 section 7.2.1: a DATA frame without bytes says nothing of the end.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_3_may_have_frames_without_bytes_in_a_body() {
-    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA.
-    const ANSWER: &[u8] = b"\x01\x03\x00\x00\xd9\x00\x03hel\x00\x00\x00\x02lo\x00\x00";
-    let server = faces(false, |group| async move {
+/// A server whose answers over HTTP/3 are these pieces, one after the other.
+fn answers(pieces: &'static [&'static [u8]]) -> Faces {
+    faces(false, move |group| async move {
         let mut streams = Vec::new();
         while let Ok(stream) = group.accept().await {
             if stream.stream_number().is_none_or(|n| n & 2 != 0) {
@@ -644,12 +641,45 @@ async fn http_3_may_have_frames_without_bytes_in_a_body() {
                 continue;
             }
             let mut bytes = stream.into_bytes().map_err(|_| "bytes").expect("bytes");
-            bytes.write_all(ANSWER).await.expect("sent");
-            bytes.shutdown().await.expect("ended");
+            for piece in pieces {
+                let _ = bytes.write_all(piece).await;
+                let _ = bytes.flush().await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            // A client that has refused it is gone.
+            let _ = bytes.shutdown().await;
         }
-    });
+    })
+}
+
+/// RFC 9114 section 7.2.1: a DATA frame without bytes says nothing of the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_3_may_have_frames_without_bytes_in_a_body() {
+    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA: among them more than a few that are empty.
+    let server = answers(&[
+        b"\x01\x03\x00\x00\xd9\x00\x03hel\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02lo\x00\x00",
+    ]);
     let neater = Neater::new().expect("engine");
     assert_eq!(server.ask(&neater).await, (HttpVersion::Http3, b"hello".to_vec()));
+}
+
+/// RFC 9114 sections 4.1 and 7.1: an answer that is cut within a frame, or has content behind its trailers, is not whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_3_that_is_cut_or_out_of_order_is_not_whole() {
+    let cut: &'static [&'static [u8]] = &[b"\x01\x03\x00\x00\xd9\x00\x0ahel"];
+    let behind: &'static [&'static [u8]] = &[b"\x01\x03\x00\x00\xd9\x00\x03hel", b"\x01\x02\x00\x00", b"\x00\x02lo"];
+    for pieces in [cut, behind] {
+        let server = answers(pieces);
+        let client = Client::builder(Neater::new().expect("engine")).security(server.trust.clone()).build();
+        let mut response = client.get(&server.url, &RequestOptions::default()).await.expect("a head");
+        assert_eq!(response.transport().version, HttpVersion::Http3);
+        let mut end = response.chunk().await;
+        while matches!(end, Ok(Some(_))) {
+            end = response.chunk().await;
+        }
+        assert!(end.as_ref().is_err_and(Error::is_transient), "{end:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@
 use crate::args::GetArgs;
 use crate::failure::{Exit, Failure};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, RANGE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use neater_http::{RequestOptions, Url};
 use std::net::IpAddr;
@@ -27,8 +27,8 @@ pub(super) struct Request {
     pub(super) options: RequestOptions,
     /// Codings of the content are asked for, and undone.
     pub(super) compressed: bool,
-    /// The answer is a part of the file.
-    pub(super) part: bool,
+    /// The part of the file that is asked for: its first and its last byte, or how many at its end.
+    pub(super) part: Option<(Option<u64>, Option<u64>)>,
     /// Standard output is a terminal, and was not named.
     pub(super) terminal: bool,
     pub(super) pace: Option<Pace>,
@@ -48,6 +48,13 @@ impl Request {
         if method == Method::CONNECT {
             return Err(Failure::usage("-X CONNECT: neater is no client of proxies"));
         }
+        // RFC 9110 section 9.3.8: it comes back as it was sent, perhaps where others see it.
+        if method == Method::TRACE && (content.is_some() || args.user.is_some()) {
+            return Err(Failure::usage("-X TRACE: it has no content, and no password may be in it"));
+        }
+        if headers.contains_key(EXPECT) {
+            return Err(Failure::usage("-H Expect: neater sends content at once, and waits for no leave to do so"));
+        }
         if content.is_some() && args.request.is_none() && args.head {
             return Err(Failure::usage("-I asks for no content, and -d sends some: name the method with -X"));
         }
@@ -57,8 +64,9 @@ impl Request {
         if let Some(user) = &args.user {
             headers.insert(AUTHORIZATION, basic(user)?);
         }
-        if let Some(range) = &args.range {
-            headers.insert(RANGE, part(range)?);
+        let asked = args.range.as_deref().map(part).transpose()?;
+        if let Some((field, _)) = &asked {
+            headers.insert(RANGE, field.clone());
         }
         let pace = args.limit_rate.map(Pace::new);
         let terminal = args.output.is_none() && std::io::IsTerminal::is_terminal(&std::io::stdout());
@@ -67,7 +75,7 @@ impl Request {
             content: content.unwrap_or_default(),
             options: RequestOptions { headers, ..RequestOptions::default() },
             compressed: args.compressed,
-            part: args.range.is_some(),
+            part: asked.map(|(_, part)| part),
             terminal,
             pace,
         })
@@ -75,7 +83,20 @@ impl Request {
 
     /// Whether the request is one for the file itself, and can be made again for the rest of it.
     pub(super) fn is_plain(&self) -> bool {
-        self.method == Method::GET && !self.compressed && !self.part
+        self.method == Method::GET && !self.compressed && self.part.is_none()
+    }
+
+    /// Whether a part of a file is the one that was asked for, as far as the file has it.
+    pub(super) fn is_it(&self, range: super::transfer::Range) -> bool {
+        match self.part {
+            Some((Some(first), last)) => range.first == first && last.is_none_or(|last| range.last <= last),
+            // The last bytes, of which there may be fewer.
+            Some((None, Some(count))) => {
+                let length = range.last - range.first + 1;
+                length <= count && range.total.is_none_or(|t| range.last + 1 == t && (length == count || length == t))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -169,7 +190,8 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// A part of a file: `0-99`, `100-` or `-5`, which are the last five bytes.
-fn part(range: &str) -> Result<HeaderValue, Failure> {
+#[allow(clippy::type_complexity, reason = "as the request keeps it")]
+fn part(range: &str) -> Result<(HeaderValue, (Option<u64>, Option<u64>)), Failure> {
     let bad = || Failure::usage(format!("-r {range}: one part is wanted, such as 0-99, 100- or -5"));
     let (first, last) = range.split_once('-').ok_or_else(bad)?;
     let number = |text: &str| -> Result<Option<u64>, Failure> {
@@ -179,10 +201,11 @@ fn part(range: &str) -> Result<HeaderValue, Failure> {
             _ => Err(bad()),
         }
     };
-    match (number(first)?, number(last)?) {
+    let part = (number(first)?, number(last)?);
+    match part {
         (None, None) => Err(bad()),
         (Some(first), Some(last)) if first > last => Err(bad()),
-        _ => HeaderValue::try_from(format!("bytes={range}")).map_err(|_| bad()),
+        _ => HeaderValue::try_from(format!("bytes={range}")).map(|field| (field, part)).map_err(|_| bad()),
     }
 }
 
@@ -302,7 +325,7 @@ mod tests {
     #[test]
     fn parts_rates_and_places_are_checked() {
         for (good, field) in [("0-99", "bytes=0-99"), ("100-", "bytes=100-"), ("-5", "bytes=-5")] {
-            assert_eq!(part(good).unwrap(), field);
+            assert_eq!(part(good).unwrap().0, field);
         }
         for bad in ["", "-", "5", "9-1", "0-1,3-4", "a-b", "+1-2"] {
             assert!(part(bad).is_err(), "{bad}");

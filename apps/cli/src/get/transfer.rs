@@ -312,11 +312,16 @@ impl Transfer<'_> {
         let url = self.url.to_string();
         let protocol = |what: String| Trouble::Final(Failure::new(Exit::Failed, "protocol", what));
         match status {
-            StatusCode::PARTIAL_CONTENT if self.asked.part => {
+            StatusCode::PARTIAL_CONTENT if self.asked.part.is_some() => {
+                // An answer of several parts has no range of its own (RFC 9110 section 15.3.7.2).
+                let fits = content_range(response.headers()).is_some_and(|r| self.asked.is_it(r));
+                if !fits {
+                    return Err(protocol("the server sends another part than was asked for".into()));
+                }
                 self.sink.begin(&url, Version { total: response.length(), ..Version::default() })?;
                 Ok(Some(response.length()))
             }
-            status if status.is_success() && self.asked.part => {
+            status if status.is_success() && self.asked.part.is_some() => {
                 Err(protocol("the server sends the whole file, and a part was asked for".into()))
             }
             StatusCode::PARTIAL_CONTENT if offset == 0 => {
@@ -339,6 +344,12 @@ impl Transfer<'_> {
                         Failure::new(Exit::Failed, "changed", "the server sends a part of another version of the file")
                             .advise("remove the part, and fetch it anew"),
                     ));
+                }
+                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it nothing tells what the part is of.
+                if known.etag.is_some() && fresh.etag.is_none() && self.sink.restart() {
+                    let what = "the server does not show that its part is of the same file: starting again";
+                    self.output.tell("anew", Some(&url), what);
+                    return Err(Trouble::Anew);
                 }
                 let Some(total) = range.total.or(known.total) else {
                     return Err(protocol("the server sends a part, and does not say of how much".into()));
@@ -381,7 +392,8 @@ impl Transfer<'_> {
     }
 
     async fn take(&mut self, mut response: Response) -> Result<(), Trouble> {
-        let bytes = response.headers().get(ACCEPT_RANGES).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"bytes"));
+        let units = response.headers().get_all(ACCEPT_RANGES).into_iter().filter_map(|v| v.to_str().ok());
+        let bytes = units.flat_map(|v| v.split(',')).any(|unit| unit.trim().eq_ignore_ascii_case("bytes"));
         let ranges = bytes || response.status() == StatusCode::PARTIAL_CONTENT;
         // RFC 9110 section 15.3.7.3: parts belong together if they share a strong validator.
         let ranges = ranges && self.sink.version().validator().is_some();

@@ -16,7 +16,10 @@ pub use response::{Paths, Response, Transport};
 use crate::{Error, HttpVersion, Origin, Scheme, Url};
 use bytes::Bytes;
 use core::time::Duration;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION};
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION, CONTENT_TYPE, COOKIE, HOST, LAST_MODIFIED,
+    LOCATION, PROXY_AUTHORIZATION,
+};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use neater::{Event, LocalEndpoint, Neater, SecurityParameters, Stack, TransportProperties};
@@ -260,7 +263,10 @@ impl Client {
             }
             if becomes_get(response.status().as_u16(), &method) {
                 (method, body) = (Method::GET, Bytes::new());
-                headers.remove(CONTENT_TYPE);
+                // What was of the content (RFC 9110 section 15.4).
+                for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION, LAST_MODIFIED] {
+                    headers.remove(name);
+                }
             }
             url = next;
         }
@@ -304,24 +310,28 @@ fn location(bytes: &[u8]) -> String {
 /// The request's fields: ours, then the caller's over them.
 fn fields(url: &Url, extra: &HeaderMap, version: HttpVersion) -> HeaderMap {
     let mut all = HeaderMap::new();
+    // RFC 9110 section 7.2: first.
+    if version == HttpVersion::Http11
+        && !extra.contains_key(HOST)
+        && let Ok(host) = HeaderValue::from_str(&url.origin().authority())
+    {
+        all.insert(HOST, host);
+    }
+    let given = extra.iter().partition::<Vec<_>, _>(|(name, _)| **name == HOST);
+    all.extend(given.0.into_iter().map(|(name, value)| (name.clone(), value.clone())));
     all.insert(http::header::ACCEPT, HeaderValue::from_static("*/*"));
     all.insert(http::header::USER_AGENT, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
-    for name in extra.keys() {
+    for name in extra.keys().filter(|name| **name != HOST) {
         all.remove(name);
     }
-    for (name, value) in extra {
+    for (name, value) in given.1 {
         // RFC 9114 section 4.2, RFC 9113 section 8.2.2: fields of the connection have no place in these versions.
-        if version == HttpVersion::Http11 || !is_hop(name) {
+        let trailers = *name != http::header::TE || value.as_bytes().eq_ignore_ascii_case(b"trailers");
+        if version == HttpVersion::Http11 || !is_hop(name) && trailers {
             all.append(name, value.clone());
         }
     }
-    if version == HttpVersion::Http11 {
-        if !all.contains_key(HOST)
-            && let Ok(host) = HeaderValue::from_str(&url.origin().authority())
-        {
-            all.insert(HOST, host);
-        }
-    } else {
+    if version != HttpVersion::Http11 {
         all.remove(HOST);
     }
     all

@@ -84,9 +84,6 @@ impl core::fmt::Debug for Paths {
     }
 }
 
-/// DATA frames of HTTP/3 without bytes that are passed over, one after the other.
-const EMPTY_FRAMES: u32 = 8;
-
 /// How many bytes the fields of an answer announce.
 ///
 /// # Errors
@@ -102,8 +99,8 @@ pub(super) fn announced(headers: &HeaderMap, version: HttpVersion) -> Result<Opt
     }
     let mut codings = list(headers, &TRANSFER_ENCODING).peekable();
     if codings.peek().is_some() {
-        // RFC 9112 section 7.4: nothing but chunked may come without being asked for. hyper has undone that.
-        let chunked = codings.all(|c| c.eq_ignore_ascii_case("chunked") || c.eq_ignore_ascii_case("identity"));
+        // RFC 9112 section 7.4: nothing but chunked may come without being asked for, and once (section 6.1). hyper has undone one.
+        let chunked = codings.next().is_some_and(|c| c.eq_ignore_ascii_case("chunked")) && codings.next().is_none();
         // RFC 9112 section 6.3, item 3: it overrides Content-Length.
         return if chunked { Ok(None) } else { refuse("the answer has a transfer coding that was not asked for") };
     }
@@ -234,33 +231,31 @@ impl Response {
                 }
             },
             Body::H3 { stream, budget, .. } => {
-                let mut empty = 0;
-                loop {
-                    // h3 takes a DATA frame without bytes (RFC 9114 section 7.2.1) for the end.
-                    let e = match within(self.silence, stream.recv_data()).await? {
-                        Ok(None) if empty < EMPTY_FRAMES => {
-                            empty += 1;
-                            continue;
+                let e = match within(self.silence, stream.recv_data()).await? {
+                    // What follows the last of the body is trailers or nothing: h3 judges that.
+                    Ok(None) => within(self.silence, stream.recv_trailers()).await?.err(),
+                    Ok(Some(mut data)) => {
+                        if let Some(b) = budget {
+                            b.renew();
                         }
-                        // What follows the last of the body is trailers or nothing: h3 judges that.
-                        Ok(None) => match within(self.silence, stream.recv_trailers()).await? {
-                            Ok(_) => break None,
-                            Err(e) => e,
-                        },
-                        Ok(Some(mut data)) => {
-                            if let Some(b) = budget {
-                                b.renew();
-                            }
-                            let n = data.remaining();
-                            break Some(data.copy_to_bytes(n));
-                        }
-                        Err(e) => e,
-                    };
+                        let n = data.remaining();
+                        return self.passed(Some(data.copy_to_bytes(n)));
+                    }
+                    Err(e) => Some(e),
+                };
+                if let Some(e) = e {
                     self.body = Body::End;
                     return Err(self.service.failed_h3(&e, received, expected));
                 }
+                None
             }
         };
+        self.passed(piece)
+    }
+
+    /// A piece as it is passed on, and the end if there is none.
+    fn passed(&mut self, piece: Option<Bytes>) -> Result<Option<Bytes>, Error> {
+        let (received, expected) = (self.received, self.expected);
         match piece {
             Some(data) => {
                 self.received += data.len() as u64;
@@ -321,7 +316,7 @@ mod tests {
                 assert_eq!(of(version, &[("content-length", bad)]), None, "{bad}");
             }
         }
-        for coding in ["gzip", "gzip, chunked", "x-foo"] {
+        for coding in ["gzip", "gzip, chunked", "x-foo", "chunked, chunked", "chunked, identity", "identity"] {
             assert_eq!(of(h1, &[("transfer-encoding", coding)]), None, "{coding}");
         }
         for name in ["connection", "transfer-encoding", "upgrade", "keep-alive", "proxy-connection"] {

@@ -111,7 +111,10 @@ fn still_valid(headers: &HeaderMap, v: &Validators) -> bool {
 }
 
 fn date(headers: &HeaderMap, name: &http::HeaderName) -> Option<SystemTime> {
-    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+    // RFC 9110 section 13.1.3: one that is no date, such as a list of them, does not count.
+    let mut all = headers.get_all(name).iter();
+    let one = all.next().filter(|_| all.next().is_none())?;
+    httpdate::parse_http_date(one.to_str().ok()?).ok()
 }
 
 /// Whether one of the tags of a field matches; `*` always does.

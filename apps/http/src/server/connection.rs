@@ -9,9 +9,10 @@ use crate::streams::{Session, Taken, TwoWay};
 use bytes::Bytes;
 use core::time::Duration;
 use h3::error::{Code, StreamError};
-use http::header::{ALT_SVC, HOST};
-use http::{Request, Response, StatusCode};
+use http::header::{ALT_SVC, HOST, TE};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -205,11 +206,24 @@ fn names_one_host(request: &Request<()>) -> bool {
     sound && same && hosts.next().is_none()
 }
 
+/// RFC 9114 section 4.2: such a request is malformed. h2 refuses it itself.
+fn has_fields_of_connections(fields: &HeaderMap) -> bool {
+    let of_connections = ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"];
+    let trailers = |v: &http::HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"trailers");
+    of_connections.iter().any(|name| fields.contains_key(*name)) || !fields.get_all(TE).iter().all(trailers)
+}
+
 fn bare(status: StatusCode) -> Response<FileBody> {
     let mut r = Response::new(FileBody::empty());
     *r.status_mut() = status;
     r
 }
+
+/// How long, and how much, content that has no meaning is taken beside its answer.
+const CONTENT_TIME: Duration = Duration::from_secs(1);
+const CONTENT_MAX: usize = 256 << 10;
+/// GOAWAY names the first request that is not served (RFC 9114 section 5.2): one more than what h3 has taken last.
+const LAST: usize = 1;
 
 /// What the requests of an HTTP/3 connection were.
 #[derive(Debug, Default)]
@@ -437,12 +451,15 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
 
 async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
     let c = client.clone();
-    let service = service_fn(move |r| {
+    let service = service_fn(move |r: Request<Incoming>| {
         let c = c.clone();
         // Called in the connection's task, and polled in the stream's.
         async move {
             let end = END.try_with(Clone::clone).unwrap_or_default();
-            Ok::<_, Infallible>(answer(c, end, r).await)
+            let (parts, content) = r.into_parts();
+            let answered = answer(c, end, Request::from_parts(parts, ())).await;
+            pass_over(content);
+            Ok::<_, Infallible>(answered)
         }
     });
     let bytes = Arc::new(bytes);
@@ -464,6 +481,21 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
     };
     let over = client.activity.over(client.patience(1, true), delivery, moved);
     drive!(connection, client, bytes, end, stop, over)
+}
+
+/// Takes content that has no meaning here for a while: were its stream reset at once, a client that is still sending might not look at the
+/// answer, although RFC 9113 section 8.1 has it.
+fn pass_over(mut content: Incoming) {
+    if content.is_end_stream() {
+        return;
+    }
+    tokio::spawn(tokio::time::timeout(CONTENT_TIME, async move {
+        let mut left = CONTENT_MAX;
+        while let Some(Ok(frame)) = content.frame().await {
+            let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, bytes::Bytes::len)) else { return };
+            left = rest;
+        }
+    }));
 }
 
 async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
@@ -524,7 +556,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                     Verdict::Enough => {
                         told = true;
                         // A client that gives no room for it cannot be notified.
-                        if !matches!(tokio::time::timeout(FAREWELL, connection.shutdown(0)).await, Ok(Ok(()))) {
+                        if !matches!(tokio::time::timeout(FAREWELL, connection.shutdown(LAST)).await, Ok(Ok(()))) {
                             break Err("a client that has broken off many requests does not let itself be told to go".into());
                         }
                     }
@@ -544,7 +576,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                 },
                 () = stopped(&mut stop), if !told => {
                     told = true;
-                    if connection.shutdown(0).await.is_err() {
+                    if connection.shutdown(LAST).await.is_err() {
                         break Ok(());
                     }
                 }
@@ -619,6 +651,9 @@ async fn serve_h3_request(
         }
     };
     heads.whole.fetch_add(1, Ordering::Relaxed);
+    if has_fields_of_connections(request.headers()) {
+        return stream.stop_stream(Code::H3_MESSAGE_ERROR);
+    }
     let end = Arc::new(Notify::new());
     let answered = tokio::select! {
         answered = answer_with(client, end.clone(), request, false) => answered,

@@ -106,7 +106,11 @@ impl Files {
         let response = match *request.method() {
             Method::GET | Method::HEAD => self.get(request),
             Method::OPTIONS => allow(StatusCode::NO_CONTENT),
-            _ => allow(StatusCode::METHOD_NOT_ALLOWED),
+            // RFC 9110 section 15.6.2: what is not known at all is another thing than what is not allowed here.
+            Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::TRACE | Method::CONNECT => {
+                allow(StatusCode::METHOD_NOT_ALLOWED)
+            }
+            _ => allow(StatusCode::NOT_IMPLEMENTED),
         };
         let mut response = complete(request, response);
         response.body_mut().read_ahead();
