@@ -18,7 +18,7 @@ mod tools;
 
 pub use plain::{BlackHole, EchoServer, black_hole, echo_server};
 pub use process::{Finished, Running, Scratch, free_port, run, wait_for};
-pub use tls::{Certificate, certificate, pem, security};
+pub use tls::{Certificate, certificate, security};
 pub use tools::{c_peer, compile, go_peer, here, neater_command, python_with_aioquic, shim_library, which};
 
 use neater::Neater;

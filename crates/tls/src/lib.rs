@@ -42,7 +42,10 @@ pub use params::{
     TrustVerification,
 };
 pub use parts::{Parts, client_parts, server_parts};
-pub use pem::{PEM_LIMIT, PemError, certificates_from_pem, identity_from_pem, private_key_from_pem};
+pub use pem::{
+    PEM_LIMIT, PemError, certificates_from_pem, certificates_to_pem, identity_from_pem, private_key_from_pem,
+    private_key_to_pem,
+};
 pub use provider::{Clock, Crypto};
 #[cfg(feature = "self-signed")]
 pub use self_signed::{certificate_authority, self_signed, self_signed_p256, try_self_signed};

@@ -159,6 +159,41 @@ pub fn identity_from_pem(chain: &[u8], key: &[u8]) -> Result<Identity, PemError>
     Ok(Identity { chain: certificates_from_pem(chain)?, key: private_key_from_pem(key)? })
 }
 
+/// Certificates as PEM text, one behind the other: what others are given that are to trust them.
+#[must_use]
+pub fn certificates_to_pem(chain: &[CertificateDer<'_>]) -> String {
+    chain.iter().map(|der| to_pem("CERTIFICATE", der)).collect()
+}
+
+/// A private key as PEM text, by the form that it has.
+#[must_use]
+pub fn private_key_to_pem(key: &PrivateKeyDer<'_>) -> String {
+    let label = match key {
+        PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+        PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+        // PKCS#8; the enum may grow.
+        _ => "PRIVATE KEY",
+    };
+    to_pem(label, key.secret_der())
+}
+
+/// DER as PEM (RFC 7468 section 3): lines of 64 letters of base64 (RFC 4648 section 4).
+fn to_pem(label: &str, der: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in der.chunks(48) {
+        for three in line.chunks(3) {
+            let word = three.iter().fold(0_u32, |word, b| word << 8 | u32::from(*b)) << (8 * (3 - three.len()));
+            for i in 0..4 {
+                let letter = LETTERS[(word >> (18 - 6 * i)) as usize & 63];
+                text.push(if i <= three.len() { char::from(letter) } else { '=' });
+            }
+        }
+        text.push('\n');
+    }
+    text + "-----END " + label + "-----\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +209,17 @@ mod tests {
         assert_eq!(id.chain.len(), 2);
         assert_eq!(id.chain[0].as_ref(), b"hello");
         assert_eq!(id.key.secret_der(), b"hello");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for length in 0..200_u8 {
+            let der: Vec<u8> = (0..length).collect();
+            let text = to_pem("CERTIFICATE", &der);
+            assert!(text.lines().all(|line| line.len() <= 64), "{text}");
+            let read = CertificateDer::pem_slice_iter(text.as_bytes()).next().unwrap().unwrap();
+            assert_eq!(read.as_ref(), der);
+        }
     }
 
     #[test]

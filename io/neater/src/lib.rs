@@ -50,6 +50,8 @@ mod reentry;
 #[cfg(feature = "tokio")]
 mod relay;
 mod roots;
+#[cfg(feature = "self-signed")]
+mod self_made;
 mod shared;
 mod siblings;
 mod waiting;
@@ -63,15 +65,18 @@ pub use message::{Message, MessageContext};
 pub use names::Lookup;
 pub use policies::{PolicySource, PolicyStory};
 pub use preconnection::{Initiate, Plan, PlannedCandidate, Preconnection, security_for};
+#[cfg(feature = "self-signed")]
+pub use self_made::self_signed;
 pub use siblings::Siblings;
 
 pub use neater_base::WallTime;
 pub use neater_base::net::{ErrorKind, NetError};
 pub use neater_engine::{
-    AttemptError, BadCause, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats,
-    Delivery, Doubt, EndpointError, EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits,
-    ListenerId, LocalEndpoint, MessageId, PathInfo, PathUse, QuicError, Reason, Refusals, RemoteEndpoint, Request,
-    SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step, StreamDirection, TimelineEntry,
+    AttemptError, BadCause, BadEndpoint, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState,
+    ConnectionStats, Delivery, Doubt, EndpointError, EngineConfig, EngineStats, EstablishmentError, Event, Fate,
+    GroupId, Limits, ListenerId, LocalEndpoint, MessageId, PathInfo, PathUse, QuicError, Reason, Refusals,
+    RemoteEndpoint, Request, SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step, StreamDirection,
+    TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::manager::Fault as PolicyFault;

@@ -7,7 +7,7 @@ use super::reset;
 use crate::args::ServeArgs;
 use crate::failure::{Exit, Failure};
 use neater::Identity;
-use neater::tls::{CertificateDer, PrivateKeyDer, identity_from_pem, self_signed_p256};
+use neater::tls::{certificates_to_pem, identity_from_pem, private_key_to_pem, self_signed_p256};
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -140,10 +140,7 @@ fn make(names: &[String], secret: &Path) -> Result<Identity, Failure> {
     let list: Vec<&str> = names.iter().map(String::as_str).collect();
     let identity = self_signed_p256(&list, neater_base::WallTime(wall))
         .map_err(|e| Failure::usage(format!("a certificate for {}: {e}", names.join(", "))))?;
-    let PrivateKeyDer::Pkcs8(key) = &identity.key else {
-        return Err(Failure::usage("the generated key has an unexpected form"));
-    };
-    let text = certificates(&identity) + &pem("PRIVATE KEY", key.secret_pkcs8_der());
+    let text = certificates_to_pem(&identity.chain) + &private_key_to_pem(&identity.key);
     let bad = |e: &io::Error| Failure::file("write", secret, e);
     let temporary = secret.with_extension(format!("{}.new", std::process::id()));
     write_new(&temporary, text.as_bytes(), 0o600).map_err(|e| bad(&e))?;
@@ -160,7 +157,7 @@ fn make(names: &[String], secret: &Path) -> Result<Identity, Failure> {
 
 /// Writes the part that everybody may see.
 fn publish(identity: &Identity, public: &Path) -> io::Result<()> {
-    let text = certificates(identity);
+    let text = certificates_to_pem(&identity.chain);
     if std::fs::read(public).is_ok_and(|t| t == text.as_bytes()) {
         return Ok(());
     }
@@ -196,44 +193,9 @@ pub(super) fn write_new(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(text)
 }
 
-fn certificates(identity: &Identity) -> String {
-    identity.chain.iter().map(|c: &CertificateDer<'_>| pem("CERTIFICATE", c)).collect()
-}
-
-/// RFC 7468: base64 in lines of 64.
-fn pem(label: &str, der: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = format!("-----BEGIN {label}-----\n");
-    for (i, group) in der.chunks(3).enumerate() {
-        let byte = |n: usize| u32::from(group.get(n).copied().unwrap_or_default());
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let value = (bits >> (18 - 6 * digit)) & 63;
-            text.push(if digit > group.len() { '=' } else { char::from(DIGITS[value as usize]) });
-        }
-        if i % 16 == 15 {
-            text.push('\n');
-        }
-    }
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text + &format!("-----END {label}-----\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pem_is_read_back_as_what_was_written() {
-        for length in [1usize, 2, 3, 47, 48, 49, 1000] {
-            let der: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
-            let text = pem("CERTIFICATE", &der);
-            let read = neater::tls::certificates_from_pem(text.as_bytes()).expect("PEM");
-            assert_eq!(read[0].as_ref(), &der[..], "{text}");
-        }
-    }
 
     #[test]
     fn a_key_that_others_may_touch_is_not_used() {
