@@ -270,3 +270,48 @@ fn a_part_without_the_tag_of_the_file_is_not_joined_to_it() {
     assert_eq!(r.code, 0, "{}", r.err);
     assert!(f.read("out") == b"0123456789".repeat(100), "{}", r.err);
 }
+
+/// RFC 9110 section 10.2.3: a server that is busy in the middle of a file is asked again when it wants to be.
+#[test]
+fn a_server_that_is_busy_for_a_moment_is_asked_again() {
+    let f = Folder::new("busy");
+    let whole = b"0123456789".repeat(100);
+    let (first, rest) = (whole[..400].to_vec(), whole[400..].to_vec());
+    let answers = Mutex::new(0);
+    let server = Mirror::new(move |_| {
+        let n = {
+            let mut n = answers.lock().expect("ours");
+            *n += 1;
+            *n
+        };
+        match n {
+            1 => {
+                let head = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nAccept-Ranges: bytes\r\nContent-Length: 1000\r\n\r\n";
+                [head.as_bytes(), &first].concat()
+            }
+            2 => b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            _ => {
+                let head = "HTTP/1.1 206 Part\r\nETag: \"1\"\r\nContent-Range: bytes 400-999/1000\r\nContent-Length: 600\r\n\r\n";
+                [head.as_bytes(), &rest].concat()
+            }
+        }
+    });
+    let begun = Instant::now();
+    let r = run(neater().args(["get", "-o"]).arg(f.path("out")).arg(server.url()));
+    assert_eq!(r.code, 0, "{}", r.err);
+    assert!(f.read("out") == whole && r.err.contains("503") && begun.elapsed() > Duration::from_secs(1), "{}", r.err);
+    // One that has never given anything, and does not say when, is not waited for.
+    let busy = Mirror::new(|_| b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let begun = Instant::now();
+    let r = run(neater().args(["get"]).arg(busy.url()));
+    assert!(r.code == 5 && begun.elapsed() < Duration::from_secs(2), "{}", r.err);
+}
+
+/// What is kept of a file that nothing can tell versions of apart cannot be gone on with, and that is not kept secret.
+#[test]
+fn a_part_that_cannot_be_gone_on_with_is_named_as_such() {
+    let f = Folder::new("lost");
+    let server = Mirror::new(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbeginning".to_vec());
+    let r = run(neater().args(["get", "--retries", "0", "-o"]).arg(f.path("out")).arg(server.url()));
+    assert!(r.code == 1 && r.err.contains("fetched anew") && !r.err.contains("go on with"), "{}", r.err);
+}

@@ -254,6 +254,20 @@ async fn by_several_ways(
                 return Ok(done);
             }
             let named = interfaces(args, asked, neater, &url).await?;
+            let file = match &job.target {
+                Target::File(path) => !target::beside(path, ".multi").exists(),
+                _ => false,
+            };
+            if named.len() == 1 && file {
+                // Pieces cost round trips, and bring nothing where there is one way; what was begun in pieces goes on in pieces.
+                let one = client(args, asked, neater, Some(&named[0]), output)?;
+                output.tell(
+                    "one-way",
+                    Some(&url.to_string()),
+                    &format!("only {} leads there: fetched by one way", named[0]),
+                );
+                return transfer::run(&one, request, job, args.retries, output).await;
+            }
             let way = |interface: String| {
                 client(args, asked, neater, Some(&interface), output).map(|client| Way { interface, client })
             };

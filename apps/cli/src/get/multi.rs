@@ -269,6 +269,9 @@ impl Shared {
         let (mut failures, mut wait) = (0, FIRST_WAIT);
         loop {
             let Some(piece) = self.board().take() else { return };
+            if failures > u32::from(self.retries) {
+                wait = LONGEST_WAIT;
+            }
             let done = self.fetch(way, &client, piece).await;
             failures = if done.is_ok() { 0 } else { failures + 1 };
             let goes_on = self.note(way, piece, done, failures);
@@ -293,6 +296,8 @@ impl Shared {
         let mut board = self.board();
         match done {
             Ok(whole) => {
+                // A way that had failed for long is as good as any again.
+                board.deeds[way].gave_up = None;
                 if whole && board.pieces[piece] != State::There {
                     board.has_come(piece);
                     board.deeds[way].pieces += 1;
@@ -311,7 +316,8 @@ impl Shared {
                 if failures > u32::from(self.retries) {
                     board.deeds[way].strange = strange;
                     board.deeds[way].gave_up = Some(why);
-                    return false;
+                    // What sends another file will do so again; what is broken may be well by and by, and the others go on meanwhile.
+                    return !strange;
                 }
                 true
             }

@@ -15,6 +15,7 @@ use crate::why::why;
 use core::time::Duration;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE,
+    RETRY_AFTER,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use neater_http::{Client, ContentRange, Error, RequestOptions, Response, Transport, Url};
@@ -31,6 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// first. A server that gives a few bytes each time, or begins again and again, is not asked without end.
 const HELPED: u64 = 1 << 20;
 
+/// The longest wait that a server asks for and gets (RFC 9110 section 10.2.3).
+const BUSY_MOST: Duration = Duration::from_secs(120);
 /// Answers that may be less than was asked for, before as much as that has come.
 const PARTS: u32 = 64;
 
@@ -83,6 +86,8 @@ pub(super) struct Done {
 enum Trouble {
     /// Asking for the rest may help.
     Broken(Error),
+    /// The server takes no requests at present, and perhaps says when it does.
+    Busy(Failure, Option<Duration>),
     /// It would not.
     Final(Failure),
     /// What came was less than was asked for, and all that the server wanted to send at once (RFC 9110 section 14.2).
@@ -157,12 +162,26 @@ pub(super) async fn run(
             Trouble::Broken(e) if tries < retries => {
                 tries += 1;
                 repeated = repeated.saturating_add(1);
-                transfer.announce(&e, tries, retries);
+                transfer.announce(e.kind(), &e.to_string(), tries, retries);
                 tokio::time::sleep(wait).await;
                 // The waits before three retries are six seconds together: a server that is started anew is back by then.
                 wait = (wait * 5).min(LONGEST_WAIT);
             }
+            Trouble::Busy(f, after) if tries < retries && after.is_none_or(|d| d <= BUSY_MOST) => {
+                tries += 1;
+                repeated = repeated.saturating_add(1);
+                let wait_now = after.unwrap_or(wait).max(wait);
+                transfer.announce(
+                    f.kind,
+                    &format!("{}, and waits {} s", f.message, wait_now.as_secs_f64().ceil()),
+                    tries,
+                    retries,
+                );
+                tokio::time::sleep(wait_now).await;
+                wait = (wait * 5).min(LONGEST_WAIT);
+            }
             Trouble::Broken(e) => return Err(transfer.give_up(e.into(), repeated).await),
+            Trouble::Busy(f, _) => return Err(transfer.give_up(f, repeated).await),
             Trouble::Final(f) => return Err(transfer.give_up(f, repeated).await),
         }
     }
@@ -387,6 +406,15 @@ impl Transfer<'_> {
                 self.sink.begin(&url, Version { total, ..fresh })?;
                 Ok(Some(total))
             }
+            // Where something has come of it before, the server is there, and will be again.
+            StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::GATEWAY_TIMEOUT
+                if offset > 0 || response.headers().contains_key(RETRY_AFTER) =>
+            {
+                Err(Trouble::Busy(refused(status), retry_after(response.headers())))
+            }
             status => Err(Trouble::Final(refused(status))),
         }
     }
@@ -485,7 +513,7 @@ impl Transfer<'_> {
         }
     }
 
-    fn announce(&self, e: &Error, tries: u8, retries: u8) {
+    fn announce(&self, kind: &str, what: &str, tries: u8, retries: u8) {
         self.progress.say(format!("retry {tries} of {retries}"));
         if self.output.quiet && !self.output.json {
             return;
@@ -493,12 +521,11 @@ impl Transfer<'_> {
         if self.output.json {
             self.output.event(&json!({
                 "event": "retry", "url": self.url.to_string(), "retry": tries, "of": retries,
-                "from": self.sink.written(), "kind": e.kind(), "message": e.to_string(),
+                "from": self.sink.written(), "kind": kind, "message": what,
             }));
         } else {
             // The first line of what may have several.
-            let what = e.to_string();
-            let (first, more) = what.split_once('\n').map_or((&what[..], ""), |(first, more)| (first, more));
+            let (first, more) = what.split_once('\n').unwrap_or((what, ""));
             let next = if self.sink.written() == 0 { "asking again" } else { "asking for the rest" };
             self.output.note(&format!("neater: {}: {first}; {next} ({tries} of {retries})", self.url));
             more.lines().for_each(|line| self.output.note(line));
@@ -515,12 +542,25 @@ impl Transfer<'_> {
         if let Some(kept) = self.sink.kept() {
             f = f.advise(kept);
             // The server's file is another one now, or it does not answer as HTTP has it: going on would fail again.
-            if self.sink.can_be_continued() && !matches!(f.kind, "changed" | "protocol") {
+            if matches!(f.kind, "changed" | "protocol") {
+            } else if self.sink.can_be_continued() {
                 f = f.advise(format!("go on with: {}", resume_command()));
+            } else if self.sink.written() > 0 {
+                f = f.advise("the server has given nothing that tells whether the file is still the same: it will be fetched anew");
             }
         }
         f
     }
+}
+
+/// When a server wants to be asked again: in so many seconds, or at a date (RFC 9110 section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(value).ok()?;
+    Some(at.duration_since(std::time::SystemTime::now()).unwrap_or_default())
 }
 
 pub(super) fn version(headers: &HeaderMap) -> Version {

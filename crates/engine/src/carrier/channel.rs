@@ -87,6 +87,8 @@ pub(crate) struct Channel {
     pub(crate) hangup: bool,
     /// The TCP connection is made.
     pub(crate) connected: bool,
+    /// The host does not have its local address any more.
+    pub(crate) stranded: bool,
     pub(crate) started: Instant,
     /// By when the handshake must be finished.
     pub(crate) deadline: Option<Instant>,
@@ -123,6 +125,7 @@ impl Channel {
             writable: false,
             hangup: false,
             connected: false,
+            stranded: false,
             started: now,
             deadline: None,
         }

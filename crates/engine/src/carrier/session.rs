@@ -13,6 +13,7 @@ use crate::closing::ABORTED;
 use crate::context::Context;
 use crate::event::{ConnectionError, EstablishmentError, Reason};
 use bytes::Bytes;
+use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_quic::{ConnectionApi, Direction};
@@ -394,8 +395,15 @@ impl Carriers {
         quic.chain(self.sctp.associations.keys().into_iter().map(SessionId::Sctp)).collect()
     }
 
-    /// The host's addresses have changed; `elsewhere`: it is in another network now.
-    pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>, elsewhere: bool) {
+    /// The host's addresses have changed; `elsewhere`: it is in another network now. `usual`: after how much silence a connection's program
+    /// wants its peer to be asked, and how long data may be unacknowledged.
+    pub(crate) fn paths_changed<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        elsewhere: bool,
+        usual: impl Fn(Key) -> Option<(Option<Duration>, Option<Duration>)>,
+    ) {
+        self.sockets.paths_changed(cx, usual);
         self.quic.paths_changed(cx, elsewhere);
         self.sctp.paths_changed(cx);
     }

@@ -49,6 +49,7 @@ use crate::listen::Listener;
 use crate::names::Names;
 use crate::notices::Notices;
 use crate::policy::Policies;
+use crate::preferences::keep_alive;
 use crate::stacks::settings::Crypto;
 use crate::timer::Timer;
 use crate::{ConnectionId, GroupId, ListenerId};
@@ -56,6 +57,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use neater_base::net::{Net, NetError, NetEvent};
 use neater_base::{Instant, Key, Rng, Slab};
+use neater_property::Role;
 use neater_race::OutcomeCache;
 use std::collections::BTreeMap;
 
@@ -575,7 +577,13 @@ impl<N: Net> Engine<N> {
         if moved {
             self.names.network_changed(self.cx.now);
         }
-        self.carriers.paths_changed(&mut self.cx, moved);
+        let conns = &self.conns;
+        self.carriers.paths_changed(&mut self.cx, moved, |conn| {
+            let c = conns.get(conn)?;
+            let (now, properties) = (c.properties(), &c.request.properties);
+            let keep_alive = now.keep_alive_timeout.or_else(|| keep_alive(properties, Role::Initiate));
+            Some((keep_alive, now.timeout))
+        });
         self.race_anew(true);
         for key in self.conns.keys() {
             if self

@@ -44,5 +44,6 @@ mod sctp_racing;
 mod silence;
 mod snapshots;
 mod soak;
+mod stranded;
 mod tickets;
 mod wireshark;

@@ -8,6 +8,7 @@ pub(crate) mod accept;
 pub(crate) mod connect;
 pub(crate) mod early;
 pub(crate) mod linger;
+mod stranded;
 
 use super::SocketCarrier;
 use super::channel::{Channel, Kind, SocketIo};
