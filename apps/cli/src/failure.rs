@@ -102,6 +102,11 @@ pub(crate) fn establishment(e: &EstablishmentError) -> Failure {
             () if says(&["pinned"]) => {
                 failure.advise("get the server's present certificate by a way you trust, and pin that")
             }
+            () if says(&["alert certificaterequired", "requires a certificate", "certificate required"]) => {
+                failure.advise("it lets in only clients with a certificate, and `neater get` has none to show")
+            }
+            // What the peer has against us, or a certificate that is damaged, no trust mends.
+            () if says(&["the peer refused with alert", "cannot be used"]) => failure,
             () => failure
                 .advise("trust its authority with --ca FILE, or this very certificate with --pin SHA256")
                 .advise("`neater serve` prints both when it starts"),
@@ -124,6 +129,12 @@ impl From<neater_http::Error> for Failure {
             E::Establishment(e) => establishment(&e),
             E::Url(_) => Self::new(Exit::Usage, "url", e.to_string()),
             E::Needs(_) => Self::new(Exit::Usage, "needs", e.to_string()),
+            E::Security(_) => {
+                let failure = Self::new(Exit::Security, "security", e.to_string());
+                failure.advise(
+                    "it lets in only clients with a certificate that it trusts, and `neater get` has none to show",
+                )
+            }
             E::Silent(_) => Self::new(Exit::Failed, "timeout", e.to_string()).advise("--timeout gives it more time"),
             e => Self::new(Exit::Failed, e.kind(), e.to_string()),
         }

@@ -3,9 +3,9 @@
 use crate::HttpVersion;
 use core::fmt;
 use core::time::Duration;
-use h3::error::{Code, ConnectionError, LocalError, StreamError};
+use h3::error::{Code, ConnectionError as H3ConnectionError, LocalError, StreamError};
 use h3::quic::ConnectionErrorIncoming;
-use neater::{AttemptError, EstablishmentError, Fate, ServiceOutcome};
+use neater::{AttemptError, ConnectionError, EstablishmentError, Fate, ServiceOutcome};
 use neater_quic::QuicError;
 
 /// Why a request failed.
@@ -38,6 +38,8 @@ pub enum Error {
         /// Bytes that were announced.
         expected: u64,
     },
+    /// The server has ended the connection because of security, after it was established: it wants a certificate of its client.
+    Security(String),
     /// The server has not looked at the request, again and again: it has too much to do, or is going away.
     Refused(String),
     /// Nothing came for this long.
@@ -49,12 +51,18 @@ pub enum Error {
 /// TLS alerts that are about certificates (RFC 8446 section 6.2): bad_certificate to unknown_ca, and access_denied.
 const CERTIFICATE_ALERTS: core::ops::RangeInclusive<u8> = 42..=49;
 
+/// certificate_required (RFC 8446 section 6.2).
+const CERTIFICATE_REQUIRED: u8 = 116;
+
 impl Error {
     /// Whether security is why: the peer's certificate is not acceptable, or there is no security in common.
     #[must_use]
     pub fn is_security(&self) -> bool {
-        let Self::Establishment(e) = self else { return false };
-        is_security(e)
+        match self {
+            Self::Establishment(e) => is_security(e),
+            Self::Security(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether asking again, for what is missing, may help.
@@ -71,6 +79,7 @@ impl Error {
             Self::Needs(_) => "needs",
             Self::Establishment(_) if self.is_security() => "security",
             Self::Establishment(_) => "establishment",
+            Self::Security(_) => "security",
             Self::Redirect(_) => "redirect",
             Self::Protocol(_) => "protocol",
             Self::Interrupted { .. } => "interrupted",
@@ -110,6 +119,7 @@ impl fmt::Display for Error {
             Self::Length { received, expected } => {
                 write!(f, "the server announced {expected} bytes and sent {received}")
             }
+            Self::Security(why) => f.write_str(why),
             Self::Refused(why) => write!(f, "the server takes no requests at present: {why}"),
             Self::Silent(d) => write!(f, "nothing came for {:.1} s", d.as_secs_f64()),
             Self::Local(e) => write!(f, "this system: {e}"),
@@ -187,11 +197,11 @@ impl Fault {
     }
 
     /// Of a failure of h3's on a whole connection.
-    pub(crate) fn of_h3_connection(e: &ConnectionError) -> Self {
+    pub(crate) fn of_h3_connection(e: &H3ConnectionError) -> Self {
         match e {
-            ConnectionError::Local { error: LocalError::Application { code, .. }, .. } => Self::of_code(*code),
-            ConnectionError::Remote(e, ..) => Self::of_session(e),
-            ConnectionError::Timeout => Self::Shown(ServiceOutcome::Silent),
+            H3ConnectionError::Local { error: LocalError::Application { code, .. }, .. } => Self::of_code(*code),
+            H3ConnectionError::Remote(e, ..) => Self::of_session(e),
+            H3ConnectionError::Timeout => Self::Shown(ServiceOutcome::Silent),
             _ => Self::Ended,
         }
     }
@@ -233,8 +243,45 @@ pub(crate) fn of_hyper(e: &hyper::Error, received: u64, expected: Option<u64>) -
     if e.is_parse() || e.is_parse_too_large() || e.is_user() {
         return Error::Protocol(format!("the server's answer is not acceptable: {}", chain(e)));
     }
+    if let Some(why) = refused_by_tls(e) {
+        return Error::Security(why);
+    }
     // What travels as a stream error of HTTP/2 may be a length that is not kept: it reads like any other reset.
     Error::Interrupted { received, expected, cause: chain(e) }
+}
+
+/// What the peer had against our certificate, or that we have none, if that has ended the connection: TLS 1.3 tells a client only after its
+/// handshake.
+fn refused_by_tls(e: &hyper::Error) -> Option<String> {
+    let mut next = std::error::Error::source(e);
+    while let Some(e) = next {
+        let io = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let of_connection = io.and_then(|inner| inner.downcast_ref::<ConnectionError>());
+        if let Some(ConnectionError::Tls(e)) =
+            of_connection.filter(|e| matches!(e, ConnectionError::Tls(t) if is_about_us(t)))
+        {
+            return Some(e.to_string());
+        }
+        next = e.source();
+    }
+    None
+}
+
+/// The same of a QUIC session (RFC 9001 section 4.8).
+fn refused_by_quic(e: &StreamError) -> Option<String> {
+    let StreamError::ConnectionError(H3ConnectionError::Remote(ConnectionErrorIncoming::Undefined(e), ..), ..) = e
+    else {
+        return None;
+    };
+    let e: &(dyn std::error::Error + 'static) = &**e;
+    let ConnectionError::Quic(QuicError::Tls { alert: Some(alert), reason }) = e.downcast_ref()? else { return None };
+    let about_us = CERTIFICATE_ALERTS.contains(alert) || *alert == CERTIFICATE_REQUIRED;
+    about_us.then(|| format!("the peer refused this side's certificate, or wants one: {reason}"))
+}
+
+/// Alerts about certificates, and certificate_required (RFC 8446 section 6.2).
+fn is_about_us(e: &neater::tls::TlsError) -> bool {
+    matches!(e, neater::tls::TlsError::RefusedByPeer(alert) if CERTIFICATE_ALERTS.contains(&u8::from(*alert)) || u8::from(*alert) == CERTIFICATE_REQUIRED)
 }
 
 /// What a failure of h3's means, before or in the middle of an answer.
@@ -245,6 +292,9 @@ pub(crate) fn of_h3(e: &h3::error::StreamError, received: u64, expected: Option<
         }
         e => {
             let mut cause = chain(e);
+            if let Some(why) = refused_by_quic(e) {
+                return Error::Security(why);
+            }
             if cause.contains("H3_EXCESSIVE_LOAD") {
                 cause = "the server has too much to do, or too many connections from this address (H3_EXCESSIVE_LOAD)"
                     .into();

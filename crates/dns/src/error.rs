@@ -54,6 +54,10 @@ impl fmt::Display for ResolveError {
             Self::Malformed => f.write_str("the name server's answer cannot be read: try another name server"),
             Self::NoServers => f.write_str("no name server is configured: add one to the resolver configuration"),
             Self::InvalidName(why) => write!(f, "not a valid name: {why}"),
+            Self::Unreachable(e) if e.kind == neater_base::net::ErrorKind::ConnectionRefused => write!(
+                f,
+                "the name servers refuse connections ({e}): an answer that is too long for UDP needs TCP (RFC 7766), which they or a firewall do not let through"
+            ),
             Self::Unreachable(e) => write!(f, "the name servers cannot be reached ({e}): check the network"),
             Self::Loop => f.write_str("the name's aliases form a loop or too long a chain: its owner must repair it"),
             Self::Elsewhere => f.write_str(

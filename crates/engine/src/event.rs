@@ -297,7 +297,7 @@ impl fmt::Debug for EstablishmentError {
 impl std::error::Error for EstablishmentError {}
 
 /// Why an established connection ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The network or the system.
@@ -330,6 +330,13 @@ impl ConnectionError {
     /// Whether the transport is gone with it, and not only one stream of it.
     pub(crate) const fn ends_connection(&self) -> bool {
         matches!(self, Self::Net(_) | Self::Tls(_) | Self::Truncated)
+    }
+}
+
+/// In words: `main` prints what it returns like this.
+impl fmt::Debug for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -31,6 +31,16 @@ pub enum Effect {
     NoEffectYet(&'static str),
 }
 
+impl core::fmt::Display for Effect {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Implemented => f.write_str("implemented"),
+            Self::InPart(where_) => write!(f, "in part: {where_}"),
+            Self::NoEffectYet(why) => write!(f, "no effect yet: {why}"),
+        }
+    }
+}
+
 /// What is known of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PropertyInfo {

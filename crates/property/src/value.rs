@@ -162,6 +162,13 @@ impl From<i32> for Value {
     }
 }
 
+impl From<i64> for Value {
+    /// As of an `i32`.
+    fn from(n: i64) -> Self {
+        u64::try_from(n).map_or(Self::Number(n as f64), Self::Integer)
+    }
+}
+
 impl From<u64> for Value {
     fn from(n: u64) -> Self {
         Self::Integer(n)

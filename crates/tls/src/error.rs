@@ -213,6 +213,12 @@ fn names(list: &str) -> Box<str> {
     clean(&list.split(", ").map(bare).collect::<Vec<_>>().join(", "))
 }
 
+/// Whether it is a wildcard that would be the name's, were it not for a whole top-level domain.
+fn is_too_wide(wildcard: &str, name: &str) -> bool {
+    let top = wildcard.strip_prefix("*.").filter(|top| !top.contains('.'));
+    top.is_some_and(|top| name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case(top)))
+}
+
 /// What rustls says of a certificate that is for others, which QUIC's TLS passes on as a text.
 fn wrong_name(sentence: &str) -> Option<TlsError> {
     let rest = sentence.strip_prefix("certificate not valid for name \"")?;
@@ -369,11 +375,22 @@ impl fmt::Display for TlsError {
                 "the peer's certificate was not issued by an authority that is trusted here: add its authority to the trust \
                  parameter, or pin the certificate",
             ),
-            Self::WrongName { expected, presented } => write!(
+            Self::WrongName { expected, presented } if presented.is_empty() => write!(
                 f,
-                "the peer's certificate is not for {expected}; it is for {}: ask for one of these names",
-                if presented.is_empty() { "no name at all" } else { presented }
+                "the peer's certificate is not for {expected}: it names nothing in subjectAltName, and a common name does not count \
+                 (RFC 9525 section 6.3); its operator must replace it"
             ),
+            Self::WrongName { expected, presented } => {
+                write!(f, "the peer's certificate is not for {expected}; it is for {presented}: ")?;
+                let all = || presented.split(", ");
+                f.write_str(if all().any(|name| name.eq_ignore_ascii_case(expected)) {
+                    "it has that as a DNS name, and an address must stand there as an address"
+                } else if all().any(|name| is_too_wide(name, expected)) {
+                    "a wildcard for all names below a top-level domain is not accepted"
+                } else {
+                    "ask for one of these names"
+                })
+            }
             Self::NotPinned => f.write_str(
                 "the peer's certificate is none of those pinned: someone is in the way, or it was renewed and the pin is old",
             ),

@@ -274,7 +274,9 @@ impl Builder {
     /// There is no tokio runtime here, or the system has no descriptor or memory left.
     #[cfg(feature = "tokio")]
     pub fn build(self) -> io::Result<Neater> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
+            io::Error::other("there is no tokio runtime here: call it within one, or use Builder::without_driver and drive it yourself")
+        })?;
         let (neater, driver) = self.without_driver()?;
         let _guard = runtime.enter();
         let task = driver.into_task()?;

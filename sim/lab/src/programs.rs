@@ -113,6 +113,8 @@ pub struct Wanted {
     pub peers: bool,
     /// Of those, where only what is wanted is built, the one of ours that opens flows, and those in C.
     pub flows: bool,
+    /// Of the peers, those in Rust, and none in C.
+    pub rust: bool,
     /// The `neater` command.
     pub neater: bool,
     /// Where those in Rust come from.
@@ -149,7 +151,8 @@ impl Programs {
             }
             paths.insert(name, compiled);
         }
-        let rust = match (wanted.peers || wanted.flows, wanted.neater) {
+        let in_rust = wanted.peers || wanted.flows || wanted.rust;
+        let rust = match (in_rust, wanted.neater) {
             (false, false) => Ok(BTreeMap::new()),
             _ => rust_programs(wanted, progress).map_err(|e| e.to_string()),
         };
@@ -157,7 +160,7 @@ impl Programs {
             Ok(found) => found.get(name).cloned().ok_or_else(|| format!("{name} was not built")),
             Err(why) => Err(why.clone()),
         };
-        if wanted.peers || wanted.flows {
+        if in_rust {
             paths.extend(RUST_PEERS.map(|name| (name, found(name))));
         }
         let neater = if wanted.neater { found(NEATER) } else { Err("it was not asked for".to_owned()) };
@@ -279,7 +282,7 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
     cargo.args(["--manifest-path"]).arg(&manifest);
     let all = wanted.build == Build::All;
     match wanted {
-        Wanted { peers: true, .. } => cargo.args(["-p", "neater-peers", "--bins"]),
+        Wanted { peers: true, .. } | Wanted { rust: true, .. } => cargo.args(["-p", "neater-peers", "--bins"]),
         _ if all => cargo.args(["-p", "neater-peers", "--bins"]),
         Wanted { flows: true, .. } => cargo.args(["-p", "neater-peers", "--bin", FLOW_PEER]),
         _ => &mut cargo,

@@ -225,10 +225,14 @@ impl Shared {
                 return Err(other());
             }
             status if status.is_success() => {
+                let status = super::transfer::status(status);
                 let what = format!("the server answered {status} with something else than the part that was asked for");
                 return Err(Trouble::Strange(what));
             }
-            status => return Err(Trouble::Broken(format!("the server answered {status}"))),
+            status => {
+                let status = super::transfer::status(status);
+                return Err(Trouble::Broken(format!("the server answered {status}")));
+            }
         }
         let range = content_range(response.headers()).filter(|r| r.first == first && r.last <= last);
         let Some(range) = range else {

@@ -3,7 +3,7 @@
 
 use crate::output::Output;
 use core::time::Duration;
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -12,6 +12,11 @@ use std::time::Instant;
 const OBJECT_EVERY: Duration = Duration::from_secs(1);
 /// How often there is a line.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// How much longer than this it takes does not matter.
+const LONG: Duration = Duration::from_secs(86_400);
+/// Bytes in a second below which a transfer stands still.
+const STANDS: f64 = 1.0;
 
 /// See the module's documentation.
 pub(super) enum Progress {
@@ -30,7 +35,7 @@ pub(super) struct Words {
 }
 
 const KNOWN: &str =
-    "{prefix:24!} {bar:24} {decimal_bytes:>11}/{decimal_total_bytes:<11} {decimal_bytes_per_sec:>12} {eta:>4} {msg}";
+    "{prefix:24!} {bar:24} {decimal_bytes:>11}/{decimal_total_bytes:<11} {decimal_bytes_per_sec:>12} {left:>4} {msg}";
 const UNKNOWN: &str = "{prefix:24!} {spinner} {decimal_bytes:>11} {decimal_bytes_per_sec:>12} {msg}";
 
 impl Progress {
@@ -111,7 +116,11 @@ fn line(written: u64, total: Option<u64>, rate: u64) -> String {
     let Some(total) = total.filter(|t| *t > 0) else { return format!("{}, {}/s", size(written), size(rate)) };
     let share = written as f64 * 100.0 / total as f64;
     let left = total.saturating_sub(written).checked_div(rate).map(Duration::from_secs);
-    let left = left.map_or_else(|| "stalled".into(), |left| format!("{} left", HumanDuration(left)));
+    let left = match left {
+        None => "stalled".into(),
+        Some(left) if left > LONG => "more than a day left".into(),
+        Some(left) => format!("{} left", HumanDuration(left)),
+    };
     format!("{} of {} ({share:.0} %), {}/s, {left}", size(written), size(total), size(rate))
 }
 
@@ -133,7 +142,14 @@ impl Drop for Progress {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("=> ").with_key("left", |state: &ProgressState, out: &mut dyn core::fmt::Write| {
+        // Where this cannot be written, the bar cannot either.
+        let _ = match state.eta() {
+            left if state.per_sec() < STANDS || left > LONG => out.write_str("-"),
+            left => write!(out, "{:#}", HumanDuration(left)),
+        };
+    })
 }
 
 #[cfg(test)]

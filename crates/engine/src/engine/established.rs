@@ -176,7 +176,9 @@ impl<N: Net> Engine<N> {
                     Some(format!("{}: {reason}", crate::names::record_name(r.record)))
                 }
                 neater_race::ResolutionState::Answered { count: 0, .. } => {
-                    Some(format!("{}: the name has none", crate::names::record_name(r.record)))
+                    // Most names have no HTTPS record, and need none.
+                    let none = || format!("{}: the name has none", crate::names::record_name(r.record));
+                    (r.record != neater_race::Record::Services).then(none)
                 }
                 _ => None,
             })

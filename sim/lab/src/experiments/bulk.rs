@@ -49,7 +49,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
 }
 
 /// Bytes per second, by the clock of the receiving peer, from the first byte to the end. Both sides share a processor.
-fn throughput(lab: &Lab, program: Program, security: &str) -> Result<f64> {
+pub(super) fn throughput(lab: &Lab, program: Program, security: &str) -> Result<f64> {
     let bytes = if lab.quick { BYTES.0 } else { BYTES.1 };
     let mut receiver = lab.programs.command(program, "recv")?;
     receiver.args(["--addr", "127.0.0.1:0", "--security", security]);

@@ -5,7 +5,7 @@
 
 use super::{
     Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, networks,
-    nr_sack, p1, router, s1, s2, s3, x1, x2,
+    nr_sack, p1, router, s1, s2, s3, web0, x1, x2,
 };
 
 const TASKSET: Need = Need::Tool("taskset", "util-linux");
@@ -262,6 +262,51 @@ pub const ALL: &[Experiment] = &[
         needs: TOOLS,
         minutes: (0.5, 3.0),
         run: bulk::run,
+    },
+    Experiment {
+        id: "WEB0",
+        title: "WEB0: downloads beside curl, serving beside nginx",
+        asked: "Are the commands that users run as fast and as frugal as the ones that they have, and is the API?",
+        note: "Servers on one processor, clients on another, all from the first row to the last. `neater get --quiet` and `curl -s`, from \
+               nginx: rate over the life of the process, CPU time (user and system) of the process; small files one after the other, \
+               `plain-4-at-once` by four connections. `neater serve` and nginx (one worker, sendfile, no open_file_cache, no access log, \
+               the same certificate, TLS 1.3 with AES-128-GCM) under h2load: CPU time of the server process from before to after a run, \
+               for a request or, at 10 MB, for a GB; requests per second are void where h2load had its processor for 85 % of the time. \
+               Ours, reference, control, then in the reverse order; ratio of medians, 95 % bootstrap interval; a row is void whose control \
+               is wider than 0.03. System calls by strace, which slows the server and lets more requests come together. \
+               TLS and QUIC through the async API: as in BULK.",
+        parameters: &[
+            LOOPBACK,
+            ("download", "1 GiB; 128 MiB with --quick; HTTP/1.1, to /dev/null"),
+            ("small files", "2,000 of 20 kB in one invocation; 200 with --quick; HTTP/1.1, into a folder in memory"),
+            ("requests of 1 kB", "100,000; 20,000 with --quick; 32 connections, over HTTP/2 with 32 streams each"),
+            ("requests of 10 MB", "320; 64 with --quick; 32 connections"),
+            ("pairs", "20, 40 where the control is wider than 0.03; 5 with --quick"),
+        ],
+        published: &[],
+        metrics: &[
+            metric("get_ratio_vs_curl", "1", "at least 0.97"),
+            metric("get_ratio_vs_curl_low", "1", "lower end of the interval at least 0.93"),
+            metric("get_cpu_ratio_vs_curl", "1", "at most 1.1"),
+            metric("small_files_ratio_vs_curl", "1", "at least 0.97, one after the other"),
+            metric("small_files_ratio_vs_curl_low", "1", "lower end of the interval at least 0.93"),
+            metric("startup_ms", "ms", ""),
+            metric("serve_cpu_ratio_vs_nginx", "1", "at most 1.25"),
+            metric("serve_ratio_vs_nginx", "1", "at least 0.8"),
+            metric("syscalls_per_request", "calls", ""),
+            metric("tls_ratio_vs_tokio_rustls", "1", "at least 0.95"),
+            metric("quic_ratio_vs_quinn", "1", "at least 0.95"),
+        ],
+        needs: &[
+            Need::RustPeers,
+            Need::Neater,
+            Need::Tool("curl", "curl"),
+            Need::Tool("nginx", "nginx-light"),
+            Need::Tool("h2load", "nghttp2-client"),
+            TASKSET,
+        ],
+        minutes: (2.5, 25.0),
+        run: web0::run,
     },
     Experiment {
         id: "B0",

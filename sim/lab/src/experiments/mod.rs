@@ -26,6 +26,7 @@ mod router;
 mod s1;
 mod s2;
 mod s3;
+mod web0;
 mod x1;
 pub mod x2;
 
@@ -168,6 +169,8 @@ pub enum Need {
     Peers,
     /// Of those, with `--quick`, ours alone in Rust: the one that opens flows.
     FlowPeers,
+    /// Of the peers, those in Rust.
+    RustPeers,
     /// The `neater` command, in release.
     Neater,
     /// A live lab: what it takes to make namespaces and devices.

@@ -64,6 +64,7 @@ impl Environment {
         let programs = [
             ("curl", "--version"),
             ("nginx", "-v"),
+            ("h2load", "--version"),
             ("valgrind", "--version"),
             ("strace", "-V"),
             ("ip", "-V"),

@@ -131,7 +131,7 @@ pub fn watch(port: u16, unoptimised: bool) -> Result<(), MeasureError> {
     fs::create_dir_all(&scratch)?;
     let scratch = scratch.canonicalize()?;
     let build = if unoptimised { Build::Beside } else { Build::Wanted };
-    let wanted = Wanted { peers: false, flows: false, neater: true, build };
+    let wanted = Wanted { neater: true, build, ..Wanted::default() };
     let programs = Programs::prepare(&scratch, wanted, &progress)?;
     let version = version(&programs)?;
     let lab = Lab {
@@ -177,8 +177,13 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         Options { quick: true, .. } => Build::Wanted,
         _ => Build::All,
     };
-    let wanted =
-        Wanted { peers: wants(Need::Peers), flows: wants(Need::FlowPeers), neater: wants(Need::Neater), build };
+    let wanted = Wanted {
+        peers: wants(Need::Peers),
+        flows: wants(Need::FlowPeers),
+        rust: wants(Need::RustPeers),
+        neater: wants(Need::Neater),
+        build,
+    };
     let programs = Programs::prepare(&peers, wanted, &progress)?;
     let version = version(&programs)?;
     let &Options { quick, seed, seeds, jobs, fresh, .. } = options;
@@ -419,7 +424,7 @@ impl Need {
     #[must_use]
     pub fn lacking(self) -> Option<MeasureError> {
         match self {
-            Self::Peers | Self::FlowPeers | Self::Neater => None,
+            Self::Peers | Self::FlowPeers | Self::RustPeers | Self::Neater => None,
             Self::Lab => live::privileges::check().err().map(|e| MeasureError::NotPossible(e.to_string())),
             Self::Tool(tool, package) => process::need(tool, package).err(),
         }
