@@ -26,7 +26,7 @@ pub(crate) struct Cli {
     /// Tell every step of establishment on standard error, as it happens; of serve, every request, and whom it turns away
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// What the library tells of itself, as in RUST_LOG: `debug`, `neater::race=debug`
+    /// What the library logs, as in RUST_LOG: `debug`, `neater::race=debug`. The variables NEATER_LOG and RUST_LOG do the same
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     #[command(subcommand)]
@@ -264,8 +264,8 @@ The generated certificate is kept for the next time, so that it can be trusted o
   neater get --ca CERT https://localhost:4433/
   curl --cacert CERT https://localhost:4433/
 
-Ctrl-C or SIGTERM ends it in order; a second one at once.
-JSON events: serving, few-descriptors, turned-away, transport-refused, failed, stopped.";
+Ctrl-C or SIGTERM ends it in order, within ten seconds; a second one at once.
+JSON events: serving, request (with -v), few-descriptors, turned-away, transport-refused, failed, stopped.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
@@ -301,9 +301,13 @@ pub(crate) struct ServeArgs {
     /// A further name or address for the generated certificate
     #[arg(long, value_name = "NAME", conflicts_with = "cert")]
     pub(crate) name: Vec<String>,
-    /// Where the generated certificate is kept. Default: $XDG_STATE_HOME/neater or ~/.local/state/neater
+    /// Where the generated certificate is kept. Default: $STATE_DIRECTORY, as systemd sets it, or
+    /// $XDG_STATE_HOME/neater or ~/.local/state/neater
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     pub(crate) cert_dir: Option<PathBuf>,
+    /// No line for each request, which there is at a terminal; -v has them anywhere, with --json as objects
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     /// Do not list folders
     #[arg(long)]
     pub(crate) no_listings: bool,

@@ -63,8 +63,7 @@ fn main() -> ExitCode {
         }
     };
     let output = Output::new(cli.json, cli.verbose);
-    let told = (cli.verbose && matches!(cli.command, Command::Serve(_))).then_some("neater::serve=info");
-    let done = start_log(cli.log.as_deref(), told).and_then(|()| run(cli.command, &output));
+    let done = start_log(cli.log.as_deref()).and_then(|()| run(cli.command, &output));
     let done = done.and_then(|exit| output.check().map(|()| exit));
     match done {
         Ok(exit) => exit.into(),
@@ -178,15 +177,16 @@ fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'stat
 }
 
 /// What the library tells of itself, on standard error: `--log` or `RUST_LOG` says how much.
-fn start_log(filter: Option<&str>, otherwise: Option<&str>) -> Result<(), Failure> {
+fn start_log(filter: Option<&str>) -> Result<(), Failure> {
     use tracing_subscriber::EnvFilter;
-    let filter = match filter {
-        Some(text) => EnvFilter::try_new(text).map_err(|e| Failure::usage(format!("--log {text}: {e}")))?,
-        None if std::env::var_os("RUST_LOG").is_some() => EnvFilter::from_default_env(),
-        None => match otherwise {
-            Some(told) => EnvFilter::new(told),
-            None => return Ok(()),
-        },
+    let set = |name: &&str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    let filter = match (filter, ["NEATER_LOG", "RUST_LOG"].into_iter().find(set)) {
+        (Some(text), _) => EnvFilter::try_new(text).map_err(|e| Failure::usage(format!("--log {text}: {e}")))?,
+        (None, Some("NEATER_LOG")) => {
+            EnvFilter::try_from_env("NEATER_LOG").map_err(|e| Failure::usage(format!("NEATER_LOG: {e}")))?
+        }
+        (None, Some(_)) => EnvFilter::from_default_env(),
+        (None, None) => return Ok(()),
     };
     let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -521,3 +521,58 @@ fn uploads_are_answered_over_every_version() {
         }
     }
 }
+
+/// Who has asked for what, when, and how long it took: as objects for programs, as lines for people, and not at all where it is not wanted.
+#[test]
+fn requests_are_logged_with_address_and_duration() {
+    let f = Folder::new("log");
+    f.put("srv/a b", "hello");
+    for (options, json) in [(&["--json", "-v"][..], true), (&["-v"], false), (&["--json"], true), (&[], false)] {
+        let mut c = neater();
+        c.arg("serve").args(options).args(["--plain", "--port", "0", "--bind", "127.0.0.1"]).arg(f.path("srv"));
+        let (out, err) = (f.path("out"), f.path("err"));
+        let file = |path| std::fs::File::create(path).expect("made");
+        let mut child = c.stdout(file(&out)).stderr(file(&err)).spawn().expect("started");
+        let text =
+            || std::fs::read_to_string(&out).unwrap_or_default() + &std::fs::read_to_string(&err).unwrap_or_default();
+        let begun = std::time::Instant::now();
+        let port = loop {
+            let all = text();
+            let port = all.split("http://localhost:").nth(1).and_then(|rest| {
+                rest.split(|c: char| !c.is_ascii_digit())
+                    .next()
+                    .filter(|p| !p.is_empty() && rest.len() > p.len())
+                    .map(str::to_owned)
+            });
+            match port {
+                Some(port) => break port,
+                None => assert!(begun.elapsed().as_secs() < 10, "{all}"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let r = run(neater().args(["get", "-q", &format!("http://127.0.0.1:{port}/a%20b")]));
+        assert_eq!((r.code, r.out.as_str()), (0, "hello"), "{}", r.err);
+        common::signal(&child, "-TERM");
+        assert!(child.wait().expect("ended").success());
+        let (out, err) = (std::fs::read_to_string(&out).expect("read"), std::fs::read_to_string(&err).expect("read"));
+        let events = if json { common::parse(&out) } else { Vec::new() };
+        let asked = of(&events, "request");
+        match options.contains(&"-v") {
+            true if json => {
+                let a = asked[0];
+                assert_eq!(
+                    (&a["client"], &a["path"], &a["status"]),
+                    (&"127.0.0.1".into(), &"/a%20b".into(), &200.into()),
+                    "{out}"
+                );
+                assert_eq!((&a["bytes"], &a["whole"], &a["method"]), (&5.into(), &true.into(), &"GET".into()), "{out}");
+                assert!(
+                    a["ms"].as_f64().is_some_and(|ms| ms >= 0.0) && a["time"].as_f64().is_some_and(|t| t > 1e9),
+                    "{out}"
+                );
+            }
+            true => assert!(err.contains("127.0.0.1 \"GET /a%20b HTTP/1.1\" 200 5 bytes in "), "{err}"),
+            false => assert!(asked.is_empty() && !err.contains("GET"), "{out}{err}"),
+        }
+    }
+}

@@ -26,7 +26,7 @@ pub use client::{Builder, Client, Observer, Paths, RequestOptions, Response, Tra
 pub use error::{Error, is_security};
 
 pub use range::ContentRange;
-pub use server::{FileBody, Files, Server, ServerLimits, Summary, TurnedAway};
+pub use server::{Answered, FileBody, Files, Server, ServerLimits, Summary, TurnedAway};
 pub use url::{Origin, Scheme, URL_MAX, Url};
 
 use core::fmt;

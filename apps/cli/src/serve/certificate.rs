@@ -80,6 +80,11 @@ fn is_name(name: &str) -> bool {
 
 pub(crate) fn state_dir() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    // systemd's, which may name several (systemd.exec(5)); it is made for the unit alone.
+    let unit = set("STATE_DIRECTORY").and_then(|all| std::env::split_paths(&all).next()).filter(|p| p.is_absolute());
+    if unit.is_some() {
+        return unit;
+    }
     let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute()).or_else(|| Some(set("HOME")?.join(".local/state")));
     Some(state?.join("neater"))
 }

@@ -1,5 +1,6 @@
 //! `neater serve`.
 
+mod answers;
 mod certificate;
 mod limits;
 mod reset;
@@ -66,6 +67,10 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let mut server = server.on_turned_away(move |turned_away| limits::turned_away(turned_away, connections, &reports));
     if !args.plain && stacks(&args)?.contains(&Stack::Quic) {
         server = server.alt_svc(port);
+    }
+    if answers::are_logged(output, args.quiet) {
+        let output = output.clone();
+        server = server.on_answer(move |answered| answers::log(&output, answered));
     }
     let stop = stop_signal(output)?;
     let summary = tokio::select! {

@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use neater::{Accepted, ByteStream, Delivery, Group, Stack};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -70,7 +71,7 @@ pub(super) async fn serve(
     (who, activity): (Who, Activity),
     stop: watch::Receiver<bool>,
 ) {
-    let client = Client { common, activity, who };
+    let client = Client { common, activity, who, peer: super::address(&accepted) };
     let done = match accepted {
         Accepted::Group(group) if group.stack().is_some_and(Stack::is_sctp) => serve_streams(client, group, stop).await,
         Accepted::Group(group) => serve_h3(client, group, stop).await,
@@ -101,6 +102,8 @@ struct Client {
     common: Arc<Common>,
     activity: Activity,
     who: Who,
+    /// Its whole address, of which `who` has a network.
+    peer: Option<IpAddr>,
 }
 
 impl Client {
@@ -136,8 +139,8 @@ async fn answer_with<B>(
 where
     B: Send + 'static,
 {
-    let Client { common, activity, who } = client;
-    let mut under_way = activity.begin();
+    let Client { common, activity, who, peer } = client;
+    let (begun, mut under_way) = (Instant::now(), activity.begin());
     let turn = common.turns.wait(who, end).await;
     let (parts, _) = request.into_parts();
     let request = Request::from_parts(parts, ());
@@ -149,7 +152,8 @@ where
     let (response, turn) =
         if sound { answer_in_time(shared, request, turn).await } else { (bare(StatusCode::BAD_REQUEST), turn) };
     let (method, uri, version) = asked;
-    let record = Record::new(response.status().as_u16(), method, uri.path(), version, response.body().left());
+    let answered = (response.status().as_u16(), response.body().left());
+    let record = Record::new(peer, (method, uri.path(), version), answered, begun, common.on_answer.as_ref());
     common.counters.requests.fetch_add(1, Ordering::Relaxed);
     let (mut parts, mut body) = response.into_parts();
     if version == http::Version::HTTP_2 {
@@ -709,6 +713,7 @@ mod tests {
             counters: Counters::default(),
             turns: Turns::new(bounds),
             alt_svc: None,
+            on_answer: None,
         })
     }
 
@@ -758,7 +763,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         runtime.expect("a runtime").block_on(async {
             let common = common(&folder);
-            let client = Client { common: common.clone(), activity: Activity::new(), who: Who::new(None, 1) };
+            let client =
+                Client { common: common.clone(), activity: Activity::new(), who: Who::new(None, 1), peer: None };
             let request = || Request::get("http://h/a").header(HOST, "h").body(()).expect("a request");
             for reads in [false, true] {
                 let busy = std::sync::mpsc::channel::<()>();

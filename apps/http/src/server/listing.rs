@@ -5,13 +5,14 @@ use core::fmt::Write as _;
 use std::fs::DirEntry;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Entries that a page lists; of a larger folder the page says that it does.
 const ENTRIES_MAX: usize = 10_000;
 
 /// The page of a folder, `shown` being its path for people; with names that begin with a dot if `hidden`.
 pub(super) fn page(folder: &Path, shown: &str, root: &Path, hidden: bool) -> io::Result<String> {
-    let mut entries: Vec<(bool, String, u64)> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     let mut more = false;
     for entry in std::fs::read_dir(folder)? {
         if entries.len() >= ENTRIES_MAX {
@@ -35,13 +36,17 @@ pub(super) fn page(folder: &Path, shown: &str, root: &Path, hidden: bool) -> io:
          <body><h1>{title}</h1><table>\n"
     );
     if folder != root {
-        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td></tr>\n");
+        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
-    for (is_folder, name, length) in &entries {
+    for (is_folder, name, length, modified) in &entries {
         let slash = if *is_folder { "/" } else { "" };
         let size = if *is_folder { String::new() } else { size(*length) };
         let (link, text) = (segment(name), html(name));
-        let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}\">{text}{slash}</a></td><td>{size}</td></tr>");
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"./{link}{slash}\">{text}{slash}</a></td><td>{size}</td><td>{}</td></tr>",
+            date(*modified)
+        );
     }
     page.push_str("</table>");
     if more {
@@ -51,14 +56,34 @@ pub(super) fn page(folder: &Path, shown: &str, root: &Path, hidden: bool) -> io:
     Ok(page)
 }
 
-fn line(entry: &DirEntry, root: &Path) -> Option<(bool, String, u64)> {
+/// Whether it is a folder, its name, its length, and when it was written last.
+type Entry = (bool, String, u64, Option<SystemTime>);
+
+/// `2026-11-28 14:05`, of the world's time; nothing where it is not known.
+fn date(at: Option<SystemTime>) -> String {
+    // The parts of `Sat, 28 Nov 2026 14:05:59 GMT` (RFC 9110 section 5.6.7).
+    let text = at.map(httpdate::fmt_http_date).unwrap_or_default();
+    let parts: Vec<&str> = text.split(' ').collect();
+    let [_, day, month, year, time, _] = parts[..] else { return String::new() };
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|m| *m == month).map_or(0, |m| m + 1);
+    format!("{year}-{month:02}-{day} {}", time.get(..5).unwrap_or_default())
+}
+
+fn line(entry: &DirEntry, root: &Path) -> Option<Entry> {
     let name = entry.file_name().into_string().ok()?;
     // A link that leads out is not served, so nothing is told of what it leads to.
     if entry.file_type().ok()?.is_symlink() && !entry.path().canonicalize().ok()?.starts_with(root) {
         return None;
     }
     let meta = std::fs::metadata(entry.path()).ok()?;
-    (meta.is_dir() || meta.is_file()).then(|| (meta.is_dir(), name, meta.len()))
+    (meta.is_dir() || meta.is_file())
+        .then(|| (meta.is_dir(), name, meta.len(), meta.modified().ok().filter(is_writable)))
+}
+
+/// Whether a date can be written as HTTP has it: until the year 9999.
+fn is_writable(at: &SystemTime) -> bool {
+    at.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|d| d.as_secs() < 253_402_300_800)
 }
 
 /// A name as one segment of a path.

@@ -23,6 +23,7 @@ mod watch;
 pub use body::FileBody;
 pub use files::Files;
 pub use reports::TurnedAway;
+pub use watch::Answered;
 
 use core::time::Duration;
 use neater::{Accepted, EstablishmentError, Listener, Preconnection};
@@ -35,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
 use turns::{Bounds, Turns, Who};
-use watch::Activity;
+use watch::{Activity, OnAnswer};
 
 /// Descriptors that connections cannot have, so that files can be opened when these have all others.
 const SPARE: usize = 8;
@@ -127,6 +128,7 @@ pub(crate) struct Common {
     counters: Counters,
     turns: Arc<Turns>,
     alt_svc: Option<http::HeaderValue>,
+    on_answer: Option<OnAnswer>,
 }
 
 /// A server of files.
@@ -135,19 +137,27 @@ pub struct Server {
     limits: ServerLimits,
     alt_svc: Option<u16>,
     reports: Reports,
+    on_answer: Option<OnAnswer>,
 }
 
 impl Server {
     /// A server of these files.
     #[must_use]
     pub fn new(files: Files) -> Self {
-        Self { files, limits: ServerLimits::default(), alt_svc: None, reports: Reports::default() }
+        Self { files, limits: ServerLimits::default(), alt_svc: None, reports: Reports::default(), on_answer: None }
     }
 
     /// Other bounds than the default ones.
     #[must_use]
     pub fn limits(mut self, limits: ServerLimits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Calls this with each answer, when its connection has delivered it or has ended: from any thread, so it must not take long.
+    #[must_use]
+    pub fn on_answer(mut self, call: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
+        self.on_answer = Some(Arc::new(call));
         self
     }
 
@@ -192,6 +202,7 @@ impl Server {
                 stall: self.limits.stall,
                 idle: self.limits.standstill,
             }),
+            on_answer: self.on_answer,
             alt_svc: self.alt_svc.and_then(|p| format!("h3=\":{p}\"; ma=86400").parse().ok()),
         });
         let mut summary = Summary::default();

@@ -12,6 +12,7 @@ use crate::lock;
 use core::time::Duration;
 use http::{Method, Version};
 use neater::Delivery;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -302,25 +303,63 @@ impl Drop for UnderWay {
 }
 
 /// An answer, for the log.
-#[derive(Debug)]
+/// What a server has answered, when its connection is done with it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Answered {
+    /// The client's address, as far as it is known.
+    pub client: Option<IpAddr>,
+    /// The request's method.
+    pub method: Method,
+    /// The path that was asked for, without the query: as the client has sent it.
+    pub path: String,
+    /// The version of HTTP.
+    pub version: Version,
+    /// The status.
+    pub status: u16,
+    /// Bytes of the content that were delivered; where it was cut short, at most so many.
+    pub bytes: u64,
+    /// Bytes that the content has.
+    pub length: u64,
+    /// From the request's head to the delivery of the last byte, or to the end.
+    pub took: Duration,
+    /// All of it was delivered.
+    pub whole: bool,
+}
+
+/// Called with each answer.
+pub(crate) type OnAnswer = Arc<dyn Fn(&Answered) + Send + Sync>;
+
 pub(crate) struct Record {
-    status: u16,
-    method: Method,
-    path: String,
-    version: Version,
-    length: u64,
+    answered: Answered,
+    begun: Instant,
     /// Bytes of the body that HTTP was given.
     given: AtomicU64,
+    call: Option<OnAnswer>,
+}
+
+impl core::fmt::Debug for Record {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Record").field("answered", &self.answered).field("given", &self.given).finish_non_exhaustive()
+    }
 }
 
 impl Record {
-    /// An answer whose body has so many bytes; `None` where nothing is logged.
-    pub(crate) fn new(status: u16, method: Method, path: &str, version: Version, length: u64) -> Option<Arc<Self>> {
-        if !tracing::enabled!(target: "neater::serve", tracing::Level::INFO) {
+    /// An answer whose body has so many bytes, to a request that came at `begun`; `None` where nothing is logged.
+    pub(crate) fn new(
+        client: Option<IpAddr>,
+        (method, path, version): (Method, &str, Version),
+        (status, length): (u16, u64),
+        begun: Instant,
+        call: Option<&OnAnswer>,
+    ) -> Option<Arc<Self>> {
+        if call.is_none() && !tracing::enabled!(target: "neater::serve", tracing::Level::INFO) {
             return None;
         }
         let path = path.to_owned();
-        Some(Arc::new(Self { status, method, path, version, length, given: AtomicU64::new(0) }))
+        let (took, whole, bytes) = (Duration::ZERO, false, 0);
+        let answered = Answered { client, method, path, version, status, bytes, length, took, whole };
+        Some(Arc::new(Self { answered, begun, given: AtomicU64::new(0), call: call.cloned() }))
     }
 
     /// HTTP was given so many bytes of the body.
@@ -329,7 +368,7 @@ impl Record {
     }
 
     fn is_whole(&self) -> bool {
-        self.given.load(Ordering::Relaxed) >= self.length
+        self.given.load(Ordering::Relaxed) >= self.answered.length
     }
 
     /// The stream that carried it is over, in order or not.
@@ -338,17 +377,28 @@ impl Record {
     }
 
     fn delivered(&self) {
-        let Self { status, method, path, version, length: bytes, .. } = self;
-        tracing::info!(target: "neater::serve", %status, bytes, ?version, "{method} {path}");
+        self.report(self.answered.length, true);
     }
 
     /// It was not delivered whole: of what HTTP was given, at least so many bytes are missing.
     fn cut(&self, missing: u64) {
-        let Self { status, method, path, version, length, given } = self;
-        let at_most = given.load(Ordering::Relaxed).saturating_sub(missing);
-        tracing::info!(
-            target: "neater::serve", %status, at_most, of = length, ?version, "{method} {path}: cut short, or the client went away"
-        );
+        self.report(self.given.load(Ordering::Relaxed).saturating_sub(missing), false);
+    }
+
+    fn report(&self, bytes: u64, whole: bool) {
+        let answered = Answered { bytes, whole, took: self.begun.elapsed(), ..self.answered.clone() };
+        if let Some(call) = &self.call {
+            call(&answered);
+        }
+        let Answered { client, method, path, version, status, length, took, .. } = &answered;
+        let (client, ms) = (client.map(|c| c.to_string()).unwrap_or_default(), took.as_millis() as u64);
+        match whole {
+            true => tracing::info!(target: "neater::serve", %client, %status, bytes, ms, ?version, "{method} {path}"),
+            false => tracing::info!(
+                target: "neater::serve", %client, %status, at_most = bytes, of = length, ms, ?version,
+                "{method} {path}: cut short, or the client went away"
+            ),
+        }
     }
 }
 
@@ -364,12 +414,20 @@ mod tests {
 
     fn record() -> Arc<Record> {
         Arc::new(Record {
-            status: 200,
-            method: Method::GET,
-            path: "/".into(),
-            version: Version::HTTP_11,
-            length: 10,
+            answered: Answered {
+                client: None,
+                method: Method::GET,
+                path: "/".into(),
+                version: Version::HTTP_11,
+                status: 200,
+                bytes: 0,
+                length: 10,
+                took: Duration::ZERO,
+                whole: false,
+            },
+            begun: Instant::now(),
             given: AtomicU64::new(10),
+            call: None,
         })
     }
 
