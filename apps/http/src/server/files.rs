@@ -130,6 +130,9 @@ impl Files {
             file.push(INDEX);
         }
         let (opened, meta) = self.open_at_once(&file)?;
+        if is_made(&opened, &meta) {
+            return None;
+        }
         let response = serve((opened, self.reading(&meta)), &meta, &file, request.headers(), get);
         let mut response = complete(request, response);
         response.body_mut().read_ahead_at_once().then_some(response)
@@ -140,6 +143,7 @@ impl Files {
         match self.find(path) {
             Found::Nothing(status) => text(status),
             Found::File(..) if path.ends_with('/') => text(StatusCode::NOT_FOUND),
+            Found::File(file, meta, name) if is_made(&file, &meta) => made(&file, &name),
             Found::File(file, meta, name) => {
                 // RFC 9110 section 14.2: Range is for GET.
                 serve((file, self.reading(&meta)), &meta, &name, request.headers(), request.method() == Method::GET)
@@ -326,6 +330,34 @@ fn allow(status: StatusCode) -> Response<FileBody> {
     *response.status_mut() = status;
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
     response
+}
+
+/// Whether the contents of a file are made when it is read, as those of /proc and /sys are: its length says nothing then.
+fn is_made(file: &File, meta: &Metadata) -> bool {
+    /// proc, sysfs, cgroup2, debugfs, tracefs and securityfs (statfs(2)).
+    const MADE: [u64; 6] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
+    let kind = || rustix::fs::fstatfs(file).ok().and_then(|s| u64::try_from(s.f_type).ok());
+    matches!(meta.len(), 0 | 4096) && kind().is_some_and(|kind| MADE.contains(&kind))
+}
+
+/// The most bytes of such a file: what is longer may have no end.
+const MADE_MAX: u64 = 4 << 20;
+
+/// The contents as they are now: the next time they may be others, so that nothing can be told of them.
+fn made(file: &File, name: &Path) -> Response<FileBody> {
+    let mut all = Vec::new();
+    match io::Read::read_to_end(&mut io::Read::take(file, MADE_MAX + 1), &mut all) {
+        Ok(n) if n as u64 > MADE_MAX => text(StatusCode::INTERNAL_SERVER_ERROR),
+        Ok(n) => {
+            let mut response = Response::new(FileBody::text(all));
+            let h = response.headers_mut();
+            h.insert(CONTENT_TYPE, HeaderValue::from_static(kind_of(name)));
+            h.insert(CONTENT_LENGTH, n.into());
+            h.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        Err(e) => text(status_of(&e)),
+    }
 }
 
 /// The state of a file: any change of contents changes the time of its last change, which cannot be set, its length or its number.

@@ -63,7 +63,7 @@ impl Association {
             return; // Section 5.2.3.
         }
         let (peer, cookie, report) = match Offer::read(init) {
-            Ok((peer, Some(cookie), report)) => match peer.acceptable(&self.config) {
+            Ok((peer, Some(cookie), report)) => match peer.acceptable(&self.config, self.authenticated) {
                 Ok(()) => (peer, cookie, report),
                 Err(refusal) => {
                     self.peer_tag = peer.tag;

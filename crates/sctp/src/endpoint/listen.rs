@@ -42,7 +42,8 @@ impl Endpoint {
         }
         let port = packet.header.source_port;
         let read = Offer::read(&init).and_then(|(peer, _, report)| {
-            peer.acceptable(&self.association_config)?;
+            let protected = self.config.layers.get(usize::from(route.layer.0)).is_some_and(|l| l.authenticates);
+            peer.acceptable(&self.association_config, protected)?;
             Ok((peer, report))
         });
         let (peer, report) = match read {

@@ -86,11 +86,13 @@ impl Offer {
         self
     }
 
-    /// Whether we can have an association with a peer that offers this.
-    pub(crate) fn acceptable(&self, config: &AssociationConfig) -> Result<(), Refusal> {
-        // RFC 5061 section 6: an INIT that is for ASCONF and against AUTH must not be answered by INIT ACK.
+    /// Whether we can have an association with a peer that offers this; `protected`: the layer below authenticates packets.
+    pub(crate) fn acceptable(&self, config: &AssociationConfig, protected: bool) -> Result<(), Refusal> {
+        // RFC 5061 section 6: an INIT that is for ASCONF and against AUTH must not be answered by INIT ACK. Behind DTLS the extension is left
+        // out instead (`specs/exceptions/rfc5061-6-behind-dtls.toml`).
         let authenticates = auth::has_common_algorithm(&self.auth);
-        if config.extensions.dynamic_addresses && self.extensions.dynamic_addresses && !authenticates {
+        let both = config.extensions.dynamic_addresses && self.extensions.dynamic_addresses;
+        if both && !authenticates && !protected {
             return Err(Refusal::Violation("dynamic addresses are offered without authentication"));
         }
         let asconf = |k: &u8| [Asconf::KIND, AsconfAck::KIND].contains(k);

@@ -59,7 +59,14 @@ fn init(parameters: Parameters<'_>) -> Init<'_> {
 
 /// A client whose INIT is answered by this INIT ACK chunk; how its attempt ends, and what it says last.
 fn answered(config: AssociationConfig, ack: Init<'_>) -> (Option<CloseReason>, Vec<u8>, bool) {
-    let configs = [crate::support::config(0, 1, config), crate::support::config(1, 1, AssociationConfig::default())];
+    answered_over(config, ack, false)
+}
+
+/// The same, behind a layer that authenticates packets or not.
+fn answered_over(config: AssociationConfig, ack: Init<'_>, protected: bool) -> (Option<CloseReason>, Vec<u8>, bool) {
+    let mut configs =
+        [crate::support::config(0, 1, config), crate::support::config(1, 1, AssociationConfig::default())];
+    configs[0].layers[0].authenticates = protected;
     let mut w = World::with(1, configs, vec![LinkConfig::delay(ms(10))]);
     let log = crate::support::Log::default();
     let seen = log.clone();
@@ -94,9 +101,12 @@ fn an_init_ack_that_cannot_be_used_ends_the_attempt() {
     let list = [StateCookie(&[1; 40]).into(), SupportedExtensions(&kinds).into()];
     let config =
         AssociationConfig { extensions: Extensions { dynamic_addresses: true, ..Extensions::default() }, ..default() };
-    let (closed, last, _) = answered(config, init(Parameters::new(&list)));
+    let (closed, last, _) = answered(config.clone(), init(Parameters::new(&list)));
     assert!(matches!(closed, Some(CloseReason::Refused(why)) if why.contains("authentication")), "{closed:?}");
     assert_eq!(last, [6]);
+    // Behind DTLS it is left out instead: COOKIE ECHO follows.
+    let (closed, last, reachable) = answered_over(config, init(Parameters::new(&list)), true);
+    assert_eq!((closed, last, reachable), (None, vec![10], true));
     // What the client does not know is reported with the cookie.
     let mut list = vec![0, 7, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8];
     list.extend([0xf1, 0x23, 0, 8, 1, 2, 3, 4]);

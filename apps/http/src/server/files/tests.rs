@@ -248,3 +248,20 @@ async fn what_is_in_memory_is_answered_at_once_and_as_it_would_be_otherwise() {
     let post = Request::builder().method(Method::POST).uri("/a.txt").body(()).expect("a request");
     assert!(files.answer_at_once(&post).is_none());
 }
+
+/// Files whose length says nothing: what is in them is what reading brings.
+#[test]
+fn files_that_are_made_when_they_are_read_are_served_whole() {
+    for (root, path) in [("/proc/self", "/status"), ("/sys/kernel", "/uevent_seqnum")] {
+        let Ok(expected) = std::fs::read(format!("{root}{path}")) else { continue };
+        let files = Files::new(root).expect("a folder");
+        let request = http::Request::get(path).body(()).expect("a request");
+        assert!(files.answer_at_once(&request).is_none(), "{root}");
+        let response = files.answer(&request);
+        let length: usize = response.headers()["content-length"].to_str().expect("text").parse().expect("a number");
+        assert!(response.status() == 200 && length > 0, "{root}: {}", response.status());
+        // The status of a process changes from one moment to the next, by a few letters.
+        assert!(length.abs_diff(expected.len()) < 100, "{root}: {length} of {}", expected.len());
+        assert!(!response.headers().contains_key("etag") && response.body().left() == length as u64);
+    }
+}
