@@ -5,11 +5,11 @@
 use std::ffi::OsString;
 
 /// The options of `get` that stand alone, and those of one letter that are followed by a value.
-const ALONE: &str = "OCvhqsk46";
-const WITH_VALUE: &str = "oPHiu";
+const ALONE: &str = "OCvhqskI46";
+const WITH_VALUE: &str = "oPHiudXr";
 
 /// The options whose values may be secret.
-const SECRET: [&str; 2] = ["--header", "--user"];
+const SECRET: [&str; 4] = ["--header", "--user", "--data", "--data-binary"];
 
 /// The command that goes on where this one ended.
 pub(super) fn resume_command() -> String {
@@ -34,12 +34,12 @@ fn command(words: impl Iterator<Item = OsString>) -> String {
             let alone = short.iter().take_while(|c| ALONE.contains(**c)).count();
             has |= short[..alone].contains(&'C');
             match short.get(alone) {
-                Some(c @ ('H' | 'u')) if short.len() > alone + 1 => {
+                Some(c @ ('H' | 'u' | 'd')) if short.len() > alone + 1 => {
                     let field: String = short[alone + 1..].iter().collect();
                     let field = hidden(field.strip_prefix('=').unwrap_or(&field));
                     words[i] = format!("-{}{c}{field}", short[..alone].iter().collect::<String>());
                 }
-                Some('H' | 'u') => {
+                Some('H' | 'u' | 'd') => {
                     hide(words.get_mut(next));
                     i += 1;
                 }
@@ -65,7 +65,7 @@ fn hide(word: Option<&mut String>) {
 
 /// A header field without what it says.
 fn hidden(field: &str) -> String {
-    match field.split_once(':') {
+    match field.split_once(':').filter(|(name, _)| !name.contains(|c: char| "={[&\"".contains(c))) {
         Some((name, _)) => format!("{name}: ..."),
         None => "...".to_owned(),
     }

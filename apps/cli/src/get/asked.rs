@@ -5,7 +5,7 @@
 use crate::args::GetArgs;
 use crate::failure::{Exit, Failure};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, RANGE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT, PROXY_AUTHORIZATION, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use neater_http::{RequestOptions, Url};
 use std::net::IpAddr;
@@ -49,7 +49,8 @@ impl Request {
             return Err(Failure::usage("-X CONNECT: neater is no client of proxies"));
         }
         // RFC 9110 section 9.3.8: it comes back as it was sent, perhaps where others see it.
-        if method == Method::TRACE && (content.is_some() || args.user.is_some()) {
+        let secret = [AUTHORIZATION, COOKIE].iter().any(|name| headers.contains_key(name)) || args.user.is_some();
+        if method == Method::TRACE && (content.is_some() || secret) {
             return Err(Failure::usage("-X TRACE: it has no content, and no password may be in it"));
         }
         if headers.contains_key(EXPECT) {
@@ -83,13 +84,19 @@ impl Request {
 
     /// Whether the request is one for the file itself, and can be made again for the rest of it.
     pub(super) fn is_plain(&self) -> bool {
-        self.method == Method::GET && !self.compressed && self.part.is_none()
+        self.method == Method::GET && self.content.is_empty() && !self.compressed && self.part.is_none()
     }
 
     /// Whether a part of a file is the one that was asked for, as far as the file has it.
     pub(super) fn is_it(&self, range: super::transfer::Range) -> bool {
         match self.part {
-            Some((Some(first), last)) => range.first == first && last.is_none_or(|last| range.last <= last),
+            // As far as the file goes: a server that sends less has not sent what was asked for.
+            Some((Some(first), last)) => {
+                let end = range.total.map(|total| total - 1);
+                let wanted = last.zip(end).map(|(last, end)| last.min(end)).or(last).or(end);
+                range.first == first
+                    && wanted.is_none_or(|wanted| range.last == wanted || end.is_none() && range.last < wanted)
+            }
             // The last bytes, of which there may be fewer.
             Some((None, Some(count))) => {
                 let length = range.last - range.first + 1;
@@ -211,29 +218,38 @@ fn part(range: &str) -> Result<(HeaderValue, (Option<u64>, Option<u64>)), Failur
 
 fn headers(lines: &[String]) -> Result<HeaderMap, Failure> {
     let mut all = HeaderMap::new();
-    let mut add = |line: &str| -> Result<(), Failure> {
-        let bad = |why: &str| Failure::usage(format!("-H '{line}': {why}"));
-        let (name, value) = line.split_once(':').ok_or_else(|| bad("a field is `Name: value`"))?;
-        let name: HeaderName = name.trim().parse().map_err(|_| bad("this is no field name"))?;
-        let value =
-            HeaderValue::from_str(value.trim()).map_err(|_| bad("the value has characters that cannot travel"))?;
-        if matches!(name.as_str(), "content-length" | "transfer-encoding" | "range" | "if-range") {
-            return Err(bad("neater sets this field itself"));
-        }
-        all.append(name, value);
-        Ok(())
-    };
     for line in lines {
         match line.strip_prefix('@') {
-            None => add(line)?,
+            None => add(&mut all, line, &format!("-H '{line}'"))?,
             Some(file) => {
                 let text = String::from_utf8(whole(Path::new(file), LIST_MAX)?)
                     .map_err(|_| Failure::usage(format!("-H @{file}: this is no text")))?;
-                text.lines().map(str::trim).filter(|l| !l.is_empty()).try_for_each(&mut add)?;
+                for (number, line) in text.lines().enumerate() {
+                    // What is in it may be secret.
+                    if !line.trim().is_empty() {
+                        add(&mut all, line.trim(), &format!("-H @{file}, line {}", number + 1))?;
+                    }
+                }
             }
         }
     }
     Ok(all)
+}
+
+/// One field more; `shown` is what an error calls it.
+fn add(all: &mut HeaderMap, line: &str, shown: &str) -> Result<(), Failure> {
+    let bad = |why: &str| Failure::usage(format!("{shown}: {why}"));
+    let (name, value) = line.split_once(':').ok_or_else(|| bad("a field is `Name: value`"))?;
+    let name: HeaderName = name.trim().parse().map_err(|_| bad("this is no field name"))?;
+    let mut value =
+        HeaderValue::from_str(value.trim()).map_err(|_| bad("the value has characters that cannot travel"))?;
+    if matches!(name.as_str(), "content-length" | "transfer-encoding" | "range" | "if-range") {
+        return Err(bad("neater sets this field itself"));
+    }
+    // It is kept out of the tables of header compression.
+    value.set_sensitive(matches!(name, AUTHORIZATION | COOKIE | PROXY_AUTHORIZATION));
+    all.append(name, value);
+    Ok(())
 }
 
 /// `HOST:PORT:ADDRESS[,ADDRESS]`: where a host is, whatever names give.

@@ -9,18 +9,19 @@ use std::io::Write;
 
 /// What is asked for.
 pub(super) const ASKED: &str = "gzip, deflate";
-/// What one piece may become at once before it is written, in bytes: a thousand times as much fits in a few.
-const PIECE: usize = 16 << 10;
+/// How much is decoded at once, in bytes: it may become a thousand times as much.
+pub(super) const PIECE: usize = 4 << 10;
 
 /// What undoes it.
 pub(super) enum Decoder {
-    Gzip(MultiGzDecoder<Vec<u8>>),
+    /// And whether anything has come: no content is no fault.
+    Gzip(MultiGzDecoder<Vec<u8>>, bool),
     /// As RFC 9110 has it.
     Zlib(ZlibDecoder<Vec<u8>>),
     /// As some servers have it (RFC 9110 section 8.4.1.2, Note).
     Deflate(DeflateDecoder<Vec<u8>>),
     /// Which of the two shows the first byte.
-    Either,
+    Either(()),
 }
 
 impl Decoder {
@@ -35,9 +36,9 @@ impl Decoder {
             [] => Ok(None),
             [one] if one.eq_ignore_ascii_case("identity") => Ok(None),
             [one] if one.eq_ignore_ascii_case("gzip") || one.eq_ignore_ascii_case("x-gzip") => {
-                Ok(Some(Self::Gzip(MultiGzDecoder::new(Vec::new()))))
+                Ok(Some(Self::Gzip(MultiGzDecoder::new(Vec::new()), false)))
             }
-            [one] if one.eq_ignore_ascii_case("deflate") => Ok(Some(Self::Either)),
+            [one] if one.eq_ignore_ascii_case("deflate") => Ok(Some(Self::Either(()))),
             _ => {
                 let what = format!("the content is coded as {}, and {ASKED} were asked for", codings.join(", "));
                 Err(Failure::new(Exit::Failed, "protocol", what).advise("fetch it without --compressed"))
@@ -45,37 +46,36 @@ impl Decoder {
         }
     }
 
-    /// What a piece of the coded content becomes, in pieces.
-    pub(super) fn decode(&mut self, coded: &[u8], mut each: impl FnMut(Bytes)) -> Result<(), Failure> {
-        if let (Self::Either, Some(first)) = (&*self, coded.first()) {
+    /// What a piece of the coded content becomes.
+    pub(super) fn decode(&mut self, coded: &[u8]) -> Result<Bytes, Failure> {
+        if let (Self::Either(()), Some(first)) = (&*self, coded.first()) {
             // RFC 1950 section 2.2: the low half of the first byte is 8 for zlib.
             *self = match first & 15 {
                 8 => Self::Zlib(ZlibDecoder::new(Vec::new())),
                 _ => Self::Deflate(DeflateDecoder::new(Vec::new())),
             };
         }
-        for piece in coded.chunks(PIECE) {
-            let (written, out) = match self {
-                Self::Gzip(d) => (d.write_all(piece), core::mem::take(d.get_mut())),
-                Self::Zlib(d) => (d.write_all(piece), core::mem::take(d.get_mut())),
-                Self::Deflate(d) => (d.write_all(piece), core::mem::take(d.get_mut())),
-                Self::Either => (Ok(()), Vec::new()),
-            };
-            written.map_err(|e| bad(&e))?;
-            if !out.is_empty() {
-                each(out.into());
-            }
+        if let (Self::Gzip(_, fed), false) = (&mut *self, coded.is_empty()) {
+            *fed = true;
         }
-        Ok(())
+        let (written, out) = match self {
+            Self::Gzip(d, _) => (d.write_all(coded), core::mem::take(d.get_mut())),
+            Self::Zlib(d) => (d.write_all(coded), core::mem::take(d.get_mut())),
+            Self::Deflate(d) => (d.write_all(coded), core::mem::take(d.get_mut())),
+            Self::Either(()) => (Ok(()), Vec::new()),
+        };
+        written.map_err(|e| bad(&e))?;
+        Ok(out.into())
     }
 
     /// The coded content has ended.
     pub(super) fn finish(self) -> Result<Bytes, Failure> {
         match self {
-            Self::Gzip(mut d) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
+            Self::Gzip(_, false) => Ok(Vec::new()),
+            Self::Gzip(mut d, true) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
             Self::Zlib(mut d) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
             Self::Deflate(mut d) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
-            Self::Either => Ok(Vec::new()),
+            Self::Either(()) => Ok(Vec::new()),
         }
         .map(Bytes::from)
         .map_err(|e| bad(&e))
@@ -103,7 +103,7 @@ mod tests {
         let Some(mut decoder) = Decoder::of(&headers(coding))? else { return Ok(coded.to_vec()) };
         let mut all = Vec::new();
         for byte in coded {
-            decoder.decode(&[*byte], |piece| all.extend_from_slice(&piece))?;
+            all.extend_from_slice(&decoder.decode(&[*byte])?);
         }
         all.extend_from_slice(&decoder.finish()?);
         Ok(all)
@@ -127,6 +127,7 @@ mod tests {
         assert_eq!(undone("identity", &plain).unwrap(), plain);
         assert!(undone("gzip", &gzip[..gzip.len() - 9]).is_err(), "cut short");
         assert!(undone("gzip", b"no such thing").is_err());
+        assert!(undone("gzip", b"").unwrap().is_empty() && undone("deflate", b"").unwrap().is_empty(), "no content");
         for other in ["br", "gzip, gzip", "zstd"] {
             assert!(Decoder::of(&headers(other)).is_err(), "{other}");
         }

@@ -274,7 +274,9 @@ impl Transfer<'_> {
             Ok(r) => r,
             Err(e) if e.is_transient() && repeatable(&e) => return Err(Trouble::Broken(e)),
             // A server that has just been there may be starting again.
-            Err(e @ Error::Establishment(_)) if again && !e.is_security() => return Err(Trouble::Broken(e)),
+            Err(e @ Error::Establishment(_)) if again && repeatable(&e) && !e.is_security() => {
+                return Err(Trouble::Broken(e));
+            }
             Err(e) => return Err(Trouble::Final(e.into())),
         };
         let t = response.transport();
@@ -333,12 +335,12 @@ impl Transfer<'_> {
         match status {
             StatusCode::PARTIAL_CONTENT if self.asked.part.is_some() => {
                 // An answer of several parts has no range of its own (RFC 9110 section 15.3.7.2).
-                let fits = content_range(response.headers()).is_some_and(|r| self.asked.is_it(r));
-                if !fits {
+                let Some(part) = content_range(response.headers()).filter(|r| self.asked.is_it(*r)) else {
                     return Err(protocol("the server sends another part than was asked for".into()));
-                }
-                self.sink.begin(&url, Version { total: response.length(), ..Version::default() })?;
-                Ok(Some(response.length()))
+                };
+                let total = Some(part.last - part.first + 1);
+                self.sink.begin(&url, Version { total, ..Version::default() })?;
+                Ok(Some(total))
             }
             status if status.is_success() && self.asked.part.is_some() => {
                 Err(protocol("the server sends the whole file, and a part was asked for".into()))
@@ -411,7 +413,8 @@ impl Transfer<'_> {
             | StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::GATEWAY_TIMEOUT
-                if offset > 0 || response.headers().contains_key(RETRY_AFTER) =>
+                if self.asked.method.is_idempotent()
+                    && (offset > 0 || response.headers().contains_key(RETRY_AFTER)) =>
             {
                 Err(Trouble::Busy(refused(status), retry_after(response.headers())))
             }
@@ -450,17 +453,15 @@ impl Transfer<'_> {
                             Trouble::Final(Failure::new(Exit::Failed, "protocol", what))
                         })?;
                     }
-                    if core::mem::take(&mut guarded) && data.contains(&0) {
-                        let f = Failure::new(Exit::Local, "terminal", "the content is no text, and goes to a terminal");
-                        return Err(Trouble::Final(f.advise("-o FILE saves it; -o - shows it all the same")));
-                    }
                     match &mut decoder {
-                        None => self.sink.write(data).await?,
+                        None => self.put(data, &mut guarded).await?,
                         Some(decoder) => {
-                            let mut pieces = Vec::new();
-                            decoder.decode(&data, |piece| pieces.push(piece))?;
-                            for piece in pieces {
-                                self.sink.write(piece).await?;
+                            // A little at a time: it may become a thousand times as much.
+                            for coded in data.chunks(coding::PIECE) {
+                                let plain = decoder.decode(coded)?;
+                                if !plain.is_empty() {
+                                    self.put(plain, &mut guarded).await?;
+                                }
                             }
                         }
                     }
@@ -488,6 +489,15 @@ impl Transfer<'_> {
                 }
             }
         }
+    }
+
+    /// Writes a piece, unless it is the first of what is no text, and goes to a terminal.
+    async fn put(&mut self, data: bytes::Bytes, guarded: &mut bool) -> Result<(), Failure> {
+        if core::mem::take(guarded) && data.contains(&0) {
+            let f = Failure::new(Exit::Local, "terminal", "the content is no text, and goes to a terminal");
+            return Err(f.advise("-o FILE saves it; -o - shows it all the same"));
+        }
+        self.sink.write(data).await
     }
 
     /// The error in the measures of the file, and not of the part of it that was asked for last.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use neater_http::Answered;
 use serde_json::json;
 use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::SystemTime;
 
 /// Whether requests are logged: where somebody watches, or where it was asked for.
@@ -12,9 +13,47 @@ pub(super) fn are_logged(output: &Output, quiet: bool) -> bool {
     output.verbose || !quiet && !output.json && stderr().is_terminal()
 }
 
+/// Lines that wait for a slow terminal or pipe: then they are left out, for the server must not wait.
+const WAITING: usize = 4096;
+/// How long the last lines may take.
+const LAST: Duration = Duration::from_secs(1);
+
+/// A log on a thread of its own.
+pub(super) struct Log {
+    lines: SyncSender<(SystemTime, Answered)>,
+    done: Receiver<()>,
+}
+
+impl Log {
+    pub(super) fn new(output: Output) -> Self {
+        let (lines, waiting) = sync_channel::<(SystemTime, Answered)>(WAITING);
+        let (over, done) = sync_channel(1);
+        std::thread::spawn(move || {
+            waiting.into_iter().for_each(|(at, answered)| log(&output, at, &answered));
+            let _ = over.send(());
+        });
+        Self { lines, done }
+    }
+
+    /// What takes answers.
+    pub(super) fn taker(&self) -> impl Fn(&Answered) + Send + Sync + 'static {
+        let lines = self.lines.clone();
+        move |answered| {
+            // Full: the line is left out.
+            let _ = lines.try_send((SystemTime::now(), answered.clone()));
+        }
+    }
+
+    /// Lets the last lines be written; the server is gone.
+    pub(super) fn finish(self) {
+        drop(self.lines);
+        let _ = self.done.recv_timeout(LAST);
+    }
+}
+
 /// A line, or an object, for an answer.
-pub(super) fn log(output: &Output, a: &Answered) {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+fn log(output: &Output, at: SystemTime, a: &Answered) {
+    let now = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if !output.json {
         return output.note(&line(now, a));
     }
@@ -34,7 +73,10 @@ fn line(now: Duration, a: &Answered) -> String {
         true => bytes(a.bytes),
         false => format!("cut short: at most {} of {}", a.bytes, bytes(a.length)),
     };
-    let (method, path, version, status) = (&a.method, &a.path, a.version, a.status);
+    // A path must not look like the end of its line.
+    let plain = |c: char| c.is_ascii_graphic() && c != '"';
+    let path: String = a.path.chars().map(|c| if plain(c) { c } else { '?' }).collect();
+    let (method, version, status) = (&a.method, a.version, a.status);
     let took = a.took.as_millis();
     format!("{hour:02}:{minute:02}:{second:02}Z {client} \"{method} {path} {version:?}\" {status} {end} in {took} ms")
 }

@@ -68,15 +68,18 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     if !args.plain && stacks(&args)?.contains(&Stack::Quic) {
         server = server.alt_svc(port);
     }
-    if answers::are_logged(output, args.quiet) {
-        let output = output.clone();
-        server = server.on_answer(move |answered| answers::log(&output, answered));
+    let log = answers::are_logged(output, args.quiet).then(|| answers::Log::new(output.clone()));
+    if let Some(log) = &log {
+        server = server.on_answer(log.taker());
     }
     let stop = stop_signal(output)?;
     let summary = tokio::select! {
         summary = server.run(listeners, stop) => summary,
         never = limits::watch_transport(&neater, output) => match never {},
     };
+    if let Some(log) = log {
+        log.finish();
+    }
     if output.json {
         output.event(&json!({
             "event": "stopped", "requests": summary.requests, "bytes": summary.bytes,

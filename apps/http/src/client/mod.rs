@@ -236,11 +236,17 @@ impl Client {
         body: Bytes,
         options: &RequestOptions,
     ) -> Result<Response, Error> {
+        let first = method.clone();
         let (mut method, mut body) = (method, body);
         let (mut url, mut headers) = (url.clone(), options.headers.clone());
         for round in 0..=options.redirects {
             let asked = Asked { method: &method, url: &url, headers: &headers, body: &body };
-            let response = self.pool.request(&asked).await?;
+            // What was asked first may have been done: it is not to be asked again because of what followed.
+            let done = round > 0 && !first.is_idempotent();
+            let response = self.pool.request(&asked).await.map_err(|e| match e {
+                e if done => Error::Redirect(format!("{url}, to which it was redirected: {e}")),
+                e => e,
+            })?;
             let Some(location) = redirection(&response) else { return Ok(response) };
             // An error names what was asked for.
             let from = || if round == 0 { "it".to_owned() } else { url.to_string() };

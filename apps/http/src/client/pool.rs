@@ -42,6 +42,8 @@ const FIELDS_MAX: usize = 1000;
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
 /// Candidates that one request is tried by, while each of them is there and does not serve.
 const CANDIDATES: usize = 4;
+/// Bytes of content that even a slow network takes in a second.
+const SLOWEST: u64 = 8 << 10;
 /// How often a request is sent again that the server has not looked at, and how much longer it waits each time.
 const REFUSALS: u32 = 4;
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
@@ -251,12 +253,12 @@ impl Pool {
         let (mut demanded, mut refused) = (false, 0);
         let idempotent = asked.method.is_idempotent();
         loop {
-            let (line, e) = match self.checkout(origin, &mut tried).await {
+            let (line, e, sent) = match self.checkout(origin, &mut tried).await {
                 Ok((lease, line)) => match self.ask_twice(lease, line.clone(), &tried, asked).await {
                     Ok(response) => return Ok(response),
-                    Err(e) => (line, e),
+                    Err(e) => (line, e, true),
                 },
-                Err(Stop::Served(line, e)) => (*line, e),
+                Err(Stop::Served(line, e)) => (*line, e, false),
                 // The answer of a server explains more than the failure of another way to it.
                 Err(Stop::Failed(e)) => return Err(last.unwrap_or(e)),
                 Err(Stop::Exhausted) => return Err(last.unwrap_or_else(|| no_other_way(origin))),
@@ -271,7 +273,8 @@ impl Pool {
                 tried.forget(&line.transport);
                 continue;
             }
-            if !idempotent {
+            // HTTP_1_1_REQUIRED, too, says that nothing was done.
+            if sent && !idempotent && !line.service.wants_http11() {
                 return Err(e);
             }
             if line.service.wants_http11() {
@@ -558,24 +561,26 @@ impl Pool {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
         }
         let full = || Full::new(body.clone());
+        // Content takes its time, and nothing comes meanwhile: a slow network has a second for each of so many bytes.
         let silence = self.config.silence;
+        let patience = silence + Duration::from_secs(body.len() as u64 / SLOWEST);
         let asked = match lease {
             Lease::H1(mut sender, keep) => {
-                let asked = within(silence, sender.send_request(request.map(|()| full()))).await;
+                let asked = within(patience, sender.send_request(request.map(|()| full()))).await;
                 service.asked(asked).map(|answer| {
                     let (parts, body) = answer.into_parts();
                     (parts, Body::Hyper { body, kept: Some(Kept { sender, line: line.clone(), keep }) })
                 })
             }
             Lease::H2(mut sender) => {
-                let asked = within(silence, sender.send_request(request.map(|()| full()))).await;
+                let asked = within(patience, sender.send_request(request.map(|()| full()))).await;
                 service.asked(asked).map(|answer| {
                     let (parts, body) = answer.into_parts();
                     (parts, Body::Hyper { body, kept: None })
                 })
             }
             Lease::H3(sender, session) => {
-                let asked = within(silence, ask_h3(sender, &session, &service, request, body)).await;
+                let asked = within(patience, ask_h3(sender, &session, &service, request, body)).await;
                 asked.map_err(|e| service.silent(e)).and_then(|answer| answer)
             }
         };

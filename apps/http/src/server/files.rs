@@ -130,7 +130,7 @@ impl Files {
             file.push(INDEX);
         }
         let (opened, meta) = self.open_at_once(&file)?;
-        if is_made(&opened, &meta) {
+        if is_made(&opened, &meta, &file) {
             return None;
         }
         let response = serve((opened, self.reading(&meta)), &meta, &file, request.headers(), get);
@@ -143,7 +143,7 @@ impl Files {
         match self.find(path) {
             Found::Nothing(status) => text(status),
             Found::File(..) if path.ends_with('/') => text(StatusCode::NOT_FOUND),
-            Found::File(file, meta, name) if is_made(&file, &meta) => made(&file, &name),
+            Found::File(file, meta, name) if is_made(&file, &meta, &name) => made(&file, &name),
             Found::File(file, meta, name) => {
                 // RFC 9110 section 14.2: Range is for GET.
                 serve((file, self.reading(&meta)), &meta, &name, request.headers(), request.method() == Method::GET)
@@ -333,9 +333,15 @@ fn allow(status: StatusCode) -> Response<FileBody> {
 }
 
 /// Whether the contents of a file are made when it is read, as those of /proc and /sys are: its length says nothing then.
-fn is_made(file: &File, meta: &Metadata) -> bool {
-    /// proc, sysfs, cgroup2, debugfs, tracefs and securityfs (statfs(2)).
-    const MADE: [u64; 6] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
+///
+/// Those that are used up by reading, or show what a program keeps to itself, stay as empty as their length says.
+fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
+    /// proc, sysfs and cgroup2 (statfs(2)).
+    const MADE: [u64; 3] = [0x9fa0, 0x6265_6572, 0x6367_7270];
+    const PRIVATE: [&str; 4] = ["kmsg", "environ", "auxv", "cmdline"];
+    if name.file_name().is_some_and(|own| PRIVATE.iter().any(|private| own == *private)) {
+        return false;
+    }
     let kind = || rustix::fs::fstatfs(file).ok().and_then(|s| u64::try_from(s.f_type).ok());
     matches!(meta.len(), 0 | 4096) && kind().is_some_and(|kind| MADE.contains(&kind))
 }

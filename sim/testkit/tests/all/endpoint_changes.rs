@@ -291,3 +291,37 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
     assert_eq!(change(&mut town, flow, &Change::AddLocal(local)), Err(E::Prohibited));
     ends(town, flow);
 }
+
+/// A second address of an interface is a path of its own, and the first goes on as it was; one that is added again at once is back.
+#[test]
+fn a_second_address_of_an_interface_is_another_path() {
+    let (mut town, flow, _) = town(14, Stack::Sctp, "Active");
+    wifi(&town);
+    town.play.run_for(S);
+    assert_eq!(working(&mut town, flow), 2);
+    let host = town.play.host(town.client);
+    let second = "203.0.113.10".parse().unwrap();
+    let iface = town.play.world().add_interface(host, "x0", InterfaceKind::Wired, &[second]);
+    town.play.world().attach(iface, LinkConfig::delay(10 * MS), LinkConfig::delay(10 * MS));
+    let third =
+        neater_base::net::InterfaceAddr { addr: ip("203.0.113.11"), prefix: 24, temporary: false, deprecated: false };
+    town.play.world().add_address(iface, third);
+    town.play.run_for(S);
+    let before = paths(&mut town, flow).len();
+    let another = LocalEndpoint::new().with_ip_address(ip("203.0.113.11"));
+    let used = paths(&mut town, flow).iter().any(|p| p.local.ip() == ip("203.0.113.11"));
+    let another = if used { LocalEndpoint::new().with_ip_address(second) } else { another };
+    assert_eq!(change(&mut town, flow, &Change::AddLocal(another)), Ok(()));
+    town.play.run_for(S);
+    assert_eq!(working(&mut town, flow), before + 1, "{:?}", paths(&mut town, flow));
+    let server = town.play.accepted(town.server)[0];
+    assert_eq!(working(&mut town, server), before + 1);
+    let local = LocalEndpoint::new().with_interface("wlan0");
+    let engine = town.play.engine(flow.node);
+    assert_eq!(engine.change_endpoints(flow.conn, &Change::RemoveLocal(local.clone())), Ok(()));
+    assert_eq!(engine.change_endpoints(flow.conn, &Change::AddLocal(local)), Ok(()));
+    town.play.run_for(5 * S);
+    assert_eq!(working(&mut town, flow), before + 1, "{:?}", paths(&mut town, flow));
+    comes_back(&mut town, flow, "second ");
+    ends(town, flow);
+}

@@ -97,8 +97,10 @@ impl SctpCarrier {
         let (end, id) = (a.end, a.id);
         let e = self.endpoints.get(end).ok_or(EndpointError::NotEstablished)?;
         let options = self.sockets.get(e.socket).map(|s| s.options.clone()).unwrap_or_default();
-        let same =
+        let alike =
             |w: &super::paths::Way| w.interface == Some(index) && w.at.is_none_or(|a| a.is_ipv6() == at.is_ipv6());
+        // One that is in use stays as it is: the paths from there have its number.
+        let same = |w: &super::paths::Way| alike(w) && (w.is_free() || w.at == Some(at));
         let slot = e.ways.iter().position(same);
         self.widen_to(cx, layers, key, (index, at, slot), &options);
         let e = self.endpoints.get_mut(end).ok_or(EndpointError::NotEstablished)?;
@@ -239,7 +241,9 @@ impl Changed<'_> {
         let address =
             at.addr.or_else(|| address_of(&interface, self.route.is_ipv6())).ok_or(EndpointError::NoInterface)?;
         let used = self.layers_of(false)?;
-        if used.iter().any(|l| self.bound_to(*l).0 == Some(address)) {
+        // One that is being removed is added again behind that.
+        let leaves = self.sctp.associations.get(self.key).is_some_and(|a| a.left.contains(&interface.index));
+        if !leaves && used.iter().any(|l| self.bound_to(*l).0 == Some(address)) {
             return Ok(());
         }
         let (e, id) = self.end()?;

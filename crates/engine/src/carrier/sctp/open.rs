@@ -174,7 +174,11 @@ impl SctpCarrier {
         let mtu = mtu(cx, options.local.map(|l| l.ip()), Some(addr.ip()));
         let profile = profile(request, Role::Initiate, mtu);
         let free = |e: &SctpEnd| {
-            e.profile == profile && e.at == at && e.listener.is_none() && !self.has_peer_port(e, addr.port())
+            e.profile == profile
+                && e.at == at
+                && e.ways.is_empty()
+                && e.listener.is_none()
+                && !self.has_peer_port(e, addr.port())
         };
         let ends = self.sockets.get(socket).into_iter().flat_map(|s| s.ends.values().copied());
         // One that has sockets of several interfaces is for one association.
@@ -401,6 +405,8 @@ impl SctpCarrier {
         // A listener that has stopped may have left its port with connections on it.
         let left = self.sockets.get(socket).and_then(|s| s.ends.get(&(port, at)).copied());
         let left = left.filter(|k| self.endpoints.get(*k).is_some_and(|e| e.listener.is_none() && e.socket == socket));
+        let guest = self.sockets.get(socket).and_then(|s| s.ends.get(&(port, None)).copied());
+        let guest = guest.filter(|k| self.endpoints.get(*k).is_some_and(|e| e.socket != socket));
         if let Some(s) = self.sockets.get_mut(socket) {
             // One on another socket, whose associations have paths here, is reached through this listener from now on.
             let here = |end: &Key| self.endpoints.get(*end).is_some_and(|e| e.socket == socket);
@@ -417,17 +423,17 @@ impl SctpCarrier {
         e.endpoint.set_accept(true);
         e.endpoint.set_reserved(false);
         if below == Below::Udp {
-            self.join_beside(end, listener);
+            self.join_beside(end, listener, guest);
         }
         Ok(end)
     }
 
     /// A listener has an endpoint more: what belongs to another one of its own may come here, too.
-    fn join_beside(&mut self, end: Key, listener: Key) {
+    fn join_beside(&mut self, end: Key, listener: Key, guest: Option<Key>) {
         let Some(port) = self.endpoints.get(end).map(|e| e.endpoint.port()) else { return };
         let of = |e: &SctpEnd| e.endpoint.port() == port && e.listener.as_ref().is_some_and(|(l, _)| *l == listener);
         let others: Vec<Key> = self.endpoints.iter().filter(|(k, e)| *k != end && of(e)).map(|(k, _)| k).collect();
-        for other in others {
+        for other in others.into_iter().chain(guest) {
             for (one, another) in [(end, other), (other, end)] {
                 if let Some(e) = self.endpoints.get_mut(one).filter(|e| !e.beside.contains(&another)) {
                     e.beside.push(another);

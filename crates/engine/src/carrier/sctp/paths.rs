@@ -51,6 +51,13 @@ enum Use {
     Asked,
 }
 
+impl Way {
+    /// Whether it is free for another address: the peer has not taken it, or its address is gone.
+    pub(super) fn is_free(&self) -> bool {
+        self.state == Use::None
+    }
+}
+
 impl SctpEnd {
     /// The socket of a packet layer, and the address that packets are sent from where the socket has all.
     pub(super) fn way(&self, layer: LayerId) -> (Key, Option<IpAddr>) {
@@ -63,9 +70,10 @@ impl SctpEnd {
     /// The packet layer of what has come by a socket to this address of ours.
     pub(super) fn layer_of(&self, socket: Key, to: Option<IpAddr>) -> LayerId {
         let to = to.map(|ip| ip.to_canonical());
-        // A socket of an interface is one way; one that has all addresses has a way for each.
-        let is = |w: &Way| w.socket == socket && (w.interface.is_some() || w.at == to);
-        let known = self.ways.iter().position(is);
+        let exactly = |w: &Way| w.socket == socket && w.at == to;
+        // A socket of an interface alone is one way; one that has all addresses has a way for each.
+        let alone = |w: &Way| w.socket == socket && w.interface.is_some() && socket != self.socket;
+        let known = self.ways.iter().position(exactly).or_else(|| self.ways.iter().position(alone));
         LayerId(known.map_or(0, |i| i as u16 + 1))
     }
 

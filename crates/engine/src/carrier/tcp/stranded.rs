@@ -33,7 +33,7 @@ impl SocketCarrier {
             let Some((keep_alive, timeout)) = ch.behind.conn().and_then(&usual) else { continue };
             let Ok(local) = cx.net.local_addr(ch.sock) else { continue };
             let ip = local.ip().to_canonical();
-            let here = interfaces.iter().any(|i| i.up && i.addrs.iter().any(|a| a.addr == ip));
+            let here = interfaces.iter().any(|i| i.addrs.iter().any(|a| a.addr == ip));
             let stranded = !here && !ip.is_loopback() && !ip.is_unspecified();
             if stranded == ch.stranded {
                 continue;
