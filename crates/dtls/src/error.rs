@@ -123,7 +123,7 @@ fn security(error: &SecurityError) -> TlsError {
     }
 }
 
-/// What a client is told with which nothing can be agreed (RFC 5246 section 7.2.2, RFC 8446 section 6.2).
+/// The alert for a client with which nothing can be agreed (RFC 5246 section 7.2.2, RFC 8446 section 6.2).
 pub(crate) fn refusal(error: &Error) -> Option<AlertDescription> {
     use SecurityError as S;
     let Error::SecurityError(error) = error else { return None };

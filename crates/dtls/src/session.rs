@@ -527,7 +527,7 @@ impl Session {
         self.fail(error);
     }
 
-    /// Tells a client with which nothing can be agreed: in the clear, and with fewer bytes than its hello has.
+    /// An alert for a client with which nothing can be agreed: in the clear, and with fewer bytes than its hello has.
     fn refuse(&mut self, error: &Error, hello: &[u8]) {
         // Verified are a client's sessions, and those of clients that may have keys.
         let (false, Some(why), Some(number)) = (self.verified, refusal(error), hello.get(5..11)) else { return };

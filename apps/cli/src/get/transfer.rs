@@ -142,7 +142,7 @@ pub(super) async fn run(
             Ok(()) => break,
             Err(trouble) => trouble,
         };
-        // What comes next may begin the file anew: nothing of this answer may be written behind that.
+        // What comes next may begin the file again: nothing of this answer may be written behind that.
         let trouble = match transfer.sink.flush().await {
             Ok(()) => trouble,
             Err(f) => Trouble::Final(f),
@@ -164,7 +164,7 @@ pub(super) async fn run(
                 repeated = repeated.saturating_add(1);
                 transfer.announce(e.kind(), &e.to_string(), tries, retries);
                 tokio::time::sleep(wait).await;
-                // The waits before three retries are six seconds together: a server that is started anew is back by then.
+                // The waits before three retries are six seconds together: a server that is restarted is back by then.
                 wait = (wait * 5).min(LONGEST_WAIT);
             }
             Trouble::Busy(f, after) if tries < retries && after.is_none_or(|d| d <= BUSY_MOST) => {

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::SystemTime;
 
-/// Whether requests are logged: where somebody watches, or where it was asked for.
+/// Whether requests are logged: at a terminal, or where it was asked for.
 pub(super) fn are_logged(output: &Output, quiet: bool) -> bool {
     output.verbose || !quiet && !output.json && stderr().is_terminal()
 }

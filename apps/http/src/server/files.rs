@@ -349,7 +349,7 @@ fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
 /// The most bytes of such a file: what is longer may have no end.
 const MADE_MAX: u64 = 4 << 20;
 
-/// The contents as they are now: the next time they may be others, so that nothing can be told of them.
+/// The contents as they are now. They may be others the next time, so there is no tag and no date.
 fn made(file: &File, name: &Path) -> Response<FileBody> {
     let mut all = Vec::new();
     match io::Read::read_to_end(&mut io::Read::take(file, MADE_MAX + 1), &mut all) {
