@@ -313,5 +313,5 @@ fn a_part_that_cannot_be_gone_on_with_is_named_as_such() {
     let f = Folder::new("lost");
     let server = Mirror::new(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbeginning".to_vec());
     let r = run(neater().args(["get", "--retries", "0", "-o"]).arg(f.path("out")).arg(server.url()));
-    assert!(r.code == 1 && r.err.contains("fetched anew") && !r.err.contains("go on with"), "{}", r.err);
+    assert!(r.code == 1 && r.err.contains("fetched again") && !r.err.contains("go on with"), "{}", r.err);
 }

@@ -4,6 +4,8 @@
 
 use crate::args::GetArgs;
 use crate::failure::{Exit, Failure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT, PROXY_AUTHORIZATION, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -175,25 +177,10 @@ fn basic(user: &str) -> Result<HeaderValue, Failure> {
         return Err(Failure::usage("-u: a name and a password are wanted, as NAME:PASSWORD")
             .advise("the list of processes shows it to other users of this host; -H @FILE keeps a field in a file"));
     }
-    let mut value = HeaderValue::try_from(format!("Basic {}", base64(user.as_bytes())))
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(user)))
         .map_err(|_| Failure::usage("-u: this cannot travel"))?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// RFC 4648 section 4.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let at = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
-        let word = at(0) << 16 | at(1) << 8 | at(2);
-        for i in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * i) & 63) as usize];
-            out.push(if i <= three.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
 }
 
 /// A part of a file: `0-99`, `100-` or `-5`, which are the last five bytes.
@@ -327,12 +314,9 @@ mod tests {
         }
     }
 
-    /// The vectors of RFC 4648 section 10, and that of RFC 7617 section 2.
+    /// The vector of RFC 7617 section 2.
     #[test]
     fn a_name_and_a_password_travel_in_base64() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
         let shown = basic("Aladdin:open sesame").unwrap();
         assert!(shown == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==" && shown.is_sensitive());
         assert!(basic("name").is_err());

@@ -21,7 +21,7 @@ pub(super) enum Decoder {
     /// As some servers have it (RFC 9110 section 8.4.1.2, Note).
     Deflate(DeflateDecoder<Vec<u8>>),
     /// Which of the two shows the first byte.
-    Either(()),
+    Either,
 }
 
 impl Decoder {
@@ -38,7 +38,7 @@ impl Decoder {
             [one] if one.eq_ignore_ascii_case("gzip") || one.eq_ignore_ascii_case("x-gzip") => {
                 Ok(Some(Self::Gzip(MultiGzDecoder::new(Vec::new()), false)))
             }
-            [one] if one.eq_ignore_ascii_case("deflate") => Ok(Some(Self::Either(()))),
+            [one] if one.eq_ignore_ascii_case("deflate") => Ok(Some(Self::Either)),
             _ => {
                 let what = format!("the content is coded as {}, and {ASKED} were asked for", codings.join(", "));
                 Err(Failure::new(Exit::Failed, "protocol", what).advise("fetch it without --compressed"))
@@ -48,7 +48,7 @@ impl Decoder {
 
     /// What a piece of the coded content becomes.
     pub(super) fn decode(&mut self, coded: &[u8]) -> Result<Bytes, Failure> {
-        if let (Self::Either(()), Some(first)) = (&*self, coded.first()) {
+        if let (Self::Either, Some(first)) = (&*self, coded.first()) {
             // RFC 1950 section 2.2: the low half of the first byte is 8 for zlib.
             *self = match first & 15 {
                 8 => Self::Zlib(ZlibDecoder::new(Vec::new())),
@@ -62,7 +62,7 @@ impl Decoder {
             Self::Gzip(d, _) => (d.write_all(coded), core::mem::take(d.get_mut())),
             Self::Zlib(d) => (d.write_all(coded), core::mem::take(d.get_mut())),
             Self::Deflate(d) => (d.write_all(coded), core::mem::take(d.get_mut())),
-            Self::Either(()) => (Ok(()), Vec::new()),
+            Self::Either => (Ok(()), Vec::new()),
         };
         written.map_err(|e| bad(&e))?;
         Ok(out.into())
@@ -75,7 +75,7 @@ impl Decoder {
             Self::Gzip(mut d, true) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
             Self::Zlib(mut d) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
             Self::Deflate(mut d) => d.try_finish().map(|()| core::mem::take(d.get_mut())),
-            Self::Either(()) => Ok(Vec::new()),
+            Self::Either => Ok(Vec::new()),
         }
         .map(Bytes::from)
         .map_err(|e| bad(&e))

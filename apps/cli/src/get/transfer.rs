@@ -552,11 +552,11 @@ impl Transfer<'_> {
         if let Some(kept) = self.sink.kept() {
             f = f.advise(kept);
             // The server's file is another one now, or it does not answer as HTTP has it: going on would fail again.
-            if matches!(f.kind, "changed" | "protocol") {
-            } else if self.sink.can_be_continued() {
+            let goes_on = !matches!(f.kind, "changed" | "protocol");
+            if goes_on && self.sink.can_be_continued() {
                 f = f.advise(format!("go on with: {}", resume_command()));
-            } else if self.sink.written() > 0 {
-                f = f.advise("the server has given nothing that tells whether the file is still the same: it will be fetched anew");
+            } else if goes_on && self.sink.written() > 0 {
+                f = f.advise("the server has given nothing that tells whether the file is still the same: it will be fetched again");
             }
         }
         f
