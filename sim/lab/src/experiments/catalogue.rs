@@ -294,8 +294,8 @@ pub const ALL: &[Experiment] = &[
             metric("serve_cpu_ratio_vs_nginx", "1", "at most 1.25"),
             metric("serve_ratio_vs_nginx", "1", "at least 0.8"),
             metric("syscalls_per_request", "calls", ""),
-            metric("tls_ratio_vs_tokio_rustls", "1", "at least 0.95"),
-            metric("quic_ratio_vs_quinn", "1", "at least 0.95"),
+            metric("tls_ratio_vs_tokio_rustls", "1", "at least 0.97"),
+            metric("quic_ratio_vs_quinn", "1", "at least 0.97"),
         ],
         needs: &[
             Need::RustPeers,

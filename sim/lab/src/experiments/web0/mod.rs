@@ -367,7 +367,7 @@ fn peers(lab: &Lab, out: &mut Outcome) {
             name,
             pick: RATE,
             of: "bytes_per_second",
-            bound: Some(Bound::AtLeast(0.95)),
+            bound: Some(Bound::AtLeast(0.97)),
             low: None,
             by_generator: false,
         }];
