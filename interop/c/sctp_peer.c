@@ -25,9 +25,9 @@
 struct options {
     int listen;
     uint16_t udp, remote_udp, port;
-    const char *address;
+    const char *address, *local;
     uint16_t out, in, bind;
-    int interleave, ecn, pr, reconf, auth, asconf, nodelay, nr_sack, cmt;
+    int interleave, ecn, pr, reconf, auth, asconf, nodelay, nr_sack, cmt, pf;
     int scheduler;
     int auth_chunk;
     int rto;
@@ -36,7 +36,7 @@ struct options {
 
 static struct options opt = {
     .address = "127.0.0.1", .out = 16, .in = 2048, .pr = 1, .reconf = 1, .auth = 1, .asconf = 1, .ecn = 1,
-    .nodelay = 1, .scheduler = -1, .auth_chunk = -1,
+    .nodelay = 1, .pf = -1, .scheduler = -1, .auth_chunk = -1,
     .buffer = 8 << 20,
 };
 
@@ -89,7 +89,7 @@ static void configure(struct socket *so) {
         encaps.sue_address.ss_family = AF_INET;
         set(so, SCTP_REMOTE_UDP_ENCAPS_PORT, &encaps, sizeof encaps, "REMOTE_UDP_ENCAPS_PORT");
     }
-    static const uint16_t events[] = {SCTP_ASSOC_CHANGE, SCTP_SHUTDOWN_EVENT, SCTP_SEND_FAILED_EVENT, SCTP_STREAM_RESET_EVENT,
+    static const uint16_t events[] = {SCTP_ASSOC_CHANGE, SCTP_PEER_ADDR_CHANGE, SCTP_SHUTDOWN_EVENT, SCTP_SEND_FAILED_EVENT, SCTP_STREAM_RESET_EVENT,
                                       SCTP_STREAM_CHANGE_EVENT, SCTP_ADAPTATION_INDICATION, SCTP_SENDER_DRY_EVENT};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
         struct sctp_event event = {.se_assoc_id = SCTP_FUTURE_ASSOC, .se_type = events[i], .se_on = 1};
@@ -104,6 +104,15 @@ static void notified(const union sctp_notification *n) {
         unsigned state = n->sn_assoc_change.sac_state;
         say("{\"event\":\"%s\",\"out\":%u,\"in\":%u,\"error\":%u}", states[state < 6 ? state : 0],
             n->sn_assoc_change.sac_outbound_streams, n->sn_assoc_change.sac_inbound_streams, n->sn_assoc_change.sac_error);
+        break;
+    }
+    case SCTP_PEER_ADDR_CHANGE: {
+        static const char *const states[] = {"?", "available", "unreachable", "removed", "added", "primary", "confirmed"};
+        char address[INET6_ADDRSTRLEN] = "";
+        const struct sockaddr_in *in = (const struct sockaddr_in *)&n->sn_paddr_change.spc_aaddr;
+        if (in->sin_family == AF_INET) inet_ntop(AF_INET, &in->sin_addr, address, sizeof address);
+        unsigned state = n->sn_paddr_change.spc_state;
+        say("{\"event\":\"path\",\"address\":\"%s\",\"state\":\"%s\"}", address, states[state < 7 ? state : 0]);
         break;
     }
     case SCTP_SHUTDOWN_EVENT: say("{\"event\":\"shutdown\"}"); break;
@@ -258,7 +267,7 @@ static void read_options(int argc, char **argv) {
     if (argc < 2 || (strcmp(argv[1], "listen") != 0 && strcmp(argv[1], "connect") != 0)) {
         fprintf(stderr, "usage: sctp_peer listen|connect --udp N --port N [--remote-udp N] [--address A] [--bind N] [--streams OUT,IN]\n"
                         "       [--interleave] [--no-pr] [--no-ecn] [--no-auth] [--no-asconf] [--no-reconf] [--scheduler N]\n"
-                        "       [--nr-sack] [--cmt] [--auth-chunk TYPE] [--rto MIN_MS] [--buffer BYTES]\n");
+                        "       [--nr-sack] [--cmt] [--pf ERRORS] [--local A,A] [--auth-chunk TYPE] [--rto MIN_MS] [--buffer BYTES]\n");
         exit(2);
     }
     opt.listen = strcmp(argv[1], "listen") == 0;
@@ -278,6 +287,8 @@ static void read_options(int argc, char **argv) {
         else if (strcmp(name, "--port") == 0) opt.port = (uint16_t)atoi(value);
         else if (strcmp(name, "--bind") == 0) opt.bind = (uint16_t)atoi(value);
         else if (strcmp(name, "--address") == 0) opt.address = value;
+        else if (strcmp(name, "--local") == 0) opt.local = value;
+        else if (strcmp(name, "--pf") == 0) opt.pf = atoi(value);
         else if (strcmp(name, "--streams") == 0) sscanf(value, "%hu,%hu", &opt.out, &opt.in);
         else if (strcmp(name, "--scheduler") == 0) opt.scheduler = atoi(value);
         else if (strcmp(name, "--auth-chunk") == 0) opt.auth_chunk = atoi(value);
@@ -290,18 +301,36 @@ static void read_options(int argc, char **argv) {
     }
 }
 
+// Binds to the listed addresses, with a comma in between, or to all at this port.
+static void bind_to(struct socket *so, uint16_t port) {
+    struct sockaddr_in all[8] = {{.sin_family = AF_INET, .sin_port = htons(port)}};
+    if (opt.local == NULL) {
+        if (usrsctp_bind(so, (struct sockaddr *)all, sizeof *all) != 0) die("bind");
+        return;
+    }
+    char list[256];
+    snprintf(list, sizeof list, "%s", opt.local);
+    int count = 0;
+    for (char *one = strtok(list, ","); one != NULL && count < 8; one = strtok(NULL, ","), count++) {
+        all[count] = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+        if (inet_pton(AF_INET, one, &all[count].sin_addr) != 1) die("local address");
+    }
+    if (usrsctp_bindx(so, (struct sockaddr *)all, count, SCTP_BINDX_ADD_ADDR) != 0) die("bindx");
+}
+
 int main(int argc, char **argv) {
     read_options(argc, argv);
     usrsctp_init(opt.udp, NULL, NULL);
     // Otherwise it takes packets with wrong bits on loopback, and the tests make such.
     usrsctp_sysctl_set_sctp_no_csum_on_loopback(0);
+    if (opt.pf >= 0) usrsctp_sysctl_set_sctp_path_pf_threshold((uint32_t)opt.pf);
     if (opt.cmt) usrsctp_sysctl_set_sctp_cmt_on_off(SCTP_CMT_BASE);
     struct socket *so = usrsctp_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
     if (so == NULL) die("socket");
     configure(so);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(opt.port)};
     if (opt.listen) {
-        if (usrsctp_bind(so, (struct sockaddr *)&address, sizeof address) != 0) die("bind");
+        bind_to(so, opt.port);
         if (usrsctp_listen(so, 1) != 0) die("listen");
         say("{\"event\":\"ready\"}");
         struct socket *accepted = usrsctp_accept(so, NULL, NULL);
@@ -310,8 +339,7 @@ int main(int argc, char **argv) {
         so = accepted;
     } else {
         if (inet_pton(AF_INET, opt.address, &address.sin_addr) != 1) die("address");
-        struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(opt.bind)};
-        if (opt.bind != 0 && usrsctp_bind(so, (struct sockaddr *)&local, sizeof local) != 0) die("bind");
+        if (opt.bind != 0) bind_to(so, opt.bind);
         say("{\"event\":\"ready\"}");
         if (usrsctp_connect(so, (struct sockaddr *)&address, sizeof address) != 0) die("connect");
     }

@@ -1,9 +1,11 @@
 //! Our SCTP and usrsctp, over UDP on loopback, with an emulated link in between: every message is accounted for.
 
-use neater_interop::sctp::{Batch, Driver, Role, Wish, World, decode_errors};
+use neater_interop::sctp::{Batch, Driver, Place, Role, Wish, World, between_links, decode_errors};
 use neater_interop::{Scratch, skip};
 use neater_link::{LinkConfig, Loss, Overtaking};
-use neater_sctp::{AddressChange, AssociationConfig, CloseReason, Event, LayerId, Multipath, RtoConfig, Scheduler};
+use neater_sctp::{
+    AddressChange, AssociationConfig, CloseReason, Event, LayerId, Multipath, PathState, RtoConfig, Scheduler,
+};
 use neater_sctp_wire::StreamId;
 use std::time::Duration;
 
@@ -407,6 +409,55 @@ fn a_change_of_addresses_is_answered() {
         world.ours(&Batch::reliable(10, 2, 1..=2000));
         world.theirs(&Batch::reliable(10, 2, 1..=2000));
         world.settle();
+        world.part();
+    }
+}
+
+/// Whether all paths of an association over two links are usable: from each address of ours to each of theirs.
+fn all_paths(world: &mut World) -> bool {
+    let paths = world.driver.endpoint().paths(world.id);
+    paths.iter().filter(|p| p.state == PathState::Active).count() == 4
+}
+
+/// Concurrent multipath transfer, potentially failed and NR-SACK on both sides, over two links: new data of both sides uses both
+/// paths, and goes over the other one while one is cut.
+#[test]
+fn both_sides_send_over_two_links_at_once_and_over_one_while_the_other_is_cut() {
+    match between_links("both_sides_send_over_two_links_at_once_and_over_one_while_the_other_is_cut") {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(why) => skip!("{why}"),
+    }
+    for role in ROLES {
+        let mut wish = Wish { link: rough(0.02), place: Place::UsrsctpLinks, ..brisk(role, 0.02) };
+        wish.peer.extend(["--nr-sack", "--cmt", "--pf", "1"]);
+        wish.config.multipath = Some(Multipath::default());
+        wish.config.extensions.nr_sack = true;
+        wish.config.heartbeat_interval = Some(Duration::from_millis(300));
+        let mut world = world!(wish);
+        let agreed = world.driver.endpoint().agreed(world.id);
+        assert!(agreed.is_some_and(|(x, _)| x.nr_sack), "{agreed:?}");
+        world.peer.tell("heartbeat 300");
+        world.until("all paths", all_paths);
+        let both = |world: &mut World, count| {
+            let batch = Batch::reliable(count, 20, 1..=5000);
+            world.ours(&batch);
+            world.theirs(&batch);
+        };
+        both(&mut world, 400);
+        world.settle();
+        let used: Vec<_> = world.driver.endpoint().paths(world.id).iter().map(|p| (p.sent, p.received)).collect();
+        let (ours, theirs) = (|u: &&(u64, u64)| u.0 > 50, |u: &&(u64, u64)| u.1 > 50_000);
+        let count = (used.iter().filter(ours).count(), used.iter().filter(theirs).count());
+        assert!(count.0 >= 2 && count.1 >= 2, "{role:?}: {used:?}");
+        for cut in [LayerId(1), LayerId(0)] {
+            both(&mut world, 100);
+            world.driver.cut(Some(cut));
+            both(&mut world, 100);
+            world.settle();
+            world.driver.cut(None);
+            world.until("the paths to come back", all_paths);
+        }
         world.part();
     }
 }

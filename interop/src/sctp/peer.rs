@@ -83,7 +83,15 @@ impl Peer {
     /// Why it cannot be built here.
     pub fn usrsctp(arguments: &[&str]) -> Result<Self, String> {
         let program = usrsctp_program()?;
-        let running = Running::start(Command::new(program).args(arguments));
+        let mut command = match super::links::peer_space() {
+            Some(space) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &space]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let running = Running::start(command.args(arguments));
         let _ = running.wait_to_say("\"ready\"");
         Ok(Self { program: Box::new(running), heard: 0, events: Vec::new() })
     }

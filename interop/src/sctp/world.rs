@@ -3,6 +3,7 @@
 use super::capture::Capture;
 use super::driver::Driver;
 use super::ledger::{Batch, Ledger, Received, fill, hash};
+use super::links::{LINKS_UDP, Links, link_address};
 use super::machine::{MACHINE_UDP, Shared, address};
 use super::peer::Peer;
 use super::wire::{Loopback, Wire};
@@ -34,6 +35,8 @@ pub enum Role {
 pub enum Place {
     /// usrsctp, at another UDP port of loopback.
     Usrsctp,
+    /// usrsctp, at the other end of two links; see [`super::between_links`].
+    UsrsctpLinks,
     /// Linux' kernel, in a virtual machine.
     Linux {
         /// The machine.
@@ -82,6 +85,12 @@ impl Wish {
         Self { place, ..Self::new(role) }
     }
 
+    /// The same with usrsctp over two links.
+    #[must_use]
+    pub fn links(role: Role) -> Self {
+        Self { place: Place::UsrsctpLinks, ..Self::new(role) }
+    }
+
     /// Our layers, what carries them, and the routes to the peer.
     fn ground(&self, peer_udp: u16) -> (Vec<Layer>, Box<dyn Wire>, Vec<Route>) {
         let route = |layer, ip, port| Route { layer: LayerId(layer), remote: SocketAddr::new(ip, port) };
@@ -89,6 +98,14 @@ impl Wish {
             Place::Usrsctp => {
                 let layer = Layer { mtu: 1500, overhead: 28, ..Layer::udp() };
                 (vec![layer], Box::new(Loopback::new()), vec![route(0, [127, 0, 0, 1].into(), peer_udp)])
+            }
+            Place::UsrsctpLinks => {
+                let layer = |link| {
+                    let address = Some(link_address(link, 1));
+                    Layer { address, mtu: 1500, overhead: 28, ..Layer::udp() }
+                };
+                let to = |link: u8| route(u16::from(link), link_address(link, 2), LINKS_UDP);
+                ((0..2).map(layer).collect(), Box::new(Links::new()), (0..2).map(to).collect())
             }
             Place::Linux { machine, udp, paths, spare } => {
                 let ours: Vec<_> = paths.iter().map(|(card, v6)| address(*card, *v6, 1)).chain(spare.clone()).collect();
@@ -111,7 +128,7 @@ impl Wish {
         let (layers, wire, routes) = self.ground(peer_udp);
         let server = self.role == Role::Server;
         let config = Config {
-            tell_addresses: matches!(self.place, Place::Linux { .. }),
+            tell_addresses: !matches!(self.place, Place::Usrsctp),
             layers,
             port: if server { ports.listener } else { ports.opener },
             accept: server,
@@ -132,6 +149,19 @@ impl Wish {
                     Role::Client => vec!["listen", "--udp", &own, "--port", &port],
                     Role::Server => {
                         vec!["connect", "--udp", &own, "--port", &port, "--remote-udp", &our_udp, "--bind", &peer_port]
+                    }
+                };
+                arguments.extend(&self.peer);
+                Peer::usrsctp(&arguments)
+            }
+            Place::UsrsctpLinks => {
+                let both = [0, 1].map(|link| link_address(link, 2).to_string()).join(",");
+                let (own, first) = (text(LINKS_UDP), link_address(0, 1).to_string());
+                let mut arguments = match self.role {
+                    Role::Client => vec!["listen", "--udp", &own, "--port", &port, "--local", &both],
+                    Role::Server => {
+                        let opens = ["connect", "--udp", &own, "--port", &port, "--remote-udp", &own];
+                        [&opens[..], &["--bind", &peer_port, "--local", &both, "--address", &first]].concat()
                     }
                 };
                 arguments.extend(&self.peer);
@@ -222,7 +252,7 @@ impl World {
     /// # Panics
     /// If it does not come up.
     pub fn open(wish: Wish) -> Result<Self, String> {
-        if matches!(wish.place, Place::Usrsctp) {
+        if !matches!(wish.place, Place::Linux { .. }) {
             super::peer::usrsctp_program()?;
         }
         let peer_udp = free_port();
