@@ -4,11 +4,13 @@
 pub(crate) mod watch;
 
 use super::{Lab, Outcome};
+use crate::live::plan::{Change, NatPlan, What};
 use crate::live::{self, Cmd, Kind, Options, Plan, Running};
 use crate::measure::{MeasureError, Result, failed};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::report::{Bound, Figure};
-use neater_link::{LinkConfig, QueueLimit};
+use neater_link::{LinkConfig, NatConfig, QueueLimit};
+use neater_scenario::NatChange;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -45,6 +47,16 @@ struct Place {
     secure: Option<(Running, String)>,
     /// The address that the client's second interface has at first, and the one that it gets.
     addresses: [String; 2],
+    /// When the networks came up.
+    up: Instant,
+}
+
+/// What is between the client and the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Core {
+    Router,
+    /// A NAT box, which at [`REBINDS`] gives every mapping another port.
+    Nat,
 }
 
 impl Drop for Place {
@@ -64,7 +76,7 @@ struct Transfer {
 }
 
 impl Place {
-    fn build(lab: &Lab, seed: u64, bytes: usize) -> Result<Self> {
+    fn build(lab: &Lab, seed: u64, bytes: usize, core_is: Core) -> Result<Self> {
         let mut plan = Plan::new(seed);
         let [client, core, server] =
             [("client", Kind::Host), ("core", Kind::Router), ("server", Kind::Host)].map(|(n, k)| plan.add(n, k));
@@ -81,8 +93,18 @@ impl Place {
         };
         let new = Ipv4Addr::new(10, 77, 0, 1);
         second.push((new.into(), prefix));
+        if core_is == Core::Nat {
+            let outside = plan.wires.len() - 1;
+            let own = plan.nodes[core].interfaces.iter().find(|i| i.wire.0 == outside);
+            let Some((external, _)) = own.and_then(|i| i.addresses.iter().find(|(a, _)| a.is_ipv4())).copied() else {
+                return failed("the router has no IPv4 address outside");
+            };
+            plan.nodes[core].nat = Some(NatPlan { outside, config: NatConfig::port_restricted_cone(external) });
+            plan.changes.push(Change { at: REBINDS, what: What::Nat { node: core, what: NatChange::Rebind } });
+        }
         plan.check().map_err(MeasureError::Failed)?;
         let net = live::Lab::up(&plan, &Options::default())?;
+        let up = Instant::now();
         net.netns("client")?.ip(&format!("addr del {new}/{prefix} dev eth1\n"))?;
         let dir = lab.scratch.join(format!("networks-{seed}"));
         let _ = fs::remove_dir_all(&dir);
@@ -104,6 +126,7 @@ impl Place {
             contents,
             secure: None,
             addresses: [format!("{old}/{prefix}"), format!("{new}/{prefix}")],
+            up,
         })
     }
 
@@ -209,7 +232,7 @@ fn drawing(out: &mut Outcome, title: &str, curves: Vec<Curve>) {
 pub(super) fn e5(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome { runs: Some(runs(lab)), ..Outcome::default() };
     let mut curves = Vec::new();
-    let mut place = Place::build(lab, lab.seed, if lab.quick { BYTES.1 } else { BYTES.0 })?;
+    let mut place = Place::build(lab, lab.seed, if lab.quick { BYTES.1 } else { BYTES.0 }, Core::Router)?;
     place.serve_secure(lab)?;
     let variants =
         [("tcp", "TCP", "reliable"), ("one", "SCTP", ONE), ("equal", "SCTP", BOTH), ("equal-dtls", DTLS, BOTH)];
@@ -255,13 +278,17 @@ enum Failure {
     Address,
     /// Both swallow everything until 15 s; then the second works again.
     Both,
+    /// The NAT box in front of both gives every mapping another port.
+    Rebind,
 }
 
 const FAILS: Duration = Duration::from_secs(5);
 const RETURNS: Duration = Duration::from_secs(15);
+/// From the start of the networks.
+const REBINDS: Duration = Duration::from_secs(10);
 
 impl Failure {
-    const ALL: [Self; 4] = [Self::Blackhole, Self::Interface, Self::Address, Self::Both];
+    const ALL: [Self; 5] = [Self::Blackhole, Self::Interface, Self::Address, Self::Both, Self::Rebind];
 
     const fn name(self) -> &'static str {
         match self {
@@ -269,6 +296,7 @@ impl Failure {
             Self::Interface => "interface",
             Self::Address => "address",
             Self::Both => "both",
+            Self::Rebind => "rebind",
         }
     }
 
@@ -286,6 +314,7 @@ impl Failure {
                 client.ip(&format!("addr add {new} dev eth1\naddr del {old} dev eth1\n"))?;
                 client.ip("route replace default dev eth1 metric 1001\n")?;
             }
+            Self::Rebind => {}
         }
         Ok(())
     }
@@ -298,7 +327,7 @@ impl Failure {
             Self::Interface => {
                 Ok(net.netns("client")?.ip("link set eth0 up\nroute replace default dev eth0 metric 1000\n")?)
             }
-            Self::Address => Ok(()),
+            Self::Address | Self::Rebind => Ok(()),
         }
     }
 }
@@ -319,10 +348,16 @@ pub(super) fn e6(lab: &Lab) -> Result<Outcome> {
         for run in 0..runs(lab) {
             (lab.progress)(&format!("{}, run {} of {}", failure.name(), run + 1, runs(lab)));
             // What has happened to a host stays with it.
-            let place = Place::build(lab, lab.seed + run as u64, if lab.quick { BYTES_E6 / 4 } else { BYTES_E6 })?;
+            let bytes = if lab.quick { BYTES_E6 / 4 } else { BYTES_E6 };
+            let core = if *failure == Failure::Rebind { Core::Nat } else { Core::Router };
+            let place = Place::build(lab, lab.seed + run as u64, bytes, core)?;
             let (mut begun, mut ended) = (None, None);
+            let fails = match failure {
+                Failure::Rebind => REBINDS.saturating_sub(place.up.elapsed()),
+                _ => FAILS,
+            };
             let transfer = place.fetch(lab, "SCTP", BOTH, |net, at| {
-                if at >= FAILS && begun.is_none() {
+                if at >= fails && begun.is_none() {
                     failure.begins(net, &place.addresses)?;
                     begun = Some(at.as_secs_f64());
                 }

@@ -70,7 +70,7 @@ type Shared = Arc<Mutex<String>>;
 /// # Errors
 /// The networks cannot be built, or the port is taken.
 pub(crate) fn run(lab: &Lab, port: u16) -> Result<()> {
-    let place = Place::build(lab, lab.seed, BYTES)?;
+    let place = Place::build(lab, lab.seed, BYTES, super::Core::Router)?;
     let (throw, thrown) = channel();
     let shared = Shared::default();
     let (told, address) = channel();
