@@ -403,7 +403,7 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .max_headers(FIELDS_MAX)
         // A client that has said all is still owed its answer.
         .half_close(true)
-        .serve_connection(TokioIo::new(Shared(bytes.clone())), service);
+        .serve_connection(TokioIo::new(Shared::new(bytes.clone())), service);
     let delivery = || bytes.connection().delivery();
     // One answer at a time: it moves as its connection does.
     let moved = |_: &Delivery| client.common.turns.all_move(client.who);
@@ -474,7 +474,7 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(H2_RESETS)
         .max_send_buf_size(H2_SEND_BUFFER)
-        .serve_connection(TokioIo::new(Shared(bytes.clone())), service);
+        .serve_connection(TokioIo::new(Shared::new(bytes.clone())), service);
     let end = Notify::new();
     let delivery = || bytes.connection().delivery();
     let moved = |seen: &Delivery| {

@@ -19,6 +19,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -276,10 +277,13 @@ fn look_up_at_once(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
 /// What stands in for a folder.
 const INDEX: &str = "index.html";
 
+/// The fields that the answer with a file has at most, with Alt-Svc: room for them is made once.
+const FIELDS: usize = 10;
+
 /// What every answer has.
 fn complete<B>(request: &Request<B>, mut response: Response<FileBody>) -> Response<FileBody> {
     let h = response.headers_mut();
-    h.insert(DATE, date(SystemTime::now()));
+    h.insert(DATE, date_of_now());
     h.insert(SERVER, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
     h.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if request.method() == Method::HEAD {
@@ -301,6 +305,20 @@ fn status_of(e: &io::Error) -> StatusCode {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         },
     }
+}
+
+thread_local! {
+    /// The second that was written last, and how: all answers within it have the same.
+    static WRITTEN: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+fn date_of_now() -> HeaderValue {
+    let now = SystemTime::now();
+    let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    WRITTEN.with_borrow_mut(|written| match written {
+        Some((same, value)) if *same == second => value.clone(),
+        _ => written.insert((second, date(now))).1.clone(),
+    })
 }
 
 fn date(t: SystemTime) -> HeaderValue {
@@ -368,12 +386,12 @@ fn made(file: &File, name: &Path) -> Response<FileBody> {
 
 /// The state of a file: any change of contents changes the time of its last change, which cannot be set, its length or its number.
 fn validators(meta: &Metadata) -> Validators {
-    let time = format!("{:x}.{:x}", meta.ctime(), meta.ctime_nsec());
     // HTTP's dates have whole seconds; a file from before 1970 has no date.
     let modified = u64::try_from(meta.mtime()).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
     // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says nothing.
     let modified = modified.filter(|m| *m <= SystemTime::now());
-    Validators { etag: format!("\"{time}-{:x}-{:x}\"", meta.len(), meta.ino()), modified }
+    let (second, nano, length, number) = (meta.ctime(), meta.ctime_nsec(), meta.len(), meta.ino());
+    Validators { etag: format!("\"{second:x}.{nano:x}-{length:x}-{number:x}\""), modified }
 }
 
 fn serve(
@@ -402,6 +420,7 @@ fn serve(
             }
             Part::Whole => {
                 let mut r = Response::new(FileBody::file((file, reading), 0, total));
+                *r.headers_mut() = HeaderMap::with_capacity(FIELDS);
                 r.headers_mut().insert(CONTENT_LENGTH, total.into());
                 r.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind_of(name)));
                 r
