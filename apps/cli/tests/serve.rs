@@ -576,3 +576,20 @@ fn requests_are_logged_with_address_and_duration() {
         }
     }
 }
+
+#[test]
+fn errors_of_sctp_name_its_port_of_udp() {
+    let f = Folder::new("udp-port");
+    f.put("srv/a", "a");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let udp = taken.local_addr().expect("bound").port().to_string();
+    let serve = ["serve", "--plain", "--bind", "127.0.0.1", "--port", "0", "--transport", "sctp", "--udp-port", &udp];
+    let r = run(neater().args(serve).arg(f.path("srv")));
+    assert_eq!(r.code, 1, "{}", r.err);
+    let named = format!("(UDP port {udp}): address already in use");
+    assert!(r.err.contains(&named) && r.err.contains("--udp-port 0 for any"), "{}", r.err);
+    drop(taken);
+    let get = ["get", "--transport", "sctp", "--udp-port", &udp, "--retries", "0", "--timeout", "3"];
+    let r = run(neater().args(get).arg("http://127.0.0.1:8080/a"));
+    assert!(r.code == 1 && r.err.contains(&format!("127.0.0.1:8080 (UDP port {udp}): ")), "{}", r.err);
+}

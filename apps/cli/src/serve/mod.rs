@@ -161,7 +161,7 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
     let mut listeners: Vec<Listener> = Vec::new();
     for ip in wanted {
         let port = listeners.first().map_or(port, Listener::port);
-        listeners.push(on(ip, port).map_err(|e| cannot_listen(&e, port))?);
+        listeners.push(on(ip, port).map_err(|e| cannot_listen(&e, (port, udp)))?);
     }
     if let Some(ip) = optional {
         let port = listeners.first().map_or(port, Listener::port);
@@ -169,7 +169,8 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
             Ok(l) => listeners.push(l),
             Err(e) if is_missing(&e.to_string()) => {}
             // Whoever has it would be asked in our place by half of those who ask for localhost.
-            Err(e) => return Err(cannot_listen(&e, port).advise("or leave it out: --bind 127.0.0.1")),
+    let udp = args.udp_port.unwrap_or(UDP_PORT);
+            Err(e) => return Err(cannot_listen(&e, (port, udp)).advise("or leave it out: --bind 127.0.0.1")),
         }
     }
     Ok(listeners)
@@ -230,10 +231,14 @@ fn all_are_served(args: &ServeArgs, listeners: &[Listener]) -> Result<(), Failur
     }
 }
 
-fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {
+fn cannot_listen(e: &EstablishmentError, (port, udp): (u16, u16)) -> Failure {
     let text = e.to_string();
     let failure = Failure::new(Exit::Failed, "listen", text.clone());
-    if text.contains(ErrorKind::AddrInUse.as_str()) {
+    if text.contains(ErrorKind::AddrInUse.as_str()) && text.contains(&format!("(UDP port {udp})")) {
+        failure.advise(format!(
+            "another program has UDP port {udp}: choose another with --udp-port, or --udp-port 0 for any"
+        ))
+    } else if text.contains(ErrorKind::AddrInUse.as_str()) {
         failure.advise(format!("another program has port {port}: choose another with --port, or --port 0 for any"))
     } else if text.contains("permission denied") {
         failure.advise(format!("ports below 1024 need privileges: choose another than {port} with --port"))

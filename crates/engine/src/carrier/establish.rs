@@ -12,7 +12,7 @@ use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
 use core::time::Duration;
-use neater_base::net::Net;
+use neater_base::net::{ErrorKind, Net};
 use neater_base::{Instant, Key};
 use neater_quic::ConnectionApi;
 use std::net::{IpAddr, SocketAddr};
@@ -208,6 +208,18 @@ impl Carriers {
         attempt: Key,
         to: &Target<'_>,
     ) -> Result<SessionId, AttemptError> {
+        self.begin(cx, attempt, to).map_err(|e| match (e, to.addr) {
+            // The system calls that an invalid argument.
+            (AttemptError::Net(e), SocketAddr::V6(addr))
+                if e.kind == ErrorKind::InvalidInput && addr.ip().is_unicast_link_local() && addr.scope_id() == 0 =>
+            {
+                AttemptError::NoZone
+            }
+            (e, _) => e,
+        })
+    }
+
+    fn begin<N: Net>(&mut self, cx: &mut Context<N>, attempt: Key, to: &Target<'_>) -> Result<SessionId, AttemptError> {
         let Target { stack, addr, request, options, .. } = *to;
         match stack {
             Stack::Tcp | Stack::Tls => self.sockets.tcp_connect(cx, attempt, to),
