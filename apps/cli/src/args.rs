@@ -265,7 +265,7 @@ The generated certificate is kept for the next time, so that it can be trusted o
   curl --cacert CERT https://localhost:4433/
 
 Ctrl-C or SIGTERM ends it in order, within ten seconds; a second one at once.
-JSON events: serving, request (with -v), few-descriptors, turned-away, transport-refused, failed, stopped.";
+JSON events: serving, certificate (one that expires soon, or is not valid), request (with -v), few-descriptors, turned-away, transport-refused, failed, stopped.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
@@ -292,7 +292,7 @@ pub(crate) struct ServeArgs {
     /// HTTP/1.1 in the clear, over TCP unless --transport says more, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,
-    /// The certificate chain to show (PEM)
+    /// The certificate chain to show (PEM); its key is on P-256 or P-384, of Ed25519 or RSA: P-521 is not supported
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// Its private key (PEM)

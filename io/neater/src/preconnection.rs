@@ -201,9 +201,10 @@ impl Preconnection {
         }
         let security = self.security_in_full()?;
         crate::roots::provide(&self.handle, &security, role);
-        let security = match (&security.trust_verification, &security.identity_challenge, &security.key_log) {
-            (None, None, None) => security,
-            _ => Cow::Owned(self.handle.marked(&security)),
+        let judged = security.trust_verification.is_some() || security.refused_certificate.is_some();
+        let security = match judged || security.identity_challenge.is_some() || security.key_log.is_some() {
+            false => security,
+            true => Cow::Owned(self.handle.marked(&security)),
         };
         self.handle.with(|s| s.engine.compile(&self.properties, &security, role, &self.options))
     }

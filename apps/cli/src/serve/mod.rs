@@ -18,6 +18,7 @@ use neater_http::{Files, Server, ServerLimits};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use std::time::SystemTime;
 /// The port when none is given: encrypted, in the clear.
 const PORTS: (u16, u16) = (4433, 8080);
 /// Descriptors for what is no connection: listeners, the runtime, standard streams, a log.
@@ -60,6 +61,10 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     make_room_for(args.max_connections, output);
     let connections = args.max_connections as usize;
     let connections_per_address = args.max_per_address.map_or(connections, |n| n as usize);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    if let Some(warning) = shown.as_ref().and_then(|s| s.warning(now)) {
+        output.tell("certificate", None, &warning);
+    }
     let (idle, standstill) = (args.max_idle, args.max_pause);
     let limits = ServerLimits { connections, connections_per_address, idle, standstill, ..ServerLimits::default() };
     let server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
