@@ -143,7 +143,9 @@ impl Files {
         match self.find(path) {
             Found::Nothing(status) => text(status),
             Found::File(..) if path.ends_with('/') => text(StatusCode::NOT_FOUND),
-            Found::File(file, meta, name) if is_made(&file, &meta, &name) => made(&file, &name),
+            Found::File(file, meta, name) if is_made(&file, &meta, &name) => {
+                made_now(request.headers(), made(&file, &name))
+            }
             Found::File(file, meta, name) => {
                 // RFC 9110 section 14.2: Range is for GET.
                 serve((file, self.reading(&meta)), &meta, &name, request.headers(), request.method() == Method::GET)
@@ -184,7 +186,7 @@ impl Files {
         let listed = self.spare.with(|| listing::page(folder, &shown, &self.root, self.hidden));
         self.spare.refill();
         match listed {
-            Ok(page) => with_length(StatusCode::OK, "text/html; charset=utf-8", page),
+            Ok(page) => made_now(request.headers(), with_length(StatusCode::OK, "text/html; charset=utf-8", page)),
             Err(e) => text(status_of(&e)),
         }
     }
@@ -277,7 +279,7 @@ fn look_up_at_once(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
 const INDEX: &str = "index.html";
 
 /// What every answer has.
-fn complete<B>(request: &Request<B>, mut response: Response<FileBody>) -> Response<FileBody> {
+pub(super) fn complete<B>(request: &Request<B>, mut response: Response<FileBody>) -> Response<FileBody> {
     let h = response.headers_mut();
     h.insert(DATE, date(SystemTime::now()));
     h.insert(SERVER, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
@@ -303,11 +305,12 @@ fn status_of(e: &io::Error) -> StatusCode {
     }
 }
 
-fn date(t: SystemTime) -> HeaderValue {
+pub(super) fn date(t: SystemTime) -> HeaderValue {
     HeaderValue::from_str(&httpdate::fmt_http_date(t)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-fn text(status: StatusCode) -> Response<FileBody> {
+/// An answer that is nothing but its status, for people.
+pub(super) fn text(status: StatusCode) -> Response<FileBody> {
     let mut response = with_length(status, "text/plain; charset=utf-8", format!("{status}\n"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, 1.into());
@@ -346,6 +349,24 @@ fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
     matches!(meta.len(), 0 | 4096) && kind().is_some_and(|kind| MADE.contains(&kind))
 }
 
+/// An answer with what was made for it, if conditions let it be (RFC 9110 section 13.2.1): it exists, and has neither tag nor date.
+fn made_now(headers: &HeaderMap, response: Response<FileBody>) -> Response<FileBody> {
+    if !response.status().is_success() {
+        return response;
+    }
+    match judge(headers, &Validators::NONE) {
+        Verdict::Go => response,
+        Verdict::Failed => text(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => not_modified(),
+    }
+}
+
+fn not_modified() -> Response<FileBody> {
+    let mut response = Response::new(FileBody::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
 /// The most bytes of such a file: what is longer may have no end.
 const MADE_MAX: u64 = 4 << 20;
 
@@ -373,7 +394,7 @@ fn validators(meta: &Metadata) -> Validators {
     let modified = u64::try_from(meta.mtime()).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
     // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says nothing.
     let modified = modified.filter(|m| *m <= SystemTime::now());
-    Validators { etag: format!("\"{time}-{:x}-{:x}\"", meta.len(), meta.ino()), modified }
+    Validators { etag: Some(format!("\"{time}-{:x}-{:x}\"", meta.len(), meta.ino())), modified }
 }
 
 fn serve(
@@ -387,11 +408,7 @@ fn serve(
     let total = meta.len();
     let mut response = match judge(headers, &v) {
         Verdict::Failed => return text(StatusCode::PRECONDITION_FAILED),
-        Verdict::NotModified => {
-            let mut r = Response::new(FileBody::empty());
-            *r.status_mut() = StatusCode::NOT_MODIFIED;
-            r
-        }
+        Verdict::NotModified => not_modified(),
         Verdict::Go => match if ranges { part(headers, total, &v) } else { Part::Whole } {
             Part::Unsatisfiable => {
                 let mut r = text(StatusCode::RANGE_NOT_SATISFIABLE);
@@ -421,7 +438,7 @@ fn serve(
     };
     let h = response.headers_mut();
     h.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    if let Ok(tag) = HeaderValue::from_str(&v.etag) {
+    if let Some(Ok(tag)) = v.etag.as_deref().map(HeaderValue::from_str) {
         h.insert(ETAG, tag);
     }
     if let Some(modified) = v.modified {
