@@ -56,7 +56,7 @@ pub(crate) mod tests {
             ended,
             doubt: None,
             fate,
-            udp_port: None,
+            encapsulation_port: None,
         }
     }
 

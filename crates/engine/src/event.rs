@@ -201,7 +201,7 @@ pub struct CandidateOutcome {
     /// The remote address.
     pub addr: SocketAddr,
     /// The port of UDP that SCTP is encapsulated to, where it is: the port of the address is SCTP's then.
-    pub udp_port: Option<u16>,
+    pub encapsulation_port: Option<u16>,
     /// When it was started, from the call to initiate; `None`: never.
     pub started: Option<Duration>,
     /// When it became reachable.
@@ -268,7 +268,7 @@ impl fmt::Display for EstablishmentError {
         write!(f, "{}: {}", self.reason.as_str(), self.message)?;
         for c in &self.candidates {
             write!(f, "\n  {} to {}", c.stack, c.addr)?;
-            if let Some(port) = c.udp_port {
+            if let Some(port) = c.encapsulation_port {
                 write!(f, " (UDP port {port})")?;
             }
             f.write_str(": ")?;

@@ -256,7 +256,7 @@ impl<N: Net> Engine<N> {
                 Some(CandidateOutcome {
                     stack,
                     addr: r.candidate.addr,
-                    udp_port: stack.encapsulation_port(named),
+                    encapsulation_port: stack.encapsulation_port(named),
                     started: r.started_at.map(|t| t - began),
                     reachable: r.reachable_at.map(|t| t - began),
                     ended: r.ended_at.map(|t| t - began),

@@ -149,9 +149,9 @@ impl<N: Net> Engine<N> {
                                 ErrorKind::FamilyNotSupported | ErrorKind::AddrNotAvailable | ErrorKind::Unsupported
                             ) => {}
                     Err(e) => {
-                        let udp = stack.encapsulation_port(encapsulation_port);
-                        let udp = udp.map_or_else(String::new, |port| format!(" (UDP port {port})"));
-                        return Err((format!("{addr}{udp}"), e));
+                        let below = stack.encapsulation_port(encapsulation_port);
+                        let below = below.map_or_else(String::new, |port| format!(" (UDP port {port})"));
+                        return Err((format!("{addr}{below}"), e));
                     }
                 }
             }
