@@ -264,8 +264,14 @@ The generated certificate is kept for the next time, so that it can be trusted o
   neater get --ca CERT https://localhost:4433/
   curl --cacert CERT https://localhost:4433/
 
+Requests for another host are answered with 421, so that no page of another site can read what is
+served here under a name of its own: served are the addresses that it listens at, localhost, the
+name of this machine, what the certificate is for, and what --host adds, as behind a proxy that
+passes on the name that it was asked by. Where other machines can connect, every host is served
+unless --cert or --host says which.
+
 Ctrl-C or SIGTERM ends it in order, within ten seconds; a second one at once.
-JSON events: serving, request (with -v), few-descriptors, turned-away, transport-refused, failed, stopped.";
+JSON events: serving, certificate (one that expires soon, or is not valid), request (with -v), few-descriptors, turned-away, transport-refused, failed, stopped.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
@@ -292,7 +298,7 @@ pub(crate) struct ServeArgs {
     /// HTTP/1.1 in the clear, over TCP unless --transport says more, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,
-    /// The certificate chain to show (PEM)
+    /// The certificate chain to show (PEM); its key is on P-256 or P-384, of Ed25519 or RSA: P-521 is not supported
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// Its private key (PEM)
@@ -301,6 +307,9 @@ pub(crate) struct ServeArgs {
     /// A further name or address for the generated certificate
     #[arg(long, value_name = "NAME", conflicts_with = "cert")]
     pub(crate) name: Vec<String>,
+    /// A further name or address that requests may name as their host; * is any
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
     /// Where the generated certificate is kept. Default: $STATE_DIRECTORY, as systemd sets it, or
     /// $XDG_STATE_HOME/neater or ~/.local/state/neater
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]

@@ -3,6 +3,7 @@
 use crate::args::ConnectArgs;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::seen::Seen;
 use neater::tls::{Pin, certificates_from_pem};
 use neater::{
     Builder, LocalEndpoint, Neater, PolicyFault, Preference, SecurityNeed, SecurityParameters, Stack,
@@ -26,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) need: Option<SecurityNeed>,
     /// For connections that are to be secure.
     pub(crate) security: SecurityParameters,
+    /// The certificates that were refused.
+    pub(crate) seen: Seen,
     pub(crate) stacks: Vec<Stack>,
 }
 
@@ -59,8 +62,9 @@ impl Asked {
             None if pins.is_empty() => {}
             None => security.trust = Trust::Pinned(pins),
         }
+        let seen = Seen::of(&mut security, args.ca.is_some());
         let stacks = stacks(&args.transport)?;
-        Ok(Self { local, properties, need, security, stacks })
+        Ok(Self { local, properties, need, security, seen, stacks })
     }
 }
 

@@ -23,6 +23,7 @@ mod ping;
 mod pm;
 mod policy;
 mod resolve;
+mod seen;
 mod serve;
 mod signals;
 mod why;

@@ -48,7 +48,16 @@ pub(crate) mod tests {
 
     pub(crate) fn candidate(stack: Stack, times: [Option<u64>; 3], fate: Fate) -> CandidateOutcome {
         let [started, reachable, ended] = times.map(|t| t.map(Duration::from_millis));
-        CandidateOutcome { stack, addr: ([192, 0, 2, 1], 443).into(), started, reachable, ended, doubt: None, fate }
+        CandidateOutcome {
+            stack,
+            addr: ([192, 0, 2, 1], 443).into(),
+            started,
+            reachable,
+            ended,
+            doubt: None,
+            fate,
+            encapsulation_port: None,
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn whom_a_server_lets_in_it_serves() {
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected")).collect();
     std::thread::sleep(std::time::Duration::from_millis(500));
     for client in &mut crowd {
-        client.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+        client.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("written");
     }
     std::thread::sleep(std::time::Duration::from_secs(3));
     let mut served = 0;

@@ -215,9 +215,12 @@ fn certificates_that_are_not_acceptable_say_what_to_do() {
     for version in ["2", "3"] {
         let r = run(neater().args(["get", "--http", version]).arg(server.url("a")));
         assert_eq!((r.code, r.err.contains("--ca FILE")), (6, true), "{}", r.err);
+        // The certificate that was seen is named by its pin.
+        assert!(r.err.contains(&format!("--pin {}", server.sha256)), "{}", r.err);
         let other = format!("https://other.test:{}/a", server.port);
         let r = run(server.get().args(["--http", version, "--hosts"]).arg(&hosts).arg(&other));
         assert_eq!((r.code, r.err.contains("a name that the certificate has")), (6, true), "{}", r.err);
+        assert!(r.err.contains(&format!("--pin {} without --ca", server.sha256)), "{}", r.err);
         let r = run(neater().args(["get", "--http", version, "--pin", &"0".repeat(64)]).arg(server.url("a")));
         assert_eq!((r.code, r.err.contains("pin that")), (6, true), "{}", r.err);
         let r = run(neater().args(["get", "--http", version, "--pin", &server.sha256]).arg(server.url("a")));
@@ -236,6 +239,21 @@ fn certificates_that_are_not_acceptable_say_what_to_do() {
     for version in ["2", "3"] {
         let r = run(server.get().args(["--http", version]).arg(server.url("a")));
         assert_eq!((r.code, r.err.contains("must renew it")), (6, true), "{}", r.err);
+    }
+    // The server has mentioned it when it started.
+    let (_, events) = server.stop_with_events();
+    let mentioned = of(&events, "certificate");
+    assert!(mentioned.len() == 1 && mentioned[0]["message"].to_string().contains("expired"), "{events:?}");
+}
+
+#[test]
+fn a_link_local_address_without_its_interface_says_so() {
+    for url in ["http://[fe80::1]:1/a", "https://[fe80::1]:1/a"] {
+        let r = run(neater().args(["get", "--retries", "0", "--timeout", "5"]).arg(url));
+        // Where a host has no IPv6 at all, that is what is wrong.
+        let none = r.err.contains("not supported") || r.err.contains("unreachable");
+        assert!(r.code == 1 && (none || r.err.contains("as in fe80::1%eth0")), "{url}: {}", r.err);
+        assert!(!r.err.contains("invalid argument"), "{url}: {}", r.err);
     }
 }
 

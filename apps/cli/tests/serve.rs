@@ -51,15 +51,15 @@ fn nothing_outside_the_folder_is_reachable() {
     for path in
         ["/../secret", "/%2e%2e/secret", "/..%2fsecret", "/a/../../secret", "/leak", "//../secret", "/./../secret"]
     {
-        let text = raw(server.port, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        let text = raw(server.port, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
         assert!(text.starts_with("HTTP/1.1 4") && !text.contains("\r\nsecret"), "{path}: {text}");
         assert!(!text.ends_with("secret"), "{path}: {text}");
     }
-    let text = raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let text = raw(server.port, "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("\r\na"), "{text}");
     // Neither is what is no file: a socket cannot be opened.
     let _socket = std::os::unix::net::UnixListener::bind(f.path("srv/socket")).expect("bound");
-    let text = raw(server.port, "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let text = raw(server.port, "GET /socket HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 403"), "{text}");
 }
 
@@ -103,7 +103,9 @@ fn it_ends_in_order_when_it_is_told_to() {
     let f = Folder::new("term");
     f.put("srv/a", "a");
     let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
-    assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 200"));
+    assert!(
+        raw(server.port, "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 200")
+    );
     let idle = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
     let started = std::time::Instant::now();
     let (code, last) = server.stop();
@@ -119,7 +121,7 @@ fn names_with_a_dot_are_served_only_when_that_is_asked_for() {
     f.put("srv/.env", "PASSWORD");
     f.put("srv/.git/config", "PASSWORD");
     let ask = |server: &Serving, path: &str| {
-        raw(server.port, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+        raw(server.port, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     };
     let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
     for path in ["/.env", "/%2eenv", "/.git/config", "/.git/", "/./.git/config", "//.env"] {
@@ -145,13 +147,40 @@ fn a_request_that_names_no_host_or_two_is_a_bad_one() {
         ("1.1", "Host: a b\r\n", "400"),
         ("1.1", "Host: me@a\r\n", "400"),
         ("1.1", "Host:\r\n", "200"),
-        ("1.1", "Host: a:80\r\n", "200"),
-        ("1.1", "Host: [::1]:80\r\n", "200"),
+        ("1.1", "Host: localhost:80\r\n", "200"),
+        ("1.1", "Host: 127.0.0.1:80\r\n", "200"),
+        // It listens for this host alone, and that is not its name.
+        ("1.1", "Host: a:80\r\n", "421"),
         ("1.0", "", "200"),
     ] {
         let text = raw(server.port, &format!("GET /a HTTP/{version}\r\n{fields}Connection: close\r\n\r\n"));
         assert_eq!(text.split(' ').nth(1), Some(status), "{fields}: {text}");
+        assert!(text.contains("\r\ndate: ") || text.contains("\r\nDate: "), "{text}");
     }
+    let text = raw(server.port, "GET https://localhost/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 421"), "https in the clear: {text}");
+}
+
+#[test]
+fn a_name_of_another_site_that_leads_here_reads_nothing() {
+    let f = Folder::new("rebinding");
+    f.put("srv/a", "secret");
+    let ask = |more: &[&str], option: &str, host: &str| {
+        let server = Serving::new(&f.path("srv"), &f.path("state"), more);
+        let resolve = format!("{host}:{}:127.0.0.1", server.port);
+        let url = format!("https://{host}:{}/a", server.port);
+        curl(&server, &["-k", option, "--resolve", &resolve, "-w", " %{http_code}", &url]).0
+    };
+    for option in ["--http1.1", "--http2"] {
+        let text = ask(&[], option, "evil.test");
+        assert!(text.ends_with(" 421") && !text.contains("secret"), "{option}: {text}");
+        assert_eq!(ask(&[], option, "own.localhost"), "secret 200");
+        assert_eq!(ask(&["--name", "files.test"], option, "files.test"), "secret 200");
+        assert_eq!(ask(&["--host", "proxy.test"], option, "proxy.test"), "secret 200");
+        assert_eq!(ask(&["--host", "*"], option, "evil.test"), "secret 200");
+    }
+    let r = run(neater().args(["serve", "--plain", "--host", "a/b"]).arg(f.path("srv")));
+    assert_eq!((r.code, r.err.contains("--host")), (2, true), "{}", r.err);
 }
 
 #[test]
@@ -160,10 +189,10 @@ fn the_number_of_connections_can_be_set() {
     f.put("srv/a", "a");
     let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain", "--max-connections", "1"]);
     let mut first = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
-    first.write_all(b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    first.write_all(b"HEAD /a HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("written");
     assert!(first.read(&mut [0; 1024]).expect("answered") > 0);
     if let Ok(mut second) = TcpStream::connect(("127.0.0.1", server.port)) {
-        let _ = second.write_all(b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        let _ = second.write_all(b"HEAD /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(matches!(second.read(&mut [0; 1024]), Ok(0) | Err(_)));
     }
     let (_, events) = server.stop_with_events();
@@ -355,7 +384,7 @@ fn an_address_of_localhost_that_somebody_has_is_not_left_out_silently() {
     // All addresses, said twice, are no reason to fail.
     let all = ["--plain", "--bind", "0.0.0.0", "--bind", "::"];
     let server = Serving::new(&f.path("srv"), &f.path("state"), &all);
-    assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ends_with("\r\na"));
+    assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ends_with("\r\na"));
 }
 
 #[test]
@@ -379,7 +408,7 @@ fn a_client_that_closes_its_direction_gets_its_answer() {
     let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
     for _ in 0..10 {
         let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
-        c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("written");
+        c.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("written");
         c.shutdown(std::net::Shutdown::Write).expect("ended");
         c.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         let mut all = Vec::new();
@@ -418,7 +447,7 @@ fn a_client_that_reads_slowly_gets_everything() {
     let limits = ["--plain", "--max-idle", "0.3", "--max-pause", "5"];
     let server = Serving::new(&f.path("srv"), &f.path("state"), &limits);
     let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
-    c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    c.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("written");
     let total = sip(&mut c, 150_000, Duration::from_millis(100));
     assert!((3_000_000..3_001_000).contains(&total), "{total}");
 }
@@ -431,7 +460,7 @@ fn a_client_that_takes_nothing_is_ended_in_the_time_that_was_set() {
     let limits = ["--plain", "--max-pause", "0.5"];
     let server = Serving::new(&f.path("srv"), &f.path("state"), &limits);
     let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
-    c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    c.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("written");
     std::thread::sleep(Duration::from_millis(1500));
     let mut all = Vec::new();
     let _ = c.read_to_end(&mut all);
@@ -490,7 +519,7 @@ fn a_thousand_connections_of_one_address_stay_open() {
         (0..1000).map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("connected")).collect();
     for round in 0..3 {
         for (i, c) in all.iter_mut().enumerate() {
-            c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").unwrap_or_else(|e| panic!("{round} {i}: {e}"));
+            c.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap_or_else(|e| panic!("{round} {i}: {e}"));
             let n = c.read(&mut [0; 1024]).unwrap_or_else(|e| panic!("{round} {i}: {e}"));
             assert!(n > 0, "{round} {i}");
         }
@@ -575,4 +604,21 @@ fn requests_are_logged_with_address_and_duration() {
             false => assert!(asked.is_empty() && !err.contains("GET"), "{out}{err}"),
         }
     }
+}
+
+#[test]
+fn errors_of_sctp_name_its_port_of_udp() {
+    let f = Folder::new("udp-port");
+    f.put("srv/a", "a");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let udp = taken.local_addr().expect("bound").port().to_string();
+    let serve = ["serve", "--plain", "--bind", "127.0.0.1", "--port", "0", "--transport", "sctp", "--udp-port", &udp];
+    let r = run(neater().args(serve).arg(f.path("srv")));
+    assert_eq!(r.code, 1, "{}", r.err);
+    let named = format!("(UDP port {udp}): address already in use");
+    assert!(r.err.contains(&named) && r.err.contains("--udp-port 0 for any"), "{}", r.err);
+    drop(taken);
+    let get = ["get", "--transport", "sctp", "--udp-port", &udp, "--retries", "0", "--timeout", "3"];
+    let r = run(neater().args(get).arg("http://127.0.0.1:8080/a"));
+    assert!(r.code == 1 && r.err.contains(&format!("127.0.0.1:8080 (UDP port {udp}): ")), "{}", r.err);
 }

@@ -147,7 +147,10 @@ impl Url {
             Some((addr, zone)) => (addr, Some(zone.strip_prefix("25").filter(|z| !z.is_empty()).unwrap_or(zone))),
             None => (literal.unwrap_or(host), None),
         };
-        let host = host.to_ascii_lowercase() + &zone.map_or_else(String::new, |z| format!("%{z}"));
+        // RFC 5952 section 4: an address has one form.
+        let address = literal.and_then(|_| host.parse::<std::net::Ipv6Addr>().ok());
+        let host = address.map_or_else(|| host.to_ascii_lowercase(), |address| address.to_string())
+            + &zone.map_or_else(String::new, |z| format!("%{z}"));
         Ok(Self { origin: Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) }, target })
     }
 
@@ -407,6 +410,15 @@ mod tests {
             assert!(Url::parse(slash).expect_err(slash).to_string().contains("a slash is missing"), "{slash}");
         }
         assert_eq!(url("http:8080/a").to_string(), "https://http:8080/a");
+    }
+
+    #[test]
+    fn an_address_is_written_in_its_one_form() {
+        for text in ["https://[0::1]/a", "https://[::0001]/a", "https://[0:0:0:0:0:0:0:1]/a"] {
+            assert_eq!((url(text).to_string().as_str(), url(text).origin().host.as_str()), ("https://[::1]/a", "::1"));
+        }
+        assert_eq!(url("https://[2001:DB8:0:0::A]/").to_string(), "https://[2001:db8::a]/");
+        assert_eq!(url("https://[FE80:0::1%25eth0]/").origin().host, "fe80::1%eth0");
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Common {
         let suites12: Vec<_> = suites().filter_map(|s| s.1).filter(|_| parts.version12).collect();
         let suites13: Vec<_> = suites().filter_map(|s| s.2).filter(|_| parts.version13).collect();
         if suites12.is_empty() && suites13.is_empty() {
-            return Err(SecurityError::NothingLeft("ciphersuite"));
+            return Err(SecurityError::NothingLeft("ciphersuites"));
         }
         let usable = parts.identities.iter().find(|k| crypto::is_usable(k)).cloned();
         if usable.is_none() && !parts.identities.is_empty() {

@@ -85,7 +85,7 @@ pub(crate) fn translate(error: &Error, connected: bool) -> DtlsError {
         }
         Error::CryptoError(CryptoError::SignatureAlgorithmNotOfferedByClient) => TlsError::NoCommonSignature,
         Error::CryptoError(CryptoError::NoPrivateKeyConfigured) => {
-            local("the server asks for a certificate and there is none: set clientCertificate, with an ECDSA key")
+            local("the server asks for a certificate and there is none: set client_certificates, with an ECDSA key")
         }
         Error::ConnectionClosed => TlsError::ClosedDuringHandshake,
         Error::UnexpectedMessage(UnexpectedMessageError::UnrecognizedAutoServerResponse) => {

@@ -519,7 +519,7 @@ impl Session {
     fn failed(&mut self, error: &Error) {
         let mut error = translate(error, self.state == State::Connected);
         if self.scope.no_key {
-            let why = "the server asks for a certificate and there is none: set clientCertificate, with an ECDSA key";
+            let why = "the server asks for a certificate and there is none: set client_certificates, with an ECDSA key";
             error = TlsError::Local(why.into()).into();
         } else if let Some(why) = self.scope.unsigned.take() {
             error = TlsError::Local(why).into();

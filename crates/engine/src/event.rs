@@ -104,6 +104,8 @@ pub enum AttemptError {
     /// The peer is there, and offers something else than this stack carries: what, and what to ask
     /// for instead.
     NotOffered(&'static str),
+    /// A link-local address without the interface by which it is meant (RFC 4007 section 6).
+    NoZone,
 }
 
 impl fmt::Display for AttemptError {
@@ -120,6 +122,9 @@ impl fmt::Display for AttemptError {
             Self::NoAddress => f.write_str("no address"),
             Self::PeerRefused => f.write_str("not without security: the peer was refused with it"),
             Self::NotOffered(why) => f.write_str(why),
+            Self::NoZone => f.write_str(
+                "a link-local address is one of each interface: name the one that is meant, as in fe80::1%eth0",
+            ),
         }
     }
 }
@@ -195,6 +200,8 @@ pub struct CandidateOutcome {
     pub stack: Stack,
     /// The remote address.
     pub addr: SocketAddr,
+    /// The port of UDP that SCTP is encapsulated to, where it is: the port of the address is SCTP's then.
+    pub encapsulation_port: Option<u16>,
     /// When it was started, from the call to initiate; `None`: never.
     pub started: Option<Duration>,
     /// When it became reachable.
@@ -260,7 +267,11 @@ impl fmt::Display for EstablishmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason.as_str(), self.message)?;
         for c in &self.candidates {
-            write!(f, "\n  {} to {}: ", c.stack, c.addr)?;
+            write!(f, "\n  {} to {}", c.stack, c.addr)?;
+            if let Some(port) = c.encapsulation_port {
+                write!(f, " (UDP port {port})")?;
+            }
+            f.write_str(": ")?;
             match c.started {
                 Some(t) => write!(f, "started at {} ms, {}", t.as_millis(), c.fate)?,
                 None => write!(f, "{}", c.fate)?,

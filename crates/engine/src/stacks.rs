@@ -194,6 +194,11 @@ impl Stack {
         }
     }
 
+    /// The port of UDP below the stack's own, where it has one: the one that an endpoint names, or else the protocol's.
+    pub(crate) fn encapsulation_port(self, named: Option<u16>) -> Option<u16> {
+        matches!(self, Self::Sctp | Self::SctpDtls).then(|| named.unwrap_or(neater_sctp::UDP_PORT))
+    }
+
     /// Whether it is encrypted and authenticated.
     #[must_use]
     pub const fn is_secure(self) -> bool {

@@ -1,6 +1,6 @@
 //! Message framers: how messages travel over a transport that has none (RFC 9622 section 9.1.2, RFC 9623 section 6).
 //!
-//! *Responsible for* the [`Framer`] trait in the words of RFC 9623, the length-prefixed framer, and the bookkeeping that
+//! *Responsible for* the [`Framer`] trait in the words of RFC 9623, framers by length and by lines, and the bookkeeping that
 //! lets a framer see one contiguous receive buffer. *Not responsible for* reading or writing a connection (the engine).
 //!
 //! *Invariants*: a framer never sees bytes out of order or twice; what it holds back is bounded by
@@ -10,9 +10,11 @@
 
 mod guard;
 mod length;
+mod lines;
 mod receive;
 
 pub use length::LengthPrefixed;
+pub use lines::Lines;
 pub use receive::{Delivered, Receiver};
 
 use bytes::{Bytes, BytesMut};
@@ -112,6 +114,7 @@ pub struct Input<'a> {
     pub(crate) earmarked: &'a mut Option<(u64, bool)>,
     pub(crate) out: &'a mut Outbound,
     pub(crate) ended: bool,
+    pub(crate) datagram: bool,
 }
 
 impl Input<'_> {
@@ -125,6 +128,12 @@ impl Input<'_> {
     #[must_use]
     pub fn ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether the bytes are one datagram, which is not joined to another.
+    #[must_use]
+    pub fn is_datagram(&self) -> bool {
+        self.datagram
     }
 
     /// `AdvanceReceiveCursor`: discards up to `length` bytes that have arrived.
@@ -172,6 +181,13 @@ pub enum FramerSpec {
         /// Largest message accepted, in bytes.
         max: u64,
     },
+    /// [`Lines`] of up to so many bytes: text protocols.
+    Lines {
+        /// The longest line accepted, in bytes, without its end.
+        max: usize,
+        /// Whether lines are sent with CR LF, as most protocols of the Internet have it, and not with LF alone. Both are accepted.
+        crlf: bool,
+    },
     /// The program's own.
     Custom(Arc<dyn Fn() -> Box<dyn Framer> + Send + Sync>),
 }
@@ -189,6 +205,7 @@ impl FramerSpec {
         match self {
             Self::Raw => None,
             Self::LengthPrefixed { width, max } => Some(Box::new(LengthPrefixed::new(*width, *max))),
+            Self::Lines { max, crlf } => Some(Box::new(Lines::new(*max, *crlf))),
             Self::Custom(make) => Some(Box::new(guard::Guarded::make(make.as_ref()))),
         }
     }
@@ -199,6 +216,7 @@ impl fmt::Debug for FramerSpec {
         match self {
             Self::Raw => f.write_str("Raw"),
             Self::LengthPrefixed { width, max } => write!(f, "LengthPrefixed({width} bytes, max {max})"),
+            Self::Lines { max, crlf } => write!(f, "Lines(max {max} bytes, crlf {crlf})"),
             Self::Custom(_) => f.write_str("Custom"),
         }
     }

@@ -83,7 +83,7 @@ impl Receiver {
         self.buffer.clear();
         self.buffer.extend_from_slice(datagram);
         let before = self.delivered.len();
-        let run = self.run_on(framer, out);
+        let run = self.run_on(framer, out, true);
         let good = run.is_ok() && self.earmarked.is_none() && self.buffer.is_empty();
         self.earmarked = None;
         self.buffer.clear();
@@ -103,14 +103,19 @@ impl Receiver {
     /// From the framer, or when it lets more than its limit pile up without consuming any.
     pub fn run(&mut self, framer: &mut dyn Framer, ended: bool, out: &mut Outbound) -> Result<Readiness, FramerError> {
         self.ended |= ended;
-        let run = self.run_on(framer, out);
+        let run = self.run_on(framer, out, false);
         if let Err(e) = &run {
             self.failure = Some(e.clone());
         }
         run
     }
 
-    fn run_on(&mut self, framer: &mut dyn Framer, out: &mut Outbound) -> Result<Readiness, FramerError> {
+    fn run_on(
+        &mut self,
+        framer: &mut dyn Framer,
+        out: &mut Outbound,
+        datagram: bool,
+    ) -> Result<Readiness, FramerError> {
         let mut readiness = Readiness::Ready;
         loop {
             if let Some((rest, end)) = self.earmarked.take() {
@@ -138,6 +143,7 @@ impl Receiver {
                 earmarked: &mut self.earmarked,
                 out,
                 ended: self.ended,
+                datagram,
             };
             let handled = framer.handle_received_data(&mut input);
             // What was delivered before an error can still be taken, so it counts.
@@ -146,7 +152,7 @@ impl Receiver {
             if self.earmarked.is_none() {
                 let stuck = self.buffer.len() == bytes_before && self.delivered.len() == count_before;
                 // A whole message at the limit needs its header beside it.
-                if stuck && self.buffer.len() > framer.buffer_limit() + 64 {
+                if stuck && self.buffer.len() > framer.buffer_limit().saturating_add(64) {
                     return Err(FramerError(format!(
                         "no message found in {} bytes (limit {})",
                         self.buffer.len(),
@@ -305,6 +311,7 @@ mod tests {
     fn specs_make_what_they_name() {
         assert!(FramerSpec::Raw.make().is_none());
         assert_eq!(FramerSpec::LengthPrefixed { width: 3, max: 10 }.make().expect("framer").name(), "length-prefixed");
+        assert_eq!(FramerSpec::Lines { max: 10, crlf: true }.make().expect("framer").name(), "lines");
         let own = FramerSpec::Custom(Arc::new(|| Box::new(Sponge)));
         assert_eq!(own.make().expect("framer").name(), "sponge");
     }

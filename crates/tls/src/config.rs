@@ -164,7 +164,7 @@ impl Common {
             return Err(SecurityError::Disabled);
         }
         if p.pre_shared_key.is_some() {
-            return Err(SecurityError::Unsupported("preSharedKey"));
+            return Err(SecurityError::Unsupported("pre_shared_key"));
         }
         let provider = restricted(p, crypto)?;
         let versions = versions(p, &provider, for_quic)?;
@@ -194,7 +194,7 @@ fn restricted(p: &SecurityParameters, crypto: &Crypto) -> Result<Arc<CryptoProvi
     let mut checks = Checks::new(&crypto.provider);
     checks.schemes.clone_from(&p.signature_algorithms);
     if checks.supported().is_empty() {
-        return Err(SecurityError::NothingLeft("signatureAlgorithm"));
+        return Err(SecurityError::NothingLeft("signature_algorithms"));
     }
     if p.ciphersuites.is_empty() && p.supported_groups.is_empty() {
         return Ok(crypto.provider.clone());
@@ -203,10 +203,10 @@ fn restricted(p: &SecurityParameters, crypto: &Crypto) -> Result<Arc<CryptoProvi
     provider.cipher_suites = pick(&provider.cipher_suites, &p.ciphersuites, SupportedCipherSuite::suite);
     provider.kx_groups = pick(&provider.kx_groups, &p.supported_groups, |g| g.name());
     if provider.cipher_suites.is_empty() {
-        return Err(SecurityError::NothingLeft("ciphersuite"));
+        return Err(SecurityError::NothingLeft("ciphersuites"));
     }
     if provider.kx_groups.is_empty() {
-        return Err(SecurityError::NothingLeft("supportedGroup"));
+        return Err(SecurityError::NothingLeft("supported_groups"));
     }
     Ok(Arc::new(provider))
 }
@@ -232,7 +232,7 @@ fn versions(
         versions.push(&TLS12);
     }
     if versions.is_empty() {
-        return Err(SecurityError::NothingLeft("ciphersuite"));
+        return Err(SecurityError::NothingLeft("ciphersuites"));
     }
     Ok(versions)
 }
@@ -288,6 +288,7 @@ fn listed(trust: &Trust) -> Listed {
 fn checks(p: &SecurityParameters, provider: &CryptoProvider) -> Result<Checks, SecurityError> {
     let mut checks = Checks::new(provider);
     checks.callback.clone_from(&p.trust_verification);
+    checks.refused.clone_from(&p.refused_certificate);
     checks.schemes.clone_from(&p.signature_algorithms);
     match &p.trust {
         Trust::Pinned(pins) if pins.is_empty() => Err(SecurityError::NothingTrusted),
@@ -424,6 +425,7 @@ pub(crate) fn hash_authentication(c: &mut Context, p: &SecurityParameters) {
     }
     pins(c, &p.pinned_server_certificates);
     c.update(&p.trust_verification.as_ref().map_or([0; 8], address));
+    c.update(&p.refused_certificate.as_ref().map_or([0; 8], address));
     c.update(&p.identity_challenge.as_ref().map_or([0; 8], address));
     c.update(&(p.signature_algorithms.len() as u64).to_be_bytes());
     for scheme in &p.signature_algorithms {

@@ -372,8 +372,8 @@ impl fmt::Display for TlsError {
                 span(not_before.saturating_sub(*now))
             ),
             Self::UnknownIssuer => f.write_str(
-                "the peer's certificate was not issued by an authority that is trusted here: add its authority to the trust \
-                 parameter, or pin the certificate",
+                "the peer's certificate was not issued by an authority that is trusted here: add its authority to trust, \
+                 or pin the certificate",
             ),
             Self::WrongName { expected, presented } if presented.is_empty() => write!(
                 f,
@@ -405,7 +405,7 @@ impl fmt::Display for TlsError {
             }
             Self::NoPeerCertificate => f.write_str(
                 "the peer showed no certificate although one is required: it must be configured with one \
-                 (clientCertificate)",
+                 (client_certificates)",
             ),
             Self::NotTls(looks) => match looks {
                 Looks::Http => f.write_str(
@@ -429,18 +429,18 @@ impl fmt::Display for TlsError {
                  without saying why",
             ),
             Self::NoCommonVersion => f.write_str(
-                "no TLS version in common: this side speaks 1.2 and 1.3 as far as allowedSecurityProtocols permits; one \
+                "no TLS version in common: this side speaks 1.2 and 1.3 as far as min_version and max_version permit; one \
                  side must be updated or permit more",
             ),
-            Self::NoCommonCipher => f.write_str("no cipher suite in common: loosen the ciphersuite parameter on one side"),
+            Self::NoCommonCipher => f.write_str("no cipher suite in common: loosen ciphersuites on one side"),
             Self::NoCommonGroup => {
-                f.write_str("no key exchange group in common: loosen the supportedGroup parameter on one side")
+                f.write_str("no key exchange group in common: loosen supported_groups on one side")
             }
             Self::NoCommonSignature => f.write_str(
                 "no signature algorithm in common: use a certificate with another kind of key (ECDSA P-256 works nearly \
-                 everywhere), or loosen signatureAlgorithm",
+                 everywhere), or loosen signature_algorithms",
             ),
-            Self::NoCommonAlpn => f.write_str("no application protocol in common: check the alpn parameter on both sides"),
+            Self::NoCommonAlpn => f.write_str("no application protocol in common: check alpn on both sides"),
             Self::PeerIncompatible(what) => write!(f, "the peer lacks what a safe connection needs ({what})"),
             Self::RefusedByPeer(alert) => {
                 write!(f, "the peer refused with alert {alert:?}")?;
@@ -451,7 +451,7 @@ impl fmt::Display for TlsError {
                     AlertDescription::UnknownCA | AlertDescription::BadCertificate => {
                         ": it does not trust our certificate; give it our authority or another certificate"
                     }
-                    AlertDescription::CertificateRequired => ": it requires a certificate from us (clientCertificate)",
+                    AlertDescription::CertificateRequired => ": it requires a certificate from us (client_certificates)",
                     AlertDescription::CertificateExpired => ": our certificate has expired; renew it",
                     AlertDescription::UnrecognisedName => ": it does not know the server name that was asked for",
                     AlertDescription::AccessDenied => ": our certificate is sound but not admitted",
@@ -510,7 +510,9 @@ impl fmt::Display for SecurityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("security is disabled by the security parameters: connect without TLS"),
-            Self::NoServerCertificate => f.write_str("a server needs a certificate and its key: set serverCertificate"),
+            Self::NoServerCertificate => {
+                f.write_str("a server needs a certificate and its key: set server_certificates")
+            }
             Self::BadCertificate(why) => write!(f, "the certificate cannot be used: {why}"),
             Self::BadKey(why) => write!(f, "the private key cannot be used: {why}"),
             Self::KeyMismatch => {
@@ -528,14 +530,16 @@ impl fmt::Display for SecurityError {
                 "client certificates must be verified against authorities of your own: set trust to Only, Pinned or \
                  Callback",
             ),
-            Self::BadAlpn => f.write_str("an application protocol name must have 1 to 255 bytes, all together 65,535"),
+            Self::BadAlpn => f.write_str("alpn: a name must have 1 to 255 bytes, all together 65,535"),
             Self::NothingLeft(what) => {
-                write!(f, "the parameter {what} leaves nothing that is implemented: loosen or remove it")
+                write!(f, "{what} leaves nothing that is implemented: loosen or remove it")
             }
-            Self::VersionRange => f.write_str("the lowest allowed TLS version is above the highest: swap them"),
-            Self::QuicNeedsTls13 => f.write_str("QUIC needs TLS 1.3: allow it, or do without QUIC"),
+            Self::VersionRange => f.write_str("min_version is above max_version: swap them"),
+            Self::QuicNeedsTls13 => {
+                f.write_str("QUIC needs TLS 1.3, and max_version is below that: raise it, or do without QUIC")
+            }
             Self::BadName(name) => write!(f, "{name} is neither a DNS name nor an IP address"),
-            Self::Unsupported(what) => write!(f, "the parameter {what} is not implemented: remove it"),
+            Self::Unsupported(what) => write!(f, "{what} is not implemented: remove it"),
             Self::Pem(e) => e.fmt(f),
             Self::Other(what) => write!(f, "TLS cannot be configured: {what}"),
         }
@@ -571,6 +575,20 @@ mod tests {
         let text = clean(&format!("\u{1b}[31m{}", "ü".repeat(500)));
         assert!(text.len() <= MAX_PEER_TEXT + '…'.len_utf8());
         assert!(!text.contains('\u{1b}'));
+    }
+
+    /// Those of RFC 9622 are what [`crate::SecurityParameters::effect`] takes; programs set fields.
+    #[test]
+    fn errors_name_fields_as_the_parameters_have_them() {
+        let of_rfc = ["serverCertificate", "clientCertificate", "supportedGroup", "signatureAlgorithm", "preSharedKey"];
+        let more = ["allowedSecurityProtocols", "pinnedServerCertificate", "ciphersuite parameter", "the parameter"];
+        let words = include_str!("error.rs").split("#[cfg(test)]").next().unwrap_or_default();
+        let words = words.to_owned() + include_str!("config.rs");
+        for name in of_rfc.iter().chain(&more) {
+            let quoted =
+                words.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| line.contains(name));
+            assert!(!quoted, "{name} in an error");
+        }
     }
 
     #[test]

@@ -62,10 +62,8 @@ impl Identity {
             let key = Key::elsewhere(end_entity, schemes)?;
             Arc::new(Challenged { chain: self.chain.clone().into(), callback, key })
         } else {
-            let key = provider
-                .key_provider
-                .load_private_key(self.key.clone_key())
-                .map_err(|e| SecurityError::BadKey(e.to_string().into()))?;
+            let key =
+                provider.key_provider.load_private_key(self.key.clone_key()).map_err(|e| unusable(&self.key, &e))?;
             let key: Arc<dyn SigningKey> =
                 if schemes.is_empty() { key } else { Arc::new(Restricted { key, schemes: schemes.into() }) };
             match challenge.cloned() {
@@ -83,6 +81,19 @@ impl Identity {
             Err(e) => Err(SecurityError::BadCertificate(e.to_string().into())),
         }
     }
+}
+
+/// Why a key cannot be loaded. ring has no P-521, and says of its keys only that they cannot be parsed.
+fn unusable(key: &PrivateKeyDer<'_>, e: &Error) -> SecurityError {
+    /// The identifier of the curve secp521r1, 1.3.132.0.35 (RFC 5480 section 2.1.1.1), in DER.
+    const P521: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
+    let why = match key.secret_der().windows(P521.len()).any(|part| part == P521) {
+        true => {
+            "it is on the curve P-521, which is not supported: use a key on P-256 or P-384, of Ed25519 or RSA".into()
+        }
+        false => format!("{e}; it must be on P-256 or P-384, of Ed25519, or of RSA with 2048 to 8192 bits"),
+    };
+    SecurityError::BadKey(why.into())
 }
 
 /// A key that signs with some of its schemes only (RFC 9622 section 6.3.5, `signatureAlgorithm`).
@@ -109,6 +120,13 @@ impl SigningKey for Restricted {
 
 fn can_sign(key: &CertifiedKey, schemes: &[SignatureScheme]) -> bool {
     key.key.choose_scheme(schemes).is_some()
+}
+
+/// Whether a certificate is for this host: a name or an address, without brackets.
+#[must_use]
+pub fn certifies(certificate: &CertificateDer<'_>, host: &str) -> bool {
+    let Ok(name) = ServerName::try_from(host) else { return false };
+    ParsedCertificate::try_from(certificate).is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
 }
 
 fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {

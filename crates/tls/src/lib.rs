@@ -21,6 +21,7 @@ mod config;
 mod deterministic;
 mod error;
 mod identity;
+mod outline;
 mod params;
 mod parts;
 mod pem;
@@ -36,10 +37,11 @@ mod verify;
 pub use challenge::{Answer, Challenge, IdentityChallenge};
 pub use config::{EARLY_DATA_LIMIT, client_config, quic_initial_suite, server_config, with_sessions};
 pub use error::{Blame, Looks, SecurityError, TlsError};
-pub use identity::Identity;
+pub use identity::{Identity, certifies};
+pub use outline::{Validity, validity};
 pub use params::{
-    ClientAuthentication, Effect, Pin, PreSharedKey, Protection, SecurityParameters, TlsVersion, Trust,
-    TrustVerification,
+    CertificateObserver, ClientAuthentication, Effect, Pin, PreSharedKey, Protection, SecurityParameters, TlsVersion,
+    Trust, TrustVerification,
 };
 pub use parts::{Parts, client_parts, server_parts};
 pub use pem::{

@@ -101,6 +101,13 @@ pub enum ClientAuthentication {
 /// panic. It is not asked again when a session is resumed. A panic in it is a no.
 pub type TrustVerification = Arc<dyn Fn(&[CertificateDer<'_>], &str) -> bool + Send + Sync>;
 
+/// Called with the peer's chain (end entity first) and the server's name (empty for clients) when that chain is refused, for whatever
+/// reason: for a message that names the certificate, as no error carries it.
+///
+/// Nothing can be allowed by it. It is called while the engine is at work, so it must neither block nor call back into it, which is a
+/// panic. A panic in it changes nothing.
+pub type CertificateObserver = Arc<dyn Fn(&[CertificateDer<'_>], &str) + Send + Sync>;
+
 /// A key agreed upon beforehand (RFC 9622 section 6.3.7).
 #[derive(Clone, PartialEq, Eq)]
 pub struct PreSharedKey {
@@ -175,6 +182,8 @@ pub struct SecurityParameters {
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// The application's own judgement of the peer's chain.
     pub trust_verification: Option<TrustVerification>,
+    /// Called with chains that are refused.
+    pub refused_certificate: Option<CertificateObserver>,
     /// The application's say in every signature of ours, and its own signatures where a key is not in memory.
     pub identity_challenge: Option<IdentityChallenge>,
     /// The name to ask for and to find in the certificate, instead of the one connected to.
@@ -210,6 +219,7 @@ impl SecurityParameters {
             early_data: true,
             key_log: None,
             trust_verification: None,
+            refused_certificate: None,
             identity_challenge: None,
             server_name: None,
         }
@@ -333,6 +343,7 @@ impl fmt::Debug for SecurityParameters {
             .field("early_data", &self.early_data)
             .field("key_log", &self.key_log.is_some())
             .field("trust_verification", &self.trust_verification.is_some())
+            .field("refused_certificate", &self.refused_certificate.is_some())
             .field("identity_challenge", &self.identity_challenge.is_some())
             .field("server_name", &self.server_name)
             .finish_non_exhaustive()
@@ -367,7 +378,7 @@ mod tests {
     #[test]
     fn the_fingerprint_tells_parameters_apart() {
         let base = SecurityParameters::new();
-        let changes: [fn(&mut SecurityParameters); 15] = [
+        let changes: [fn(&mut SecurityParameters); 16] = [
             |p| p.protection = Protection::Opportunistic,
             |p| p.min_version = TlsVersion::Tls13,
             |p| p.trust = Trust::Only(Vec::new()),
@@ -381,6 +392,7 @@ mod tests {
             |p| p.cached_session_lifetime = Some(Duration::from_secs(3)),
             |p| p.early_data = false,
             |p| p.trust_verification = Some(Arc::new(|_, _| true)),
+            |p| p.refused_certificate = Some(Arc::new(|_, _| ())),
             |p| p.identity_challenge = Some(Arc::new(|_| crate::Answer::Sign)),
             |p| p.server_name = Some("a.example".into()),
         ];

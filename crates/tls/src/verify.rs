@@ -1,11 +1,15 @@
 //! Judging the peer's certificate: authorities, pins, the application.
 
 use crate::error::NotPinned;
-use crate::params::{Pin, TrustVerification};
+use crate::outline::Outline;
+use crate::params::{CertificateObserver, Pin, TrustVerification};
 use core::fmt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -23,6 +27,8 @@ pub(crate) struct Checks {
     pub(crate) pins: Vec<Pin>,
     /// Asked last.
     pub(crate) callback: Option<TrustVerification>,
+    /// Called with what is refused.
+    pub(crate) refused: Option<CertificateObserver>,
     /// Where not empty, the peer must sign its handshake with one of these.
     pub(crate) schemes: Vec<SignatureScheme>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -31,7 +37,7 @@ pub(crate) struct Checks {
 impl Checks {
     pub(crate) fn new(provider: &CryptoProvider) -> Self {
         let algorithms = provider.signature_verification_algorithms;
-        Self { pins: Vec::new(), callback: None, schemes: Vec::new(), algorithms }
+        Self { pins: Vec::new(), callback: None, refused: None, schemes: Vec::new(), algorithms }
     }
 
     fn certificate(
@@ -44,13 +50,28 @@ impl Checks {
             return Err(CertificateError::Other(OtherError(Arc::new(NotPinned))).into());
         }
         if let Some(callback) = &self.callback {
-            let chain: Vec<_> = core::iter::once(end_entity).chain(intermediates).cloned().collect();
+            let chain = chain(end_entity, intermediates);
             // A panic is no consent. The engine, below which this runs, has other connections.
             if !catch_unwind(AssertUnwindSafe(|| callback(&chain, name))).unwrap_or(false) {
                 return Err(CertificateError::ApplicationVerificationFailure.into());
             }
         }
         Ok(())
+    }
+
+    /// Passes a verdict on, and a chain that is refused to the application.
+    fn concluded<T>(
+        &self,
+        verdict: Result<T, Error>,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &str,
+    ) -> Result<T, Error> {
+        if let (Err(_), Some(refused)) = (&verdict, &self.refused) {
+            let chain = chain(end_entity, intermediates);
+            let _ = catch_unwind(AssertUnwindSafe(|| refused(&chain, name)));
+        }
+        verdict
     }
 
     fn scheme(&self, dss: &DigitallySignedStruct) -> Result<(), Error> {
@@ -62,12 +83,34 @@ impl Checks {
 
     fn tls12(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
         self.scheme(dss)?;
-        verify_tls12_signature(message, cert, dss, &self.algorithms)
+        match v1(cert) {
+            Some(certificate) => self.tls12_of_v1(message, &certificate, dss),
+            None => verify_tls12_signature(message, cert, dss, &self.algorithms),
+        }
     }
 
     fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
         self.scheme(dss)?;
-        verify_tls13_signature(message, cert, dss, &self.algorithms)
+        match v1(cert) {
+            Some(certificate) => {
+                verify_tls13_signature_with_raw_key(message, &certificate.key(), dss, &self.algorithms)
+            }
+            None => verify_tls13_signature(message, cert, dss, &self.algorithms),
+        }
+    }
+
+    /// As [`verify_tls12_signature`]: rustls has no function for a key alone, as TLS 1.2 has no such keys there.
+    fn tls12_of_v1(&self, message: &[u8], certificate: &Outline<'_>, dss: &DigitallySignedStruct) -> Signature {
+        let possible = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == dss.scheme);
+        let Some((_, possible)) = possible else {
+            return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
+        };
+        // Which curve a signature of ECDSA is of, TLS 1.2 leaves to the key.
+        let verdict = possible.iter().find_map(|a| certificate.verifies(*a, message, dss.signature()));
+        match verdict {
+            Some(true) => Ok(HandshakeSignatureValid::assertion()),
+            _ => Err(CertificateError::BadSignature.into()),
+        }
     }
 
     /// What we can verify and may accept, preferred first.
@@ -78,6 +121,15 @@ impl Checks {
         }
         self.schemes.iter().copied().filter(|s| all.contains(s)).collect()
     }
+}
+
+/// A certificate of version 1: webpki refuses it, and so it has passed only where its issuer, its names and its dates do not count.
+fn v1<'a>(certificate: &'a CertificateDer<'_>) -> Option<Outline<'a>> {
+    Outline::of(certificate).filter(|outline| outline.is_v1)
+}
+
+fn chain<'a>(end_entity: &CertificateDer<'a>, intermediates: &[CertificateDer<'a>]) -> Vec<CertificateDer<'a>> {
+    core::iter::once(end_entity).chain(intermediates).cloned().collect()
 }
 
 impl fmt::Debug for Checks {
@@ -124,17 +176,20 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if let Some(authorities) = &self.authorities {
-            match authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
-                Ok(_) => {}
-                Err(e) if self.listed.excuse(&e, end_entity) => {
-                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+        let verdict = || {
+            if let Some(authorities) = &self.authorities {
+                match authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+                    Ok(_) => {}
+                    Err(e) if self.listed.excuse(&e, end_entity) => {
+                        verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                    }
+                    Err(e) => return Err(e),
                 }
-                Err(e) => return Err(e),
             }
-        }
-        self.checks.certificate(end_entity, intermediates, &name.to_str())?;
-        Ok(ServerCertVerified::assertion())
+            self.checks.certificate(end_entity, intermediates, &name.to_str())?;
+            Ok(ServerCertVerified::assertion())
+        };
+        self.checks.concluded(verdict(), end_entity, intermediates, &name.to_str())
     }
 
     fn verify_tls12_signature(&self, m: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
@@ -174,14 +229,17 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if let Some(authorities) = &self.authorities {
-            match authorities.verify_client_cert(end_entity, intermediates, now) {
-                Err(e) if !self.listed.excuse(&e, end_entity) => return Err(e),
-                _ => {}
+        let verdict = || {
+            if let Some(authorities) = &self.authorities {
+                match authorities.verify_client_cert(end_entity, intermediates, now) {
+                    Err(e) if !self.listed.excuse(&e, end_entity) => return Err(e),
+                    _ => {}
+                }
             }
-        }
-        self.checks.certificate(end_entity, intermediates, "")?;
-        Ok(ClientCertVerified::assertion())
+            self.checks.certificate(end_entity, intermediates, "")?;
+            Ok(ClientCertVerified::assertion())
+        };
+        self.checks.concluded(verdict(), end_entity, intermediates, "")
     }
 
     fn verify_tls12_signature(&self, m: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {

@@ -1,6 +1,6 @@
 //! A chat: the server relays what one person writes to all others.
 //!
-//! Shows reliable, ordered messages with a framer, and tasks that wait for two things at once: `receive` is cancel-safe.
+//! Shows reliable, ordered messages that are lines, and tasks that wait for two things at once: `receive` is cancel-safe.
 //!
 //! ```text
 //! cargo run -p neater-examples --bin chat                                       # the server and three people, by itself
@@ -20,7 +20,7 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let framer = FramerSpec::LengthPrefixed { width: 4, max: 1 << 16 };
+    let framer = FramerSpec::Lines { max: 1 << 16, crlf: false };
     let chat = Neater::new()?.preconnection().needs("reliable, ordered, low-delay")?.framer(framer);
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => {

@@ -29,7 +29,7 @@ pub use base::{base_reader, base_serial, base_slab, base_timers};
 pub use dns::{dns_answer, dns_config, dns_hosts, dns_resolver, dns_zone};
 pub use dtls::dtls_session;
 pub use engine::{engine_commands, engine_endpoint};
-pub use framing::framing_length;
+pub use framing::{framing_length, framing_lines};
 pub use http::{http_conditions, http_url};
 pub use link::{link_nat, link_packets, link_trace};
 pub use policy::{policy_daemon, policy_follower, policy_manager, policy_pvd, policy_source};
@@ -69,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "engine_commands", law: "any commands over any network: no panic, nothing left behind", run: engine_commands, seeds: seeds::ENGINE_COMMANDS },
     Target { name: "engine_endpoint", law: "what is read is written and read as the same again", run: engine_endpoint, seeds: seeds::ENGINE_ENDPOINT },
     Target { name: "framing_length", law: "messages do not depend on how the stream is cut", run: framing_length, seeds: seeds::FRAMING_LENGTH },
+    Target { name: "framing_lines", law: "lines do not depend on how the stream is cut", run: framing_lines, seeds: seeds::FRAMING_LINES },
     Target { name: "http_conditions", law: "a part that is served lies in the file, and one that is announced makes sense", run: http_conditions, seeds: seeds::HTTP_CONDITIONS },
     Target { name: "http_url", law: "what is read is written as a URL that means the same", run: http_url, seeds: seeds::HTTP_URL },
     Target { name: "link_nat", law: "one inside endpoint per outside endpoint, and answers find back", run: link_nat, seeds: seeds::LINK_NAT },

@@ -36,6 +36,9 @@ pub(crate) const DNS_ZONE: Seeds = &[
 pub(crate) const FRAMING_LENGTH: Seeds =
     &[b"\x01\x03abc\x00\x02de", b"\x02\x00\x03abc\x00\x00", b"\x78\0\0\0\0\0\0\0\x01a"];
 
+/// Commands with either end, a line at its limit, and one that is not whole.
+pub(crate) const FRAMING_LINES: Seeds = &[b"\0EHLO a\r\nQUIT\n\r\n", b"\x155 byt\r\n5 byt\r6 byte\n", b"\x02a\nb"];
+
 /// A request, a profile, a policy and a node; the byte before each file says what it is.
 pub(crate) const POLICY_MANAGER: Seeds = &[
     b"[{\"transport\":{\"value\":[\"TCP\",\"SCTP\"]},\"a\":[{\"value\":1},{\"value\":2}]}]\0\x33{\"match\":{},\"properties\":{\"a\":{\"value\":1,\"precedence\":0}}}\0\x31{\"match\":{\"a\":{\"value\":{\"start\":0,\"end\":5}}},\"properties\":[[{\"b\":{\"score\":1}},{\"a\":{\"value\":1,\"precedence\":2}}]]}\0\x32{\"root\":true,\"expire\":-1,\"properties\":{\"i\":{\"value\":\"if0\",\"precedence\":2},\"b\":{}}}",

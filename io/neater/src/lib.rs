@@ -23,6 +23,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`Preconnection::needs`] lists the words in which a program says what it needs.
+//!
 //! *Responsible for* the public objects, their futures, and driving the engine: on tokio by a task ([`Neater::new`]),
 //! anywhere else through one descriptor ([`Driver`]). *Not responsible for* any decision or protocol: those are below.
 //!
@@ -78,7 +80,7 @@ pub use neater_engine::{
     RemoteEndpoint, Request, SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step, StreamDirection,
     TimelineEntry,
 };
-pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
+pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Lines, Outbound, Readiness};
 pub use neater_policy::manager::Fault as PolicyFault;
 pub use neater_policy::{Explanation, explain, explanation};
 pub use neater_property::{

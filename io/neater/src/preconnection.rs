@@ -96,6 +96,11 @@ impl Preconnection {
     /// about security count, too: without [`Preconnection::security`] they decide alone, and beside it they may ask for more
     /// than it does. If they ask for less, nothing is made of it: that is [`crate::Reason::InvalidConfiguration`].
     ///
+    /// Besides these words, each property of RFC 9622 can be named with a preference or a value (`multistreaming=avoid`), and so can its
+    /// profiles (`reliable-message`). Case, hyphens and underscores do not matter.
+    ///
+    #[doc = include_str!("words.md")]
+    ///
     /// # Errors
     /// The first word that is not understood, or that contradicts an earlier one.
     pub fn needs(mut self, words: &str) -> Result<Self, ParseError> {
@@ -201,9 +206,10 @@ impl Preconnection {
         }
         let security = self.security_in_full()?;
         crate::roots::provide(&self.handle, &security, role);
-        let security = match (&security.trust_verification, &security.identity_challenge, &security.key_log) {
-            (None, None, None) => security,
-            _ => Cow::Owned(self.handle.marked(&security)),
+        let judged = security.trust_verification.is_some() || security.refused_certificate.is_some();
+        let security = match judged || security.identity_challenge.is_some() || security.key_log.is_some() {
+            false => security,
+            true => Cow::Owned(self.handle.marked(&security)),
         };
         self.handle.with(|s| s.engine.compile(&self.properties, &security, role, &self.options))
     }

@@ -156,6 +156,7 @@ pub(crate) fn marked(spec: FramerSpec, engine: &Weak<Shared>) -> FramerSpec {
 #[derive(Default)]
 pub(crate) struct Callbacks {
     trust: Vec<(tls::TrustVerification, tls::TrustVerification)>,
+    refused: Vec<(tls::CertificateObserver, tls::CertificateObserver)>,
     identity: Vec<(tls::IdentityChallenge, tls::IdentityChallenge)>,
     /// By the address of what the program gave: a marked log keeps that, so that it is nobody else's meanwhile.
     logs: Vec<(usize, Weak<Foreign<dyn KeyLog>>)>,
@@ -171,6 +172,12 @@ impl Callbacks {
             security.trust_verification = Some(same(&mut self.trust, &mut self.gone, inner, |inner| {
                 let inner = Foreign::new(inner, engine);
                 Arc::new(move |chain, name| inner.run(|verify| verify(chain, name)))
+            }));
+        }
+        if let Some(inner) = security.refused_certificate.take() {
+            security.refused_certificate = Some(same(&mut self.refused, &mut self.gone, inner, |inner| {
+                let inner = Foreign::new(inner, engine);
+                Arc::new(move |chain, name| inner.run(|refused| refused(chain, name)))
             }));
         }
         if let Some(inner) = security.identity_challenge.take() {

@@ -46,7 +46,9 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     connect::PolicyFaults::default().tell(&neater, output);
     let story = show_policies(&neater, &request, &endpoint, output);
     if args.attempt {
-        return attempt(&neater, &preconnection, &endpoint, &args, output).await;
+        let tried = attempt(&neater, &preconnection, &endpoint, &args, output).await;
+        // There is one server, whatever name it was asked for.
+        return tried.map_err(|f| asked.seen.pin_of(f, ""));
     }
     if let Some(why) = story.as_ref().and_then(PolicyStory::prohibited) {
         return Err(Failure::new(Exit::Failed, "policy", why));

@@ -3,6 +3,7 @@
 use super::asked::Request;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, zoned};
+use crate::seen::Seen;
 use neater_http::{Client, Url};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -14,13 +15,13 @@ pub(super) async fn run(
     asked: &Request,
     urls: &[Url],
     file: Option<&Path>,
-    output: &Output,
+    (seen, output): (&Seen, &Output),
 ) -> Result<Exit, Failure> {
     let (mut text, mut failures) = (String::new(), Vec::new());
     for url in urls {
         match client.send(asked.method.clone(), url, asked.content.clone(), &asked.options).await {
             Err(e) => {
-                let f = Failure::from(e);
+                let f = seen.pin_of(Failure::from(e), &url.origin().host);
                 super::show(Some(&url.to_string()), &f, output);
                 failures.push(f);
             }

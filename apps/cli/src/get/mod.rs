@@ -92,7 +92,7 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let client = client(&args, &asked, &neater, None, output)?;
     if let Some(urls) = heads {
         let exit = tokio::select! {
-            exit = head::run(&client, &request, &urls, args.output.as_deref(), output) => exit,
+            exit = head::run(&client, &request, &urls, args.output.as_deref(), (&asked.seen, output)) => exit,
             () = interrupted() => Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted")),
         };
         drop(client);
@@ -106,12 +106,12 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let (mut total, mut done) = (0, 0);
     {
         let transfers = jobs.into_iter().map(|job| {
-            let (client, request) = (&client, &request);
+            let (client, request, seen) = (&client, &request, &asked.seen);
             let retries = args.retries;
             async move {
-                let url = job.url.to_string();
+                let url = job.url.clone();
                 let outcome = transfer::run(client, request, job, retries, output).await;
-                (url, outcome)
+                (url.to_string(), outcome.map_err(|f| seen.pin_of(f, &url.origin().host)))
             }
         });
         let mut running = futures_util::stream::iter(transfers).buffer_unordered(usize::from(args.parallel));
@@ -303,6 +303,7 @@ async fn by_several_ways(
                 report(&url.to_string(), &d, output);
             }
             Err(f) => {
+                let f = asked.seen.pin_of(f, &url.origin().host);
                 show(Some(&url.to_string()), &f, output);
                 failures.push(f);
             }

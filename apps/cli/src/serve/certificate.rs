@@ -6,8 +6,9 @@
 use super::reset;
 use crate::args::ServeArgs;
 use crate::failure::{Exit, Failure};
+use crate::seen::hexadecimal;
 use neater::Identity;
-use neater::tls::{certificates_to_pem, identity_from_pem, private_key_to_pem, self_signed_p256};
+use neater::tls::{Validity, certificates_to_pem, identity_from_pem, private_key_to_pem, self_signed_p256, validity};
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -17,6 +18,11 @@ use std::time::{Duration, SystemTime};
 /// A certificate is valid for a year; one that is older than this is made anew.
 const RENEW_AFTER: Duration = Duration::from_secs(300 * 24 * 60 * 60);
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A certificate that is valid for less than this is mentioned.
+const EXPIRES_SOON: Duration = Duration::from_secs(7 * DAY.as_secs());
+
 /// The largest file with a key that is read; ours are far smaller.
 const KEY_MAX: u64 = 1 << 20;
 
@@ -25,13 +31,35 @@ pub(super) struct Shown {
     pub(super) path: PathBuf,
     /// In hexadecimal, as `--pin` takes it.
     pub(super) sha256: String,
+    /// From when until when it is valid.
+    validity: Option<Validity>,
 }
 
 impl Shown {
     pub(super) fn new(identity: &Identity, path: PathBuf) -> Self {
         let leaf = identity.chain.first().map_or(&[][..], |c| c.as_ref());
         let digest = ring::digest::digest(&ring::digest::SHA256, leaf);
-        Self { path, sha256: digest.as_ref().iter().map(|b| format!("{b:02x}")).collect() }
+        Self { path, sha256: hexadecimal(digest.as_ref()), validity: identity.chain.first().and_then(validity) }
+    }
+
+    /// What clients will say of its dates at this time, if they will say something, or do so soon.
+    pub(super) fn warning(&self, now: Duration) -> Option<String> {
+        let validity = self.validity?;
+        let (path, from, to) = (self.path.display(), validity.not_before.0, validity.not_after.0);
+        let days = |span: Duration| match span.as_secs() / DAY.as_secs() {
+            0 => "less than a day".to_owned(),
+            1 => "1 day".to_owned(),
+            days => format!("{days} days"),
+        };
+        if now > to {
+            return Some(format!("the certificate {path} expired {} ago: clients will refuse it", days(now - to)));
+        }
+        if now < from {
+            let text = "clients will refuse it until then, and the clock of this host may be slow";
+            return Some(format!("the certificate {path} is valid only in {}: {text}", days(from - now)));
+        }
+        let left = to - now;
+        (left < EXPIRES_SOON).then(|| format!("the certificate {path} expires in {}: renew it", days(left)))
     }
 }
 
@@ -70,7 +98,7 @@ pub(super) fn generated(args: &ServeArgs) -> Result<(Identity, Shown), Failure> 
 
 /// Whether a certificate can be for it: an address, or a name in the letters of the DNS (RFC 1123 section 2.1; the underscore
 /// is common), whose first label may be a wildcard.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let label = |l: &str| {
         (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
     };
@@ -228,6 +256,21 @@ mod tests {
         assert_eq!(std::fs::metadata(&other).expect("there").mode() & 0o777, 0o600);
         assert!(!made.chain.is_empty());
         std::fs::remove_dir_all(&dir).expect("ours");
+    }
+
+    #[test]
+    fn a_certificate_that_clients_refuse_or_will_soon_is_mentioned() {
+        let made = Duration::from_secs(1_750_000_000);
+        let identity = neater::tls::self_signed(&["localhost"], neater_base::WallTime(made), [1; 32]);
+        let shown = Shown::new(&identity, PathBuf::from("a.pem"));
+        // Valid from a day before it is made, for a year after that.
+        let at = |days: u32| shown.warning(made + days * DAY).unwrap_or_default();
+        assert_eq!((at(0), at(357)), (String::new(), String::new()));
+        assert!(at(359).contains("a.pem expires in ") && at(359).contains(" days: renew it"), "{}", at(359));
+        assert!(at(364).contains("expires in less than a day") || at(364).contains("expires in 1 day"), "{}", at(364));
+        assert!(at(375).contains("expired 9 days ago") || at(375).contains("expired 10 days ago"), "{}", at(375));
+        let early = shown.warning(made - 5 * DAY).unwrap_or_default();
+        assert!(early.contains("is valid only in"), "{early}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod certificate;
+mod hosts;
 mod limits;
 mod reset;
 
@@ -17,6 +18,7 @@ use neater_base::net::ErrorKind;
 use neater_http::{Files, Server, ServerLimits};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::SystemTime;
 
 /// The port when none is given: encrypted, in the clear.
 const PORTS: (u16, u16) = (4433, 8080);
@@ -49,6 +51,8 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();
     let port = listeners.first().map_or(0, Listener::port);
     let urls = urls(&args, &addresses, port);
+    let leaf = security.server_certificates.first().and_then(|identity| identity.chain.first());
+    let hosts = hosts::Hosts::new(&args, &addresses, leaf.cloned())?;
     let mut udp: Vec<u16> = Vec::new();
     for port in listeners.iter().flat_map(Listener::udp_ports) {
         // Listeners at several addresses mostly have one port.
@@ -57,6 +61,10 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
         }
     }
     announce(&args, output, &root, &urls, shown.as_ref(), &udp);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    if let Some(warning) = shown.as_ref().and_then(|s| s.warning(now)) {
+        output.tell("certificate", None, &warning);
+    }
     make_room_for(args.max_connections, output);
     let connections = args.max_connections as usize;
     let connections_per_address = args.max_per_address.map_or(connections, |n| n as usize);
@@ -65,6 +73,9 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
     let reports = output.clone();
     let mut server = server.on_turned_away(move |turned_away| limits::turned_away(turned_away, connections, &reports));
+    if let Some(hosts) = hosts {
+        server = server.serves_host(move |host| hosts.serve(host));
+    }
     if !args.plain && stacks(&args)?.contains(&Stack::Quic) {
         server = server.alt_svc(port);
     }
@@ -158,10 +169,11 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
     } else {
         (not_covered(&args.bind), None)
     };
+    let udp = args.udp_port.unwrap_or(UDP_PORT);
     let mut listeners: Vec<Listener> = Vec::new();
     for ip in wanted {
         let port = listeners.first().map_or(port, Listener::port);
-        listeners.push(on(ip, port).map_err(|e| cannot_listen(&e, port))?);
+        listeners.push(on(ip, port).map_err(|e| cannot_listen(&e, (port, udp)))?);
     }
     if let Some(ip) = optional {
         let port = listeners.first().map_or(port, Listener::port);
@@ -169,7 +181,7 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
             Ok(l) => listeners.push(l),
             Err(e) if is_missing(&e.to_string()) => {}
             // Whoever has it would be asked in our place by half of those who ask for localhost.
-            Err(e) => return Err(cannot_listen(&e, port).advise("or leave it out: --bind 127.0.0.1")),
+            Err(e) => return Err(cannot_listen(&e, (port, udp)).advise("or leave it out: --bind 127.0.0.1")),
         }
     }
     Ok(listeners)
@@ -230,10 +242,14 @@ fn all_are_served(args: &ServeArgs, listeners: &[Listener]) -> Result<(), Failur
     }
 }
 
-fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {
+fn cannot_listen(e: &EstablishmentError, (port, udp): (u16, u16)) -> Failure {
     let text = e.to_string();
     let failure = Failure::new(Exit::Failed, "listen", text.clone());
-    if text.contains(ErrorKind::AddrInUse.as_str()) {
+    if text.contains(ErrorKind::AddrInUse.as_str()) && text.contains(&format!("(UDP port {udp})")) {
+        failure.advise(format!(
+            "another program has UDP port {udp}: choose another with --udp-port, or --udp-port 0 for any"
+        ))
+    } else if text.contains(ErrorKind::AddrInUse.as_str()) {
         failure.advise(format!("another program has port {port}: choose another with --port, or --port 0 for any"))
     } else if text.contains("permission denied") {
         failure.advise(format!("ports below 1024 need privileges: choose another than {port} with --port"))

@@ -17,8 +17,8 @@ use crate::{Error, HttpVersion, Origin, Scheme, Url};
 use bytes::Bytes;
 use core::time::Duration;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION, CONTENT_TYPE, COOKIE, HOST, LAST_MODIFIED,
-    LOCATION, PROXY_AUTHORIZATION,
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION, CONTENT_TYPE, COOKIE, HOST,
+    LAST_MODIFIED, LOCATION, PROXY_AUTHORIZATION, TE,
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -332,15 +332,24 @@ fn fields(url: &Url, extra: &HeaderMap, version: HttpVersion) -> HeaderMap {
     }
     for (name, value) in given.1 {
         // RFC 9114 section 4.2, RFC 9113 section 8.2.2: fields of the connection have no place in these versions.
-        let trailers = *name != http::header::TE || value.as_bytes().eq_ignore_ascii_case(b"trailers");
+        let trailers = *name != TE || value.as_bytes().eq_ignore_ascii_case(b"trailers");
         if version == HttpVersion::Http11 || !is_hop(name) && trailers {
             all.append(name, value.clone());
         }
     }
     if version != HttpVersion::Http11 {
         all.remove(HOST);
+    } else if all.contains_key(TE) && !names_te(&all) {
+        // RFC 9110 section 10.1.4: so that no proxy passes it on.
+        all.append(CONNECTION, HeaderValue::from_static("TE"));
     }
     all
+}
+
+/// Whether Connection names TE.
+fn names_te(fields: &HeaderMap) -> bool {
+    let mut options = fields.get_all(CONNECTION).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(','));
+    options.any(|option| option.trim().eq_ignore_ascii_case("te"))
 }
 
 /// What the caller's Host field names, if there is one.
@@ -362,6 +371,22 @@ fn is_hop(name: &HeaderName) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn te_is_named_as_a_field_of_the_connection() {
+        let url = Url::parse("https://h/a").expect("a URL");
+        let of = |given: &[(HeaderName, &'static str)], version| {
+            let given = given.iter().map(|(n, v)| (n.clone(), HeaderValue::from_static(v))).collect();
+            let all = fields(&url, &given, version);
+            let options = all.get_all(CONNECTION).iter().map(|v| v.to_str().unwrap_or_default());
+            options.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(of(&[(TE, "trailers")], HttpVersion::Http11), "TE");
+        assert_eq!(of(&[(TE, "trailers"), (CONNECTION, "close, te")], HttpVersion::Http11), "close, te");
+        assert_eq!(of(&[(TE, "trailers"), (CONNECTION, "close")], HttpVersion::Http11), "close, TE");
+        assert_eq!(of(&[], HttpVersion::Http11), "");
+        assert_eq!(of(&[(TE, "trailers")], HttpVersion::Http2), "");
+    }
 
     #[test]
     fn a_location_without_escapes_is_followed() {

@@ -7,10 +7,19 @@ use std::time::SystemTime;
 /// What tells one state of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// A strong entity tag, with its quotes.
-    pub(crate) etag: String,
+    /// A strong entity tag, with its quotes; none where states are not told apart.
+    pub(crate) etag: Option<String>,
     /// When the file was last changed, in whole seconds.
     pub(crate) modified: Option<SystemTime>,
+}
+
+impl Validators {
+    /// Those of what is made for one answer.
+    pub(crate) const NONE: Self = Self { etag: None, modified: None };
+
+    fn is(&self, tag: &str) -> bool {
+        self.etag.as_deref() == Some(tag)
+    }
 }
 
 /// What conditions say about a request.
@@ -27,7 +36,7 @@ pub(crate) enum Verdict {
 /// The order of RFC 9110 section 13.2.2, for GET and HEAD.
 pub(crate) fn judge(headers: &HeaderMap, v: &Validators) -> Verdict {
     if headers.contains_key(IF_MATCH) {
-        if !lists(headers, &IF_MATCH, |tag| tag == v.etag) {
+        if !lists(headers, &IF_MATCH, |tag| v.is(tag)) {
             return Verdict::Failed;
         }
     } else if let (Some(since), Some(modified)) = (date(headers, &IF_UNMODIFIED_SINCE), v.modified)
@@ -37,7 +46,7 @@ pub(crate) fn judge(headers: &HeaderMap, v: &Validators) -> Verdict {
     }
     if headers.contains_key(IF_NONE_MATCH) {
         // Section 13.1.2: the weak comparison.
-        if lists(headers, &IF_NONE_MATCH, |tag| tag.strip_prefix("W/").unwrap_or(tag) == v.etag) {
+        if lists(headers, &IF_NONE_MATCH, |tag| v.is(tag.strip_prefix("W/").unwrap_or(tag))) {
             return Verdict::NotModified;
         }
     } else if let (Some(since), Some(modified)) = (date(headers, &IF_MODIFIED_SINCE), v.modified)
@@ -78,7 +87,8 @@ pub(crate) fn part(headers: &HeaderMap, length: u64, v: &Validators) -> Part {
         ("", suffix) => match number(suffix) {
             None => Part::Whole,
             Some(0) => Part::Unsatisfiable,
-            Some(_) if length == 0 => Part::Unsatisfiable,
+            // Section 14.1.2: of what is shorter, all is meant; and nothing can be no part of it.
+            Some(_) if length == 0 => Part::Whole,
             Some(n) => Part::From { start: length - n.min(length), length: n.min(length) },
         },
         (first, last) => {
@@ -105,7 +115,7 @@ fn still_valid(headers: &HeaderMap, v: &Validators) -> bool {
     let Ok(condition) = condition.to_str() else { return false };
     let condition = condition.trim();
     if condition.starts_with('"') || condition.starts_with("W/") {
-        return condition == v.etag;
+        return v.is(condition);
     }
     false
 }
@@ -133,7 +143,7 @@ mod tests {
 
     fn validators() -> Validators {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        Validators { etag: "\"abc\"".into(), modified: Some(modified) }
+        Validators { etag: Some("\"abc\"".into()), modified: Some(modified) }
     }
 
     fn headers(list: &[(HeaderName, &'static str)]) -> HeaderMap {
@@ -159,7 +169,9 @@ mod tests {
         for whole in ["bytes=0-1,5-6", "bytes=9-3", "bytes=a-b", "lines=1-2", "bytes", "bytes=-", "bytes=+1-2"] {
             assert_eq!(of(whole), Part::Whole, "{whole}");
         }
-        assert_eq!(part(&headers(&[(RANGE, "bytes=-1")]), 0, &v), Part::Unsatisfiable);
+        // Of an empty file, all that there is.
+        assert_eq!(part(&headers(&[(RANGE, "bytes=-1")]), 0, &v), Part::Whole);
+        assert_eq!(part(&headers(&[(RANGE, "bytes=0-")]), 0, &v), Part::Unsatisfiable);
     }
 
     #[test]
@@ -190,5 +202,14 @@ mod tests {
         assert_eq!(of(&[(IF_MATCH, "\"x\"")]), Verdict::Failed);
         assert_eq!(of(&[(IF_MATCH, "\"abc\"")]), Verdict::Go);
         assert_eq!(of(&[(IF_UNMODIFIED_SINCE, BEFORE)]), Verdict::Failed);
+        // What has no tag is none of those that are listed, but it exists.
+        let of = |list: &[(HeaderName, &'static str)]| judge(&headers(list), &Validators::NONE);
+        for tags in ["\"x\"", ",", ""] {
+            assert_eq!(of(&[(IF_MATCH, tags)]), Verdict::Failed, "{tags:?}");
+            assert_eq!(of(&[(IF_NONE_MATCH, tags)]), Verdict::Go, "{tags:?}");
+        }
+        assert_eq!(of(&[(IF_MATCH, "*")]), Verdict::Go);
+        assert_eq!(of(&[(IF_NONE_MATCH, "*")]), Verdict::NotModified);
+        assert_eq!(of(&[(IF_UNMODIFIED_SINCE, BEFORE), (IF_MODIFIED_SINCE, AT)]), Verdict::Go);
     }
 }

@@ -2,15 +2,17 @@
 
 use super::Common;
 use super::body::FileBody;
+use super::files::{complete, date, text};
 use super::stream::Shared;
+use super::target::{self, has_fields_of_connections};
 use super::turns::{Turn, Who};
 use super::watch::{Activity, Over, Patience, Record};
 use crate::streams::{Session, Taken, TwoWay};
 use bytes::Bytes;
 use core::time::Duration;
 use h3::error::{Code, StreamError};
-use http::header::{ALT_SVC, HOST, TE};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::header::{ALT_SVC, DATE};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -21,6 +23,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -71,7 +74,12 @@ pub(super) async fn serve(
     (who, activity): (Who, Activity),
     stop: watch::Receiver<bool>,
 ) {
-    let client = Client { common, activity, who, peer: super::address(&accepted) };
+    let stack = match &accepted {
+        Accepted::Connection(c) => c.stack(),
+        Accepted::Group(g) => g.stack(),
+    };
+    let secured = stack.is_some_and(Stack::is_secure);
+    let client = Client { common, activity, who, peer: super::address(&accepted), secured };
     let done = match accepted {
         Accepted::Group(group) if group.stack().is_some_and(Stack::is_sctp) => serve_streams(client, group, stop).await,
         Accepted::Group(group) => serve_h3(client, group, stop).await,
@@ -104,6 +112,8 @@ struct Client {
     who: Who,
     /// Its whole address, of which `who` has a network.
     peer: Option<IpAddr>,
+    /// Whether nobody else can read it or write to it.
+    secured: bool,
 }
 
 impl Client {
@@ -139,18 +149,20 @@ async fn answer_with<B>(
 where
     B: Send + 'static,
 {
-    let Client { common, activity, who, peer } = client;
+    let Client { common, activity, who, peer, secured } = client;
     let (begun, mut under_way) = (Instant::now(), activity.begin());
     let turn = common.turns.wait(who, end).await;
     let (parts, _) = request.into_parts();
     let request = Request::from_parts(parts, ());
-    let sound = names_one_host(&request);
+    let refused = target::refused(&request, secured, common.serves_host.as_ref());
     let asked = (request.method().clone(), request.uri().clone(), request.version());
     // The file system may keep us waiting; connections must not. The turn goes where the work is: who takes a request back
     // has not ended the work for it, and could have any amount of it done at once otherwise.
     let shared = common.clone();
-    let (response, turn) =
-        if sound { answer_in_time(shared, request, turn).await } else { (bare(StatusCode::BAD_REQUEST), turn) };
+    let (response, turn) = match refused {
+        Some(status) => (complete(&request, text(status)), turn),
+        None => answer_in_time(shared, request, turn).await,
+    };
     let (method, uri, version) = asked;
     let answered = (response.status().as_u16(), response.body().left());
     let record = Record::new(peer, (method, uri.path(), version), answered, begun, common.on_answer.as_ref());
@@ -194,32 +206,11 @@ async fn answer_in_time(
     }
 }
 
-/// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or nothing. Where a request has an
-/// authority beside it (HTTP/2 and HTTP/3), they are the same (RFC 9114 section 4.3.1).
-fn names_one_host(request: &Request<()>) -> bool {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let Some(host) = hosts.next() else { return request.version() != http::Version::HTTP_11 };
-    let named = host.as_bytes();
-    let sound = named.is_empty() || !named.contains(&b'@') && http::uri::Authority::try_from(named).is_ok();
-    let same = match request.uri().authority() {
-        Some(authority) if request.version() > http::Version::HTTP_11 => {
-            named.eq_ignore_ascii_case(authority.as_str().as_bytes())
-        }
-        _ => true,
-    };
-    sound && same && hosts.next().is_none()
-}
-
-/// RFC 9114 section 4.2: such a request is malformed. h2 refuses it itself.
-fn has_fields_of_connections(fields: &HeaderMap) -> bool {
-    let of_connections = ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"];
-    let trailers = |v: &http::HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"trailers");
-    of_connections.iter().any(|name| fields.contains_key(*name)) || !fields.get_all(TE).iter().all(trailers)
-}
-
+/// An answer where even the request is gone.
 fn bare(status: StatusCode) -> Response<FileBody> {
     let mut r = Response::new(FileBody::empty());
     *r.status_mut() = status;
+    r.headers_mut().insert(DATE, date(SystemTime::now()));
     r
 }
 
@@ -703,6 +694,7 @@ mod tests {
     use super::*;
     use core::future::poll_fn;
     use core::task::Poll;
+    use http::header::HOST;
 
     /// What a server has that gives one turn at a time.
     fn common(folder: &std::path::Path) -> Arc<Common> {
@@ -714,26 +706,8 @@ mod tests {
             turns: Turns::new(bounds),
             alt_svc: None,
             on_answer: None,
+            serves_host: None,
         })
-    }
-
-    #[test]
-    fn a_host_field_beside_an_authority_is_the_same_host() {
-        for (version, uri, host, sound) in [
-            (http::Version::HTTP_2, "https://h.test:443/a", Some("h.test:443"), true),
-            (http::Version::HTTP_2, "https://h.test/a", Some("H.test"), true),
-            (http::Version::HTTP_2, "https://h.test/a", None, true),
-            (http::Version::HTTP_2, "https://h.test/a", Some("other.test"), false),
-            (http::Version::HTTP_3, "https://h.test/a", Some(""), false),
-            (http::Version::HTTP_11, "/a", Some("h.test"), true),
-            (http::Version::HTTP_11, "/a", None, false),
-        ] {
-            let mut request = Request::get(uri).version(version);
-            if let Some(host) = host {
-                request = request.header(HOST, host);
-            }
-            assert_eq!(names_one_host(&request.body(()).expect("a request")), sound, "{version:?} {uri} {host:?}");
-        }
     }
 
     #[test]
@@ -763,8 +737,13 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         runtime.expect("a runtime").block_on(async {
             let common = common(&folder);
-            let client =
-                Client { common: common.clone(), activity: Activity::new(), who: Who::new(None, 1), peer: None };
+            let client = Client {
+                common: common.clone(),
+                activity: Activity::new(),
+                who: Who::new(None, 1),
+                peer: None,
+                secured: false,
+            };
             let request = || Request::get("http://h/a").header(HOST, "h").body(()).expect("a request");
             for reads in [false, true] {
                 let busy = std::sync::mpsc::channel::<()>();

@@ -144,7 +144,9 @@ impl Files {
         match self.find(path) {
             Found::Nothing(status) => text(status),
             Found::File(..) if path.ends_with('/') => text(StatusCode::NOT_FOUND),
-            Found::File(file, meta, name) if is_made(&file, &meta, &name) => made(&file, &name),
+            Found::File(file, meta, name) if is_made(&file, &meta, &name) => {
+                made_now(request.headers(), made(&file, &name))
+            }
             Found::File(file, meta, name) => {
                 // RFC 9110 section 14.2: Range is for GET.
                 serve((file, self.reading(&meta)), &meta, &name, request.headers(), request.method() == Method::GET)
@@ -185,7 +187,7 @@ impl Files {
         let listed = self.spare.with(|| listing::page(folder, &shown, &self.root, self.hidden));
         self.spare.refill();
         match listed {
-            Ok(page) => with_length(StatusCode::OK, "text/html; charset=utf-8", page),
+            Ok(page) => made_now(request.headers(), with_length(StatusCode::OK, "text/html; charset=utf-8", page)),
             Err(e) => text(status_of(&e)),
         }
     }
@@ -281,7 +283,7 @@ const INDEX: &str = "index.html";
 const FIELDS: usize = 10;
 
 /// What every answer has.
-fn complete<B>(request: &Request<B>, mut response: Response<FileBody>) -> Response<FileBody> {
+pub(super) fn complete<B>(request: &Request<B>, mut response: Response<FileBody>) -> Response<FileBody> {
     let h = response.headers_mut();
     h.insert(DATE, date_of_now());
     h.insert(SERVER, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
@@ -321,11 +323,12 @@ fn date_of_now() -> HeaderValue {
     })
 }
 
-fn date(t: SystemTime) -> HeaderValue {
+pub(super) fn date(t: SystemTime) -> HeaderValue {
     HeaderValue::from_str(&httpdate::fmt_http_date(t)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-fn text(status: StatusCode) -> Response<FileBody> {
+/// An answer that is nothing but its status, for people.
+pub(super) fn text(status: StatusCode) -> Response<FileBody> {
     let mut response = with_length(status, "text/plain; charset=utf-8", format!("{status}\n"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, 1.into());
@@ -364,6 +367,24 @@ fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
     matches!(meta.len(), 0 | 4096) && kind().is_some_and(|kind| MADE.contains(&kind))
 }
 
+/// An answer with what was made for it, if conditions let it be (RFC 9110 section 13.2.1): it exists, and has neither tag nor date.
+fn made_now(headers: &HeaderMap, response: Response<FileBody>) -> Response<FileBody> {
+    if !response.status().is_success() {
+        return response;
+    }
+    match judge(headers, &Validators::NONE) {
+        Verdict::Go => response,
+        Verdict::Failed => text(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => not_modified(),
+    }
+}
+
+fn not_modified() -> Response<FileBody> {
+    let mut response = Response::new(FileBody::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response
+}
+
 /// The most bytes of such a file: what is longer may have no end.
 const MADE_MAX: u64 = 4 << 20;
 
@@ -391,7 +412,7 @@ fn validators(meta: &Metadata) -> Validators {
     // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says nothing.
     let modified = modified.filter(|m| *m <= SystemTime::now());
     let (second, nano, length, number) = (meta.ctime(), meta.ctime_nsec(), meta.len(), meta.ino());
-    Validators { etag: format!("\"{second:x}.{nano:x}-{length:x}-{number:x}\""), modified }
+    Validators { etag: Some(format!("\"{second:x}.{nano:x}-{length:x}-{number:x}\"")), modified }
 }
 
 fn serve(
@@ -405,11 +426,7 @@ fn serve(
     let total = meta.len();
     let mut response = match judge(headers, &v) {
         Verdict::Failed => return text(StatusCode::PRECONDITION_FAILED),
-        Verdict::NotModified => {
-            let mut r = Response::new(FileBody::empty());
-            *r.status_mut() = StatusCode::NOT_MODIFIED;
-            r
-        }
+        Verdict::NotModified => not_modified(),
         Verdict::Go => match if ranges { part(headers, total, &v) } else { Part::Whole } {
             Part::Unsatisfiable => {
                 let mut r = text(StatusCode::RANGE_NOT_SATISFIABLE);
@@ -440,7 +457,7 @@ fn serve(
     };
     let h = response.headers_mut();
     h.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    if let Ok(tag) = HeaderValue::from_str(&v.etag) {
+    if let Some(Ok(tag)) = v.etag.as_deref().map(HeaderValue::from_str) {
         h.insert(ETAG, tag);
     }
     if let Some(modified) = v.modified {

@@ -17,6 +17,7 @@ mod reports;
 mod seats;
 mod spare;
 mod stream;
+mod target;
 mod turns;
 mod watch;
 
@@ -33,6 +34,7 @@ use spare::Spare;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use target::ServesHost;
 use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
 use turns::{Bounds, Turns, Who};
@@ -129,6 +131,7 @@ pub(crate) struct Common {
     turns: Arc<Turns>,
     alt_svc: Option<http::HeaderValue>,
     on_answer: Option<OnAnswer>,
+    serves_host: Option<ServesHost>,
 }
 
 /// A server of files.
@@ -138,13 +141,15 @@ pub struct Server {
     alt_svc: Option<u16>,
     reports: Reports,
     on_answer: Option<OnAnswer>,
+    serves_host: Option<ServesHost>,
 }
 
 impl Server {
     /// A server of these files.
     #[must_use]
     pub fn new(files: Files) -> Self {
-        Self { files, limits: ServerLimits::default(), alt_svc: None, reports: Reports::default(), on_answer: None }
+        let (limits, reports) = (ServerLimits::default(), Reports::default());
+        Self { files, limits, alt_svc: None, reports, on_answer: None, serves_host: None }
     }
 
     /// Other bounds than the default ones.
@@ -158,6 +163,16 @@ impl Server {
     #[must_use]
     pub fn on_answer(mut self, call: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
         self.on_answer = Some(Arc::new(call));
+        self
+    }
+
+    /// Serves a host only if `serves` returns true for it; requests that name another are answered with 421 (RFC 9110 sections 7.4 and
+    /// 15.5.20). It is called for each request, from any thread, with the name or address in lower case, without port, brackets and a
+    /// final dot. By default every host is served: then a page of another origin, whose name leads here in a browser beside this server
+    /// (DNS rebinding), can read what is served. Whether a request names a host at all, HTTP/1.0 leaves open: one that does not is served.
+    #[must_use]
+    pub fn serves_host(mut self, serves: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.serves_host = Some(Arc::new(serves));
         self
     }
 
@@ -203,6 +218,7 @@ impl Server {
                 idle: self.limits.standstill,
             }),
             on_answer: self.on_answer,
+            serves_host: self.serves_host,
             alt_svc: self.alt_svc.and_then(|p| format!("h3=\":{p}\"; ma=86400").parse().ok()),
         });
         let mut summary = Summary::default();

@@ -40,9 +40,11 @@ fn tells(error: &AttemptError) -> bool {
         AttemptError::Tls(_) | AttemptError::TimedOut | AttemptError::ClosedByPeer | AttemptError::NotOffered(_) => {
             true
         }
-        AttemptError::Resolve(_) | AttemptError::Framer(_) | AttemptError::NoAddress | AttemptError::PeerRefused => {
-            false
-        }
+        AttemptError::Resolve(_)
+        | AttemptError::Framer(_)
+        | AttemptError::NoAddress
+        | AttemptError::NoZone
+        | AttemptError::PeerRefused => false,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::carrier::{Carriers, FlowId, SessionId};
 use crate::context::Context;
 use crate::event::AttemptError;
 use core::time::Duration;
-use neater_base::net::Net;
+use neater_base::net::{ErrorKind, Net};
 use neater_base::{Instant, Key};
 use neater_quic::ConnectionApi;
 use std::net::{IpAddr, SocketAddr};
@@ -209,7 +209,7 @@ impl Carriers {
         to: &Target<'_>,
     ) -> Result<SessionId, AttemptError> {
         let Target { stack, addr, request, options, .. } = *to;
-        match stack {
+        let begun = match stack {
             Stack::Tcp | Stack::Tls => self.sockets.tcp_connect(cx, attempt, to),
             Stack::Udp => self.sockets.udp_connect(cx, attempt, to),
             Stack::Quic | Stack::QuicDatagram => {
@@ -225,10 +225,10 @@ impl Carriers {
             }
             Stack::Dtls => {
                 let name = to.server_name();
-                let session = self.dtls.connect(cx, attempt, (addr, &name), request, options)?;
-                Ok(SessionId::Dtls(session))
+                self.dtls.connect(cx, attempt, (addr, &name), request, options).map(SessionId::Dtls)
             }
-        }
+        };
+        begun.map_err(|e| with_zone_named(e, addr))
     }
 
     /// Ends an attempt that is not wanted any more, or has failed. What is withdrawn ends as early as its protocol allows: TCP by
@@ -301,5 +301,14 @@ impl Carriers {
         };
         self.release_attempt(cx, session, true);
         Some(Abandoned { spare: None })
+    }
+}
+
+/// The system calls it an invalid argument where a link-local address has no zone.
+fn with_zone_named(error: AttemptError, addr: SocketAddr) -> AttemptError {
+    let invalid = matches!(&error, AttemptError::Net(e) if e.kind == ErrorKind::InvalidInput);
+    match addr {
+        SocketAddr::V6(v6) if invalid && v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => AttemptError::NoZone,
+        _ => error,
     }
 }

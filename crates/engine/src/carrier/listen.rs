@@ -158,7 +158,7 @@ impl Carriers {
                 None => self.quic.open_socket(cx, addr, &options, Some((listener, request)))?,
             })
         } else if let Some(below) = Below::of(stack) {
-            let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
+            let at = SocketAddr::new(addr.ip(), stack.encapsulation_port(udp_port).unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
             let (sctp, mut layers) = self.over_layers();
             let at = (below, addr.port());

@@ -245,13 +245,18 @@ impl<N: Net> Engine<N> {
     pub(crate) fn outcomes_of(&self, est: &Establishing, conn: Key) -> Vec<CandidateOutcome> {
         use neater_race::CandidateOutcome as O;
         let began = self.conns.get(conn).map_or(self.cx.now, |c| c.since);
+        let remotes = self.conns.get(conn).map_or(&[][..], |c| &c.remotes);
         est.race
             .report()
             .into_iter()
             .filter_map(|r| {
+                let stack = Stack::from_number(r.candidate.stack.0)?;
+                let path = est.paths.get(usize::from(r.candidate.path.0));
+                let named = path.and_then(|p| remotes.get(p.remote)).and_then(|r| r.encapsulation_port);
                 Some(CandidateOutcome {
-                    stack: Stack::from_number(r.candidate.stack.0)?,
+                    stack,
                     addr: r.candidate.addr,
+                    encapsulation_port: stack.encapsulation_port(named),
                     started: r.started_at.map(|t| t - began),
                     reachable: r.reachable_at.map(|t| t - began),
                     ended: r.ended_at.map(|t| t - began),

@@ -105,10 +105,8 @@ impl<N: Net> Engine<N> {
                     self.unlisten(listener, before);
                 }
                 Err((at, e)) => {
-                    return Err(EstablishmentError::new(
-                        Reason::EstablishmentFailed,
-                        format!("cannot listen on {at}: {e}"),
-                    ));
+                    let why = format!("cannot listen on {at}: {e}");
+                    return Err(EstablishmentError::new(Reason::EstablishmentFailed, why));
                 }
             }
         }
@@ -122,7 +120,7 @@ impl<N: Net> Engine<N> {
         (port, encapsulation_port): (u16, Option<u16>),
         interface: Option<u32>,
         wildcard: bool,
-    ) -> Result<(), (SocketAddr, AttemptError)> {
+    ) -> Result<(), (String, AttemptError)> {
         let Some(request) = self.listeners.get(listener).map(|l| l.request.0.clone()) else { return Ok(()) };
         let mut port = port;
         let mut taken = Vec::new();
@@ -150,7 +148,11 @@ impl<N: Net> Engine<N> {
                                 e.kind,
                                 ErrorKind::FamilyNotSupported | ErrorKind::AddrNotAvailable | ErrorKind::Unsupported
                             ) => {}
-                    Err(e) => return Err((addr, e)),
+                    Err(e) => {
+                        let below = stack.encapsulation_port(encapsulation_port);
+                        let below = below.map_or_else(String::new, |port| format!(" (UDP port {port})"));
+                        return Err((format!("{addr}{below}"), e));
+                    }
                 }
             }
         }

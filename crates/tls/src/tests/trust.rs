@@ -267,10 +267,10 @@ fn parameters_that_make_no_sense_are_refused_before_anything_is_sent() {
     );
     assert_eq!(
         refused(&|p| p.ciphersuites = vec![CipherSuite::TLS_NULL_WITH_NULL_NULL], false),
-        Some(E::NothingLeft("ciphersuite"))
+        Some(E::NothingLeft("ciphersuites"))
     );
     let key = PreSharedKey { key: vec![1; 32], identity: b"me".to_vec() };
-    assert_eq!(refused(&|p| p.pre_shared_key = Some(key.clone()), false), Some(E::Unsupported("preSharedKey")));
+    assert_eq!(refused(&|p| p.pre_shared_key = Some(key.clone()), false), Some(E::Unsupported("pre_shared_key")));
     let client = |change: &dyn Fn(&mut SecurityParameters)| {
         let mut p = world.client.clone();
         change(&mut p);
@@ -293,6 +293,12 @@ fn parameters_that_make_no_sense_are_refused_before_anything_is_sent() {
     let p384 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
     let p384 = PrivateKeyDer::Pkcs8(p384.serialize_der().into());
     assert!(matches!(server(&|p| p.server_certificates[0].key = p384.clone_key()), E::BadKey(_)), "not repeatable");
+    // A key on P-521, of which no more than its curve is read.
+    let p521 =
+        [0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0, 0x23];
+    let p521 = PrivateKeyDer::Pkcs8(p521.to_vec().into());
+    let e = server(&|p| p.server_certificates[0].key = p521.clone_key()).to_string();
+    assert!(e.contains("P-521, which is not supported: use"), "{e}");
 }
 
 #[test]
@@ -443,4 +449,57 @@ fn what_rustls_says_in_its_own_words_is_said_in_ours() {
     assert!(text.contains("odd") && !text.contains("OtherError"), "{text}");
     assert_eq!(TlsError::from_text("received fatal alert: UnknownCA"), None);
     assert_eq!(TlsError::from_text(""), None);
+}
+
+/// A server with a certificate of version 1, as `openssl x509 -req` makes it without extensions, and with this key.
+fn of_version_1(world: &World, key: &PrivateKeyDer<'static>) -> Arc<ServerConfig> {
+    let chain = certificates_from_pem(include_bytes!("version_1.pem")).unwrap();
+    let key = world.crypto.provider.key_provider.load_private_key(key.clone_key()).unwrap();
+    let mut config = ServerConfig::clone(&world.server_config());
+    config.cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(rustls::sign::CertifiedKey::new(chain, key)));
+    Arc::new(config)
+}
+
+#[test]
+fn a_certificate_of_version_1_is_as_good_as_its_pin() {
+    let certificate = certificates_from_pem(include_bytes!("version_1.pem")).unwrap().remove(0);
+    let key = private_key_from_pem(include_bytes!("version_1.pem")).unwrap();
+    let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let other = PrivateKeyDer::Pkcs8(other.serialize_der().into());
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let mut world = World::new(1).only(version);
+        world.client.trust = Trust::Pinned(vec![Pin::of(&certificate)]);
+        Pair::new(world.client_config(), of_version_1(&world, &key)).connected();
+        // Who answers must have its key.
+        let (client, _) = Pair::new(world.client_config(), of_version_1(&world, &other)).refused();
+        assert!(matches!(client, Some(TlsError::BadCertificate(_))), "{version:?}: {client:?}");
+        world.client.trust = Trust::Pinned(vec![Pin::Sha256([7; 32])]);
+        let (client, _) = Pair::new(world.client_config(), of_version_1(&world, &key)).refused();
+        assert_eq!(client, Some(TlsError::NotPinned), "{version:?}");
+        // By authorities it is refused, also if it is listed as one.
+        world.client.trust = Trust::SystemAnd(vec![certificate.clone()]);
+        let (client, _) = Pair::new(world.client_config(), of_version_1(&world, &key)).refused();
+        assert!(matches!(client, Some(TlsError::BadCertificate(_))), "{version:?}: {client:?}");
+    }
+}
+
+#[test]
+fn a_chain_that_is_refused_is_shown_to_the_application() {
+    let mut world = World::new(1);
+    let certificate = world.server.server_certificates[0].chain[0].clone();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    world.client.refused_certificate = Some(Arc::new(move |chain: &[CertificateDer<'_>], name: &str| {
+        log.lock().unwrap().push((Pin::of(&chain[0]), name.to_owned()));
+    }));
+    world.pair().connected();
+    assert!(seen.lock().unwrap().is_empty(), "it is good");
+    world.client.trust = Trust::Only(self_signed(&["root.example"], WALL, [8; 32]).chain);
+    assert_eq!(client_error(&world), TlsError::UnknownIssuer);
+    world.client.trust = Trust::Pinned(vec![Pin::Sha256([0; 32])]);
+    assert_eq!(client_error(&world), TlsError::NotPinned);
+    assert_eq!(*seen.lock().unwrap(), vec![(Pin::of(&certificate), NAME.to_owned()); 2]);
+    // A defect of it is no consent, and no other error.
+    world.client.refused_certificate = Some(Arc::new(|_, _| panic!("a defect of the application's")));
+    assert_eq!(client_error(&world), TlsError::NotPinned);
 }

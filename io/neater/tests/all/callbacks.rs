@@ -80,6 +80,24 @@ async fn a_callback_that_calls_its_own_engine_is_a_no_instead_of_waiting_for_eve
     }
 }
 
+#[tokio::test]
+async fn a_certificate_that_is_refused_is_seen_over_every_stack() {
+    for stack in [Stack::Tls, Stack::Quic, Stack::SctpDtls] {
+        let (mut client, server) = security();
+        let certificate = neater::tls::Pin::of(&server.server_certificates[0].chain[0]);
+        client.trust = Trust::Pinned(vec![neater::tls::Pin::Sha256([0; 32])]);
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = seen.clone();
+        client.refused_certificate = Some(Arc::new(move |chain, name| {
+            log.lock().expect("whole").push((neater::tls::Pin::of(&chain[0]), name.to_owned()));
+        }));
+        let result = connect(stack, client, server).await;
+        assert!(result.is_err(), "{stack}");
+        let seen = seen.lock().expect("whole");
+        assert!(seen.first() == Some(&(certificate, "127.0.0.1".to_owned())), "{stack}: {seen:?}");
+    }
+}
+
 /// A key log that calls its own engine.
 #[derive(Debug)]
 struct Curious(Neater);

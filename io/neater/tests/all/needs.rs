@@ -139,3 +139,11 @@ async fn a_request_that_was_given_is_not_replaced_by_another_one_for_bytes() {
     let none = tokio::time::timeout(std::time::Duration::from_millis(200), listener.accept()).await;
     assert!(none.is_err());
 }
+
+/// The documentation of `Preconnection::needs` has the words that there are.
+#[test]
+fn the_words_of_the_documentation_are_those_that_there_are() {
+    let rows = neater_property::WORDS.iter().map(|w| format!("| `{}` | {} |\n", w.word, w.help));
+    let table = "| word | what it asks for |\n| --- | --- |\n".to_owned() + &rows.collect::<String>();
+    assert_eq!(include_str!("../../src/words.md"), table, "src/words.md is to be this table");
+}

@@ -1,4 +1,4 @@
-//! Framers of the program's own: what goes wrong in one is the affair of its connection alone.
+//! Framers of the program's own: what goes wrong in one is the affair of its connection alone. And lines, with peers that know no framers.
 
 use crate::common::{LIMIT, loopback, nothing_left};
 use bytes::Bytes;
@@ -316,4 +316,65 @@ async fn a_handshake_that_fails_says_why_and_one_that_is_not_finished_is_not_del
     assert!(given_up.is_err());
     drop((slow, impolite, listener));
     nothing_left(&neater).await;
+}
+
+/// A line of a peer that knows nothing of framers.
+fn line(from: &mut std::net::TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while from.read(&mut byte).expect("alive") > 0 {
+        text.push(byte[0]);
+        if byte == *b"\n" {
+            break;
+        }
+    }
+    String::from_utf8(text).expect("text")
+}
+
+#[tokio::test]
+async fn lines_are_messages_for_a_peer_that_reads_and_writes_text() {
+    for (crlf, end) in [(false, "\n"), (true, "\r\n")] {
+        let neater = Neater::new().expect("engine");
+        let framer = FramerSpec::Lines { max: 10, crlf };
+        let listener = clear(&neater).framer(framer).local(loopback(0)).listen().expect("listening");
+        let at = (std::net::Ipv4Addr::LOCALHOST, listener.port());
+        let mut peer = std::net::TcpStream::connect(at).expect("connected");
+        let ours = soon("accept", listener.accept()).await.expect("a connection");
+        // Either end is accepted, and where packets begin does not matter.
+        for part in ["one\r", "\ntw", "o\n\nth", "ree\r\n"] {
+            peer.write_all(part.as_bytes()).expect("written");
+        }
+        for wanted in ["one", "two", "", "three"] {
+            let message = soon("receive", ours.receive()).await.expect("alive").expect("a message");
+            assert_eq!(&message[..], wanted.as_bytes());
+        }
+        soon("send", ours.send("answer")).await.expect("sent");
+        let (text, mut peer) = soon("the answer", async {
+            tokio::task::spawn_blocking(move || (line(&mut peer), peer)).await.expect("ran")
+        })
+        .await;
+        assert_eq!(text, format!("answer{end}"));
+        // What is no line is refused before anything of it is sent.
+        for bad in ["a\nb", "12345678901"] {
+            assert!(soon("send", ours.send(bad)).await.is_err(), "{bad:?}");
+        }
+        peer.write_all(b"12345678901").expect("written");
+        let e = soon("receive", ours.receive()).await.expect_err("too long").to_string();
+        assert!(e.contains("more than 10 bytes"), "{e}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_ends_within_a_line_has_sent_no_message() {
+    let neater = Neater::new().expect("engine");
+    let framer = FramerSpec::Lines { max: 10, crlf: false };
+    let listener = clear(&neater).framer(framer).local(loopback(0)).listen().expect("listening");
+    let at = (std::net::Ipv4Addr::LOCALHOST, listener.port());
+    let mut peer = std::net::TcpStream::connect(at).expect("connected");
+    let ours = soon("accept", listener.accept()).await.expect("a connection");
+    peer.write_all(b"whole\nhal").expect("written");
+    drop(peer);
+    assert_eq!(soon("receive", ours.receive()).await.expect("alive").as_deref(), Some(&b"whole"[..]));
+    let e = soon("receive", ours.receive()).await.expect_err("cut").to_string();
+    assert!(e.contains("3 bytes into a line"), "{e}");
 }

@@ -159,6 +159,21 @@ async fn a_folder_is_listed_or_shows_its_index() {
     assert_eq!(body(ask(&quiet, Method::GET, "/sub/", &[])).await, b"index");
 }
 
+#[test]
+fn conditions_count_for_listings() {
+    let folder = Folder::new("listed-if");
+    let files = folder.files();
+    let status = |name: &'static str, value: &'static str| ask(&files, Method::GET, "/sub/", &[(name, value)]).status();
+    assert_eq!(status("if-match", "\"x\""), StatusCode::PRECONDITION_FAILED);
+    assert_eq!(status("if-match", "*"), StatusCode::OK);
+    assert_eq!(status("if-none-match", "*"), StatusCode::NOT_MODIFIED);
+    assert_eq!(status("if-none-match", "\"x\""), StatusCode::OK);
+    // It has no date, so none decides.
+    assert_eq!(status("if-unmodified-since", "Sun, 09 Sep 2001 01:46:39 GMT"), StatusCode::OK);
+    // Where the answer is no 2xx, conditions do not count.
+    assert_eq!(ask(&files, Method::GET, "/sub", &[("if-match", "\"x\"")]).status(), StatusCode::MOVED_PERMANENTLY);
+}
+
 /// Over plain TCP what leaves after the head would wait for an acknowledgement.
 #[tokio::test]
 async fn the_first_piece_is_there_with_the_head() {
