@@ -6,6 +6,10 @@
 //!
 //! *Invariants*: never more than the capacity; what was used longest ago goes first; [`OutcomeCache::get`] allocates nothing.
 
+mod saved;
+
+pub use saved::{MAX_SAVED, SavedError};
+
 use crate::{BadCause, Family, Lesson, Mark, PathId, StackId};
 use core::time::Duration;
 use foldhash::fast::FixedState;
@@ -110,6 +114,8 @@ pub struct OutcomeCache {
     slots: Vec<Slot>,
     newest: u32,
     oldest: u32,
+    /// Something was learnt, or was found to be wrong, that was not imported.
+    changed: bool,
 }
 
 impl OutcomeCache {
@@ -129,6 +135,7 @@ impl OutcomeCache {
             slots: Vec::new(),
             newest: NONE,
             oldest: NONE,
+            changed: false,
         }
     }
 
@@ -220,6 +227,7 @@ impl OutcomeCache {
     /// The peer of a candidate has answered after all: it was slow, and not silent.
     pub fn record_answer(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         if let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) {
+            self.changed |= !slot.bad.is_empty();
             slot.refute(stack, addr);
         }
     }
@@ -227,6 +235,7 @@ impl OutcomeCache {
     /// A candidate has served well after all: its marks for how it served are withdrawn.
     pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
+        self.changed |= !slot.bad.is_empty();
         slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());
         if slot.outcome.is_some_and(|o| (o.stack, o.addr) == (stack, addr)) {
             slot.tell_from = slot.bad_until(stack, addr).unwrap_or(Instant::ZERO);
@@ -237,12 +246,14 @@ impl OutcomeCache {
     pub fn expire_by(&mut self, key: &CacheKey, at: Instant) {
         let slot = self.index.get(key).and_then(|i| self.slots.get_mut(*i as usize));
         if let Some(outcome) = slot.and_then(|slot| slot.outcome.as_mut()) {
+            self.changed |= at < outcome.expires;
             outcome.expires = outcome.expires.min(at);
         }
     }
 
     /// Forgets what worked under all circumstances, but not what was no good.
     pub fn forget_outcomes(&mut self) {
+        self.changed = true;
         for slot in &mut self.slots {
             slot.outcome = None;
         }
@@ -255,6 +266,7 @@ impl OutcomeCache {
         let Some(outcome) = &mut slot.outcome else { return };
         let marks = slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.lesson.stack, outcome.stack));
         if let Some(until) = marks.map(|m| m.until).min() {
+            self.changed |= until < outcome.expires;
             outcome.expires = outcome.expires.min(until);
         }
     }
@@ -302,6 +314,7 @@ impl OutcomeCache {
 
     /// The slot of this key, made if need be; counts as a use.
     fn slot(&mut self, key: CacheKey) -> &mut Slot {
+        self.changed = true;
         let at = match self.index.get(&key) {
             Some(at) => *at,
             None => {
@@ -366,6 +379,7 @@ impl OutcomeCache {
     /// Takes a slot out and moves the last one into its place.
     fn remove(&mut self, at: u32) {
         self.unlink(at);
+        self.changed = true;
         let gone = self.slots.swap_remove(at as usize);
         self.index.remove(&gone.key);
         if let Some(moved) = self.slots.get(at as usize) {
