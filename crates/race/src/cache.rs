@@ -10,7 +10,7 @@ mod saved;
 
 pub use saved::{MAX_SAVED, SavedError};
 
-use crate::{BadCause, Family, Lesson, Mark, PathId, StackId};
+use crate::{BadCause, Family, Lesson, Mark, PathId, RateKey, Rates, StackId};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -114,6 +114,8 @@ pub struct OutcomeCache {
     slots: Vec<Slot>,
     newest: u32,
     oldest: u32,
+    /// How fast transfers were.
+    rates: Rates,
     /// Something was learnt, or was found to be wrong, that was not imported.
     changed: bool,
 }
@@ -135,6 +137,7 @@ impl OutcomeCache {
             slots: Vec::new(),
             newest: NONE,
             oldest: NONE,
+            rates: Rates::default(),
             changed: false,
         }
     }
@@ -294,6 +297,18 @@ impl OutcomeCache {
                 at += 1;
             }
         }
+    }
+
+    /// How fast transfers were, and the order that follows.
+    #[must_use]
+    pub const fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// A transfer has ended that took this long, from its first byte to its last; a short one does not count (see
+    /// [`MIN_TRANSFER`](crate::MIN_TRANSFER)). Of isolated sessions none is to be reported.
+    pub fn record_rate(&mut self, now: Instant, key: RateKey, bytes: u64, took: Duration) {
+        self.changed |= self.rates.record(now, key, bytes, took);
     }
 
     /// How many keys are remembered, expired ones included.

@@ -23,6 +23,7 @@ mod doubt;
 mod event;
 mod order;
 mod race;
+mod rates;
 mod report;
 mod resolution;
 mod sort;
@@ -38,6 +39,7 @@ pub use config::{
 pub use doubt::{BadCause, Doubt, Lesson, Mark};
 pub use event::{Address, Candidate, CandidateId, Family, Input, Output, PathId, Progress, Service, StackId};
 pub use race::{RTT_LIMIT, Race};
+pub use rates::{MAX_RATES, MIN_TRANSFER, RATE_LIFETIME, Rate, RateKey, RatedStack, Rates, TRY_OTHER_ONE_IN};
 pub use report::{CandidateOutcome, CandidateReport, Record, ResolutionReport, ResolutionState};
 pub use resolution::{MAX_ADDRESSES, MAX_SERVICES};
 pub use sort::sort_destinations;

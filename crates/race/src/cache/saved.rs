@@ -8,11 +8,11 @@
 //! could not have learnt by now: nothing outlives its lifetime, and nothing is of an isolated session; it displaces nothing that is
 //! known; and the text is at most [`MAX_SAVED`] bytes long.
 //!
-//! The text is a line of a header, then for each key, that used last first, a line `k` with what follows from it: `o`, what worked,
+//! The text is a line of a header, then for each rate of transfers a line `r`, then for each key, that used last first, a line `k` with what follows from it: `o`, what worked,
 //! and `b`, each what was no good. The last line is `end`, so that a text that was cut is recognised.
 
 use super::{BAD_MEMORY, Bad, CacheKey, MAX_BAD, MAX_BAD_LIFETIME, Outcome, OutcomeCache, Slot};
-use crate::{BadCause, Lesson, Mark, PathId, StackId};
+use crate::{BadCause, Lesson, MAX_RATES, Mark, PathId, RATE_LIFETIME, Rate, RateKey, StackId};
 use core::fmt::{self, Write as _};
 use core::str::FromStr;
 use core::time::Duration;
@@ -113,6 +113,14 @@ struct Entry {
     bad: Vec<Bad>,
 }
 
+/// What a text says.
+#[derive(Default)]
+struct Saved {
+    rates: Vec<(RateKey, Rate)>,
+    /// That which was used last first.
+    entries: Vec<Entry>,
+}
+
 impl OutcomeCache {
     /// What is remembered, as text for [`OutcomeCache::import`]; `None` if nothing was learnt but what was imported. Of isolated
     /// sessions there is nothing in it, and what was used longest ago is left out where it would be longer than [`MAX_SAVED`].
@@ -125,6 +133,11 @@ impl OutcomeCache {
             let mut text = String::new();
             // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "{MAGIC} {VERSION} {} {basis:x}", clock.wall);
+            for (key, rate) in self.rates.iter(now) {
+                let RateKey { network, host, stack } = key;
+                let until = clock.wall_of(rate.until);
+                let _ = writeln!(text, "r {network:x} {host:x} {} {} {until}", stack.0, rate.bytes_per_second);
+            }
             let mut at = self.newest;
             while let Some(slot) = self.slots.get(at as usize) {
                 let before = text.len();
@@ -149,7 +162,12 @@ impl OutcomeCache {
     /// The text cannot be used; nothing has changed.
     pub fn import(&mut self, now: Instant, wall: WallTime, basis: u64, text: &str) -> Result<usize, SavedError> {
         let clock = Clock::new(now, wall);
-        let entries = read(text, clock, basis, self.lifetime)?;
+        let Saved { rates, entries } = read(text, clock, basis, self.lifetime)?;
+        for (key, rate) in rates {
+            if self.rates.get(now, &key).is_none_or(|known| known.until < rate.until) {
+                self.rates.put(key, rate);
+            }
+        }
         let room = self.capacity.saturating_sub(self.slots.len());
         let unknown = |e: &Entry| !self.index.contains_key(&e.key);
         let entries: Vec<Entry> = entries.into_iter().filter(unknown).take(room).collect();
@@ -218,8 +236,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What the text says, the key that was used last first. What counts no more is left out.
-fn read(text: &str, clock: Clock, basis: u64, lifetime: Duration) -> Result<Vec<Entry>, SavedError> {
+/// What the text says. What counts no more is left out.
+fn read(text: &str, clock: Clock, basis: u64, lifetime: Duration) -> Result<Saved, SavedError> {
     if text.len() > MAX_SAVED {
         return Err(SavedError::TooLong);
     }
@@ -235,7 +253,7 @@ fn read(text: &str, clock: Clock, basis: u64, lifetime: Duration) -> Result<Vec<
         return Err(SavedError::FromTheFuture);
     }
     let reader = Reader { clock, saved, lifetime, same_basis: rests_on == basis };
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut all = Saved::default();
     let mut number = 1;
     let mut ended = false;
     for line in lines {
@@ -246,15 +264,15 @@ fn read(text: &str, clock: Clock, basis: u64, lifetime: Duration) -> Result<Vec<
                 ended = true;
                 Some(())
             }
-            line => reader.line(line, &mut entries),
+            line => reader.line(line, &mut all),
         };
         done.ok_or(SavedError::Damaged(number))?;
     }
     if !ended {
         return Err(SavedError::Damaged(number + 1));
     }
-    entries.retain(|e| e.outcome.is_some() || !e.bad.is_empty());
-    Ok(entries)
+    all.entries.retain(|e| e.outcome.is_some() || !e.bad.is_empty());
+    Ok(all)
 }
 
 /// What the lines of one text are judged by.
@@ -267,9 +285,18 @@ struct Reader {
 
 impl Reader {
     /// Takes in one line; `None` if it is damaged.
-    fn line(&self, line: &str, entries: &mut Vec<Entry>) -> Option<()> {
+    fn line(&self, line: &str, all: &mut Saved) -> Option<()> {
         let mut words = Words::of(line)?;
+        let entries = &mut all.entries;
         match words.word()? {
+            "r" => {
+                let (network, host, stack) = (words.hex()?, words.hex()?, StackId(words.value()?));
+                let (bytes_per_second, until) = (words.value()?, words.value::<u64>()?);
+                let key = words.end(RateKey { network, host, stack })?;
+                if all.rates.len() < MAX_RATES && self.is_within(until, self.saved, RATE_LIFETIME) {
+                    all.rates.push((key, Rate { bytes_per_second, until: self.clock.instant_of(until) }));
+                }
+            }
             "k" => {
                 let (network, endpoint, request) = (words.hex()?, words.hex()?, words.hex()?);
                 let (failures, last) = (words.value()?, words.value::<u64>()?);

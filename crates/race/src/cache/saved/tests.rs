@@ -106,6 +106,27 @@ fn the_order_of_use_is_kept() {
 }
 
 #[test]
+fn rates_are_kept_for_a_day_and_the_later_of_two_counts() {
+    let key = RateKey { network: 1, host: u64::MAX, stack: StackId(5) };
+    let mut cache = OutcomeCache::new(1);
+    cache.record_rate(at(0).0, key, crate::MIN_TRANSFER - 1, second(1));
+    assert_eq!(cache.export(at(0).0, at(0).1, BASIS), None, "it was too short to count");
+    cache.record_rate(at(0).0, key, 8_000_000, second(2));
+    let text = text_of(&cache, 1);
+    let rate = |cache: &OutcomeCache, n| cache.rates().get(later(n).0, &key);
+    let (read, done) = import(&text, 2);
+    assert_eq!(done, Ok(0));
+    assert_eq!(rate(&read, 2), Some(Rate { bytes_per_second: 4_000_000, until: later(86_400).0 }));
+    assert_eq!(rate(&import(&text, 86_400).0, 86_400), None);
+    let mut own = OutcomeCache::new(1);
+    own.record_rate(later(1).0, key, 2_000_000, second(2));
+    assert_eq!(own.import(later(2).0, later(2).1, BASIS, &text), Ok(0));
+    assert_eq!(rate(&own, 2).map(|r| r.bytes_per_second), Some(1_000_000));
+    let to_come = text.replacen("1700086400000", "1700086401001", 1);
+    assert_eq!(rate(&import(&to_come, 2).0, 2), None);
+}
+
+#[test]
 fn nothing_of_isolated_sessions_is_written() {
     let mut cache = OutcomeCache::new(1);
     let key = CacheKey { isolation: 7, ..key(1) };
@@ -188,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn any_lines_do_no_harm(lines in prop::collection::vec("[kob] [0-9a-f .:\\[\\]%]{0,60}", 0..6)) {
+    fn any_lines_do_no_harm(lines in prop::collection::vec("[kobr] [0-9a-f .:\\[\\]%]{0,60}", 0..6)) {
         let text = format!("{MAGIC} {VERSION} 0 b\n{}\nend\n", lines.join("\n"));
         let (cache, done) = import(&text, 1);
         prop_assert_eq!(cache.len(), done.unwrap_or(0));
