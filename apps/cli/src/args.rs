@@ -126,7 +126,8 @@ pub(crate) struct ConnectArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// Neither use nor keep what earlier runs have found to work and not to work, which is else in ~/.cache/neater/outcomes
+    /// Neither use nor keep what earlier runs have found to work and not to work, which is else in
+    /// ~/.cache/neater/outcomes
     #[arg(long)]
     pub(crate) no_cache: bool,
 }

@@ -1,10 +1,10 @@
 //! What races have taught, from one run of the command to the next.
 //!
-//! *Responsible for* the file: where it is, whose it must be, and that it is replaced whole. *Not responsible for* what is in it
-//! (`neater-race` writes and judges it).
+//! *Responsible for* the file: where it is, whose it must be, and that it is replaced whole. *Not
+//! responsible for* what is in it (`neater-race` writes and judges it).
 //!
-//! *Invariants*: nobody but its owner can read it from the moment it exists; a file that others may have written, or that is damaged,
-//! decides nothing; no run fails or waits because of it.
+//! *Invariants*: only its owner can read it from the moment it exists; a file that others may
+//! have written, or that is damaged, decides nothing; no run fails or waits because of it.
 
 use crate::args::ConnectArgs;
 use crate::output::Output;
@@ -52,7 +52,8 @@ impl Outcomes {
     }
 }
 
-/// Where the file lies: in the folder that the environment names, if it names one, or with the user's caches.
+/// Where the file lies: in the folder that the environment names, if it names one, or with the
+/// user's caches.
 fn folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("NEATER_CACHE") {
         return (!named.is_empty()).then(|| PathBuf::from(named));

@@ -83,7 +83,8 @@ fn what_udp_has_begun_tcp_ends() {
     assert_eq!(of(&events, "retry").len(), 1, "the dead session is not asked again: {}", r.out);
 }
 
-/// By which transports a run has tried to connect, and whether it began with what an earlier one has kept.
+/// By which transports a run has tried to connect, and whether it began with what an earlier one
+/// has kept.
 fn tried(r: &common::Ran) -> (Vec<String>, bool) {
     assert_eq!(r.code, 0, "{}\n{}", r.out, r.err);
     let events = r.events();

@@ -1,7 +1,8 @@
-//! What an engine remembers from one connection to the next: answers of name servers, and outcomes of races.
+//! What an engine remembers from one connection to the next: answers of name servers, and outcomes
+//! of races.
 //!
-//! *Responsible for* forgetting them, and for carrying outcomes from one process to the next. *Not responsible for* using them, nor for
-//! files.
+//! *Responsible for* forgetting them, and for carrying outcomes from one process to the next. *Not
+//! responsible for* using them, nor for files.
 
 use crate::context::Context;
 use crate::names::Names;
@@ -30,20 +31,23 @@ impl<N: Net> Caches<'_, N> {
         *self.outcomes = OutcomeCache::new(self.cx.rng.u64());
     }
 
-    /// The outcomes of races as text for [`Caches::import_outcomes`] of a later engine on this host, of at most
-    /// [`MAX_SAVED`](neater_race::MAX_SAVED) bytes; `None` if nothing was learnt but what was imported. There are addresses in it, and
-    /// names and networks as numbers from which they can be guessed; of isolated connections (`isolateSession`) there is nothing.
+    /// The outcomes of races as text for [`Caches::import_outcomes`] of a later engine on this
+    /// host, of at most [`MAX_SAVED`](neater_race::MAX_SAVED) bytes; `None` if nothing was learnt
+    /// but what was imported. There are addresses in it, and names and networks as numbers from
+    /// which they can be guessed; of isolated connections (`isolateSession`) there is nothing.
     #[must_use]
     pub fn export_outcomes(&self) -> Option<String> {
         self.outcomes.export(self.cx.net.now(), self.cx.net.wall(), self.basis())
     }
 
-    /// Takes in what [`Caches::export_outcomes`] has written, as far as nothing is known here of the same endpoint, needs and network.
-    /// Each outcome counts as long as it would have there, by wall-clock time; one that has worked counts only while names are resolved
-    /// by the same configuration. Returns for how many circumstances there was something.
+    /// Takes in what [`Caches::export_outcomes`] has written, as far as nothing is known here of
+    /// the same endpoint, needs and network. Each outcome counts as long as it would have there, by
+    /// wall-clock time; one that has worked counts only while names are resolved by the same
+    /// configuration. Returns for how many circumstances there was something.
     ///
     /// # Errors
-    /// The text is damaged, of another version, or from a time that is still to come. Nothing has changed.
+    /// The text is damaged, of another version, or from a time that is still to come. Nothing has
+    /// changed.
     pub fn import_outcomes(&mut self, text: &str) -> Result<usize, SavedError> {
         self.outcomes.import(self.cx.net.now(), self.cx.net.wall(), self.basis(), text)
     }

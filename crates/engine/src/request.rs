@@ -117,7 +117,8 @@ impl Compiled {
         self.stacks.iter().all(|s| !s.has_handshake())
     }
 
-    /// Whether a connection may be over this stack, by itself or in place of one that its peer does not offer.
+    /// Whether a connection may be over this stack, by itself or in place of one that its peer does
+    /// not offer.
     pub(crate) fn admits(&self, stack: Stack) -> bool {
         self.stacks.iter().any(|s| *s == stack || s.offered_instead() == Some(stack))
     }

@@ -74,7 +74,7 @@ impl Outcome {
 }
 
 /// A candidate that was no good.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bad {
     mark: Mark,
     /// How often it was found bad again before.
@@ -230,16 +230,18 @@ impl OutcomeCache {
     /// The peer of a candidate has answered after all: it was slow, and not silent.
     pub fn record_answer(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         if let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) {
-            self.changed |= !slot.bad.is_empty();
+            let before = slot.bad.clone();
             slot.refute(stack, addr);
+            self.changed |= slot.bad != before && key.isolation == 0;
         }
     }
 
     /// A candidate has served well after all: its marks for how it served are withdrawn.
     pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
-        self.changed |= !slot.bad.is_empty();
+        let before = slot.bad.len();
         slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());
+        self.changed |= slot.bad.len() != before && key.isolation == 0;
         if slot.outcome.is_some_and(|o| (o.stack, o.addr) == (stack, addr)) {
             slot.tell_from = slot.bad_until(stack, addr).unwrap_or(Instant::ZERO);
         }
@@ -249,7 +251,7 @@ impl OutcomeCache {
     pub fn expire_by(&mut self, key: &CacheKey, at: Instant) {
         let slot = self.index.get(key).and_then(|i| self.slots.get_mut(*i as usize));
         if let Some(outcome) = slot.and_then(|slot| slot.outcome.as_mut()) {
-            self.changed |= at < outcome.expires;
+            self.changed |= at < outcome.expires && key.isolation == 0;
             outcome.expires = outcome.expires.min(at);
         }
     }
@@ -269,7 +271,7 @@ impl OutcomeCache {
         let Some(outcome) = &mut slot.outcome else { return };
         let marks = slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.lesson.stack, outcome.stack));
         if let Some(until) = marks.map(|m| m.until).min() {
-            self.changed |= until < outcome.expires;
+            self.changed |= until < outcome.expires && key.isolation == 0;
             outcome.expires = outcome.expires.min(until);
         }
     }
@@ -305,8 +307,9 @@ impl OutcomeCache {
         &self.rates
     }
 
-    /// A transfer has ended that took this long, from its first byte to its last; a short one does not count (see
-    /// [`MIN_TRANSFER`](crate::MIN_TRANSFER)). Of isolated sessions none is to be reported.
+    /// A transfer has ended that took this long, from its first byte to its last; a short one does
+    /// not count (see [`MIN_TRANSFER`](crate::MIN_TRANSFER)). Of isolated sessions none is to be
+    /// reported.
     pub fn record_rate(&mut self, now: Instant, key: RateKey, bytes: u64, took: Duration) {
         self.changed |= self.rates.record(now, key, bytes, took);
     }
@@ -329,7 +332,7 @@ impl OutcomeCache {
 
     /// The slot of this key, made if need be; counts as a use.
     fn slot(&mut self, key: CacheKey) -> &mut Slot {
-        self.changed = true;
+        self.changed |= key.isolation == 0;
         let at = match self.index.get(&key) {
             Some(at) => *at,
             None => {

@@ -1,11 +1,14 @@
-//! How fast transfers have been, so that of candidates that are as good for the request the fastest goes first.
+//! How fast transfers have been, so that of candidates that are as good for the request the fastest
+//! goes first.
 //!
-//! *Responsible for* remembering a rate for each network, host and protocol stack, and for the order that follows. *Not responsible for*
-//! which candidates are as good as each other: the caller gives each a class.
+//! *Responsible for* remembering a rate for each network, host and protocol stack, and for the
+//! order that follows. *Not responsible for* which candidates are as good as each other: the caller
+//! gives each a class.
 //!
-//! *Invariants*: no candidate goes before one of another class, or one that protects what is sent if it does not itself; only transfers of
-//! [`MIN_TRANSFER`] or more count, as shorter ones measure the handshake; a rate is forgotten after [`RATE_LIFETIME`]; without rates,
-//! nothing changes and no random number is drawn; there are at most [`MAX_RATES`].
+//! *Invariants*: no candidate goes before one of another class, or one that protects what is sent
+//! if it does not itself; only transfers of [`MIN_TRANSFER`] or more count, as shorter ones measure
+//! the handshake; a rate is forgotten after [`RATE_LIFETIME`]; without rates, nothing changes and
+//! no random number is drawn; there are at most [`MAX_RATES`].
 
 use crate::StackId;
 use core::time::Duration;
@@ -17,9 +20,11 @@ pub const MIN_TRANSFER: u64 = 1_000_000;
 pub const RATE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many rates are remembered; a further one displaces that which was measured longest ago.
 pub const MAX_RATES: usize = 1024;
-/// One race in this many begins with the second candidate, so that its rate is known, too, and what has changed is noticed.
+/// One race in this many begins with the second candidate, so that its rate is known, too, and what
+/// has changed is noticed.
 pub const TRY_OTHER_ONE_IN: u64 = 20;
-/// What is slower by less than one part in this many counts as equally fast, and goes in the order of the caller.
+/// What is slower by less than one part in this many counts as equally fast, and goes in the order
+/// of the caller.
 const TOLERANCE: u64 = 4;
 
 /// What a rate was measured of, as numbers that the caller makes up.
@@ -87,9 +92,10 @@ impl Rates {
         found.filter(|rate| now < rate.until)
     }
 
-    /// The order in which these stacks, which are in the caller's order, should be tried: of neighbours that are as good as each other the
-    /// fastest goes to the place of the first that was measured, and the others follow in their order. One time in
-    /// [`TRY_OTHER_ONE_IN`], where any rate is known, the second goes first.
+    /// The order in which these stacks, which are in the caller's order, should be tried: of
+    /// neighbours that are as good as each other the fastest goes to the place of the first that
+    /// was measured, and the others follow in their order. One time in [`TRY_OTHER_ONE_IN`], where
+    /// any rate is known, the second goes first.
     pub fn order(&self, now: Instant, network: u64, host: u64, stacks: &mut [RatedStack], rng: &mut Rng) {
         let rate = |s: &RatedStack| {
             let key = RateKey { network, host, stack: s.stack };

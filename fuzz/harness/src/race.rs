@@ -154,7 +154,8 @@ pub fn race_events(data: &[u8]) {
     assert!(seen.started.len() <= 64, "more than max_candidates");
 }
 
-/// Outcomes that a file may hold: the body of one, below a header that is right. What is read is written, and read as the same again.
+/// Outcomes that a file may hold: the body of one, below a header that is right. What is read is
+/// written, and read as the same again.
 ///
 /// # Panics
 /// When that does not hold, or something is kept of text that was refused.
@@ -176,13 +177,15 @@ pub fn race_saved(data: &[u8]) {
         return assert!(cache.is_empty(), "refused, and kept");
     };
     assert_eq!(count, cache.len());
-    // Something is to be written.
-    let key = neater_race::CacheKey { network: 0, endpoint: 0, request: 0, isolation: 1 };
-    cache.record_bad(now, key, Lesson::new(StackId(0), SocketAddr::from(([192, 0, 2, 1], 1)), BadCause::Failed));
+    // What was only imported is not written.
+    let key = neater_race::CacheKey { network: u64::MAX, endpoint: 0, request: 0, isolation: 0 };
+    let bad = Lesson::new(StackId(0), SocketAddr::from(([192, 0, 2, 1], 1)), BadCause::Failed);
+    cache.record_bad(now, key, bad);
+    let count = cache.len();
     let written = cache.export(now, wall, BASIS).unwrap_or_default();
     assert!(written.len() <= MAX_SAVED);
     let mut again = OutcomeCache::new(2);
     assert_eq!(again.import(now, wall, BASIS, &written), Ok(count));
-    again.record_bad(now, key, Lesson::new(StackId(0), SocketAddr::from(([192, 0, 2, 1], 1)), BadCause::Failed));
+    again.record_bad(now, key, bad);
     assert_eq!(again.export(now, wall, BASIS), Some(written));
 }

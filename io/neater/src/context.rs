@@ -331,22 +331,27 @@ impl Neater {
         self.handle.with(|s| s.engine.caches().flush());
     }
 
-    /// What the races of this transport system have taught, as text for [`Neater::import_outcomes`] in a later process of this host;
-    /// `None` if it is nothing but what was imported. It has at most 1 MiB, and counts for minutes: what has worked for ten at most, and
-    /// no longer than the name server has said of its address; what was no good for one to ten.
+    /// What the races of this transport system have taught, as text for
+    /// [`Neater::import_outcomes`] in a later process of this host; `None` if it is nothing but
+    /// what was imported. It has at most 1 MiB, and counts for minutes: what has worked for ten at
+    /// most, and no longer than the name server allows for its address; what was no good for one
+    /// to ten.
     ///
-    /// There are addresses of servers in it, and numbers from which their names and this host's networks can be guessed: keep it where
-    /// only the user can read it. Of connections with `isolateSession` there is nothing in it.
+    /// There are addresses of servers in it, and numbers from which their names and this host's
+    /// networks can be guessed: keep it where only the user can read it. Of connections with
+    /// `isolateSession` there is nothing in it.
     #[must_use]
     pub fn export_outcomes(&self) -> Option<String> {
         self.handle.with(|s| s.engine.caches().export_outcomes())
     }
 
-    /// Lets connections begin with what earlier processes have found to work: see [`Neater::export_outcomes`]. What is known here already
-    /// stays. Returns how many entries have come; what has expired has not.
+    /// Lets connections begin with what earlier processes have found to work: see
+    /// [`Neater::export_outcomes`]. What is known here already stays. Returns how many entries have
+    /// come; what has expired has not.
     ///
     /// # Errors
-    /// The text is damaged, of another version, or from a time that is still to come. Nothing has changed.
+    /// The text is damaged, of another version, or from a time that is still to come. Nothing has
+    /// changed.
     pub fn import_outcomes(&self, text: &str) -> Result<usize, SavedOutcomesError> {
         self.handle.with(|s| s.engine.caches().import_outcomes(text))
     }

@@ -1,15 +1,18 @@
 //! Outcomes as text, so that they outlive the process that has learnt them.
 //!
-//! *Responsible for* the format, and for times: a process has an [`Instant`] of its own, and only wall-clock time means the same to the
-//! next one. *Not responsible for* files, nor for what is right only as long as something else is (how names are resolved): of that the
-//! caller gives a number, its basis, and outcomes count only where it is the same.
+//! *Responsible for* the format, and for times: a process has an [`Instant`] of its own, and only
+//! wall-clock time means the same to the next one. *Not responsible for* files, nor for what is
+//! right only as long as something else is (how names are resolved): of that the caller gives a
+//! number, its basis, and outcomes count only where it is the same.
 //!
-//! *Invariants*: text that is damaged, of another version or from the future changes nothing; what is read says nothing that a cache
-//! could not have learnt by now: nothing outlives its lifetime, and nothing is of an isolated session; it displaces nothing that is
-//! known; and the text is at most [`MAX_SAVED`] bytes long.
+//! *Invariants*: text that is damaged, of another version or from the future changes nothing; what
+//! is read says nothing that a cache could not have learnt by now: nothing outlives its lifetime,
+//! and nothing is of an isolated session; it displaces nothing that is known; and the text is at
+//! most [`MAX_SAVED`] bytes long.
 //!
-//! The text is a line of a header, then for each rate of transfers a line `r`, then for each key, that used last first, a line `k` with what follows from it: `o`, what worked,
-//! and `b`, each what was no good. The last line is `end`, so that a text that was cut is recognised.
+//! The text is a line of a header, then for each rate of transfers a line `r`, then for each key,
+//! that used last first, a line `k` with what follows from it: `o`, what worked, and `b`, each what
+//! was no good. The last line is `end`, so that a text that was cut is recognised.
 
 use super::{BAD_MEMORY, Bad, CacheKey, MAX_BAD, MAX_BAD_LIFETIME, Outcome, OutcomeCache, Slot};
 use crate::{BadCause, Lesson, MAX_RATES, Mark, PathId, RATE_LIFETIME, Rate, RateKey, StackId};
@@ -23,7 +26,8 @@ pub const MAX_SAVED: usize = 1 << 20;
 
 /// What the text begins with.
 const MAGIC: &str = "neater-outcomes 1";
-/// What tells a text of another version. Numbers of stacks and keys may mean something else there.
+/// What a text of another version differs by: numbers of stacks and keys may mean something else
+/// there.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What it ends with.
 const END: &str = "end";
@@ -122,10 +126,12 @@ struct Saved {
 }
 
 impl OutcomeCache {
-    /// What is remembered, as text for [`OutcomeCache::import`]; `None` if nothing was learnt but what was imported. Of isolated
-    /// sessions there is nothing in it, and what was used longest ago is left out where it would be longer than [`MAX_SAVED`].
+    /// What is remembered, as text for [`OutcomeCache::import`]; `None` if nothing was learnt but
+    /// what was imported. Of isolated sessions there is nothing in it, and what was used longest
+    /// ago is left out where it would be longer than [`MAX_SAVED`].
     ///
-    /// `now` and `wall` are the same moment. `basis` is a number for what the outcomes rest on beside their keys.
+    /// `now` and `wall` are the same moment. `basis` is a number for what the outcomes rest on
+    /// beside their keys.
     #[must_use]
     pub fn export(&self, now: Instant, wall: WallTime, basis: u64) -> Option<String> {
         self.changed.then(|| {
@@ -154,9 +160,10 @@ impl OutcomeCache {
         })
     }
 
-    /// Takes in what [`OutcomeCache::export`] has written, in this process or another one, under keys of which nothing is known here,
-    /// and as far as there is room. What has expired by now is left out, and so is what has worked if `basis` is another number than
-    /// it was then. `now` and `wall` are the same moment. Returns how many keys have come.
+    /// Takes in what [`OutcomeCache::export`] has written, in this process or another one, under
+    /// keys of which nothing is known here, and as far as there is room. What has expired by now is
+    /// left out, and so is what has worked if `basis` is another number than it was then. `now` and
+    /// `wall` are the same moment. Returns how many keys have come.
     ///
     /// # Errors
     /// The text cannot be used; nothing has changed.

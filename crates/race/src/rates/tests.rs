@@ -72,7 +72,7 @@ fn one_that_is_not_measured_is_tried_one_time_in_twenty() {
     assert!(rates.record(at(0), key(QUIC), MIN_TRANSFER, SECOND));
     let tls = firsts(&rates, at(1), &two())[1];
     assert!((25..=80).contains(&tls), "{tls}");
-    // Nothing is known against it: it is not put behind others for their rates, but for the place of the fastest.
+    // It is put behind the fastest, and before what stands behind it.
     let three = [stack(QUIC, 0, true), stack(StackId(9), 0, true), stack(TLS, 0, true)];
     let mut order = three;
     let mut rng = Rng::from_number(2);

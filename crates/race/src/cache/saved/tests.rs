@@ -78,6 +78,8 @@ fn what_was_imported_is_not_worth_writing_again_and_what_was_learnt_is() {
     assert_eq!(export(&cache, 1), None);
     assert!(cache.get(later(1).0, &key(1)).is_some());
     cache.give_way(later(1).0, &key(1), |_, _| false);
+    cache.record_served(&key(1), StackId(5), outcome(5).addr);
+    cache.record_answer(&key(1), StackId(5), outcome(5).addr);
     assert_eq!(export(&cache, 1), None);
     cache.record_success(later(2).0, key(3), outcome(9));
     let (merged, done) = import(&export(&cache, 2).unwrap(), 3);
@@ -132,6 +134,8 @@ fn nothing_of_isolated_sessions_is_written() {
     let key = CacheKey { isolation: 7, ..key(1) };
     cache.record_success(at(0).0, key, outcome(5));
     cache.record_bad(at(0).0, key, silent(6));
+    assert_eq!(cache.export(at(1).0, at(1).1, BASIS), None);
+    cache.forget_outcomes();
     assert_eq!(text_of(&cache, 1).lines().count(), 2, "header and end");
 }
 
