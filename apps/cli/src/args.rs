@@ -126,6 +126,10 @@ pub(crate) struct ConnectArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
+    /// Neither use nor keep what earlier runs have found to work and not to work, which is else in
+    /// ~/.cache/neater/outcomes
+    #[arg(long)]
+    pub(crate) no_cache: bool,
 }
 
 fn property(text: &str) -> Result<(String, String), String> {
@@ -175,9 +179,15 @@ did not write, is never touched. Redirections are followed, but never from https
 variables http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server
 itself.
 
+Which transport and address worked for a server, and which did not, is kept for the next run, for ten
+minutes at most, in the file outcomes of the folder that NEATER_CACHE names (empty: nowhere), else of
+$XDG_CACHE_HOME/neater or ~/.cache/neater. Only its owner can read it: addresses of servers are in it,
+and numbers from which their names and the networks of this host can be guessed, but no URL and
+nothing that was fetched. Connections with isolateSession leave nothing there. --no-cache does without.
+
 JSON events: connected, timeline (with -v), progress, paths (where there are several), retry, anew, way
-and one-way (with --multi), insecure (with -k), head (with -I), fault, done, failed, summary. With -o - they go to standard error, as standard output carries
-the data.";
+and one-way (with --multi), insecure (with -k), cache (a file that cannot be used), head (with -I), fault,
+done, failed, summary. With -o - they go to standard error, as standard output carries the data.";
 
 #[derive(Debug, Args)]
 #[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
@@ -352,8 +362,12 @@ Words for --needs are reliable, unreliable, ordered, unordered, messages, datagr
 bulk, background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message,
 and every property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
+What earlier runs of `neater get` have kept counts here as well (see its help), but not with --try, which
+races, and keeps nothing.
+
 JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault,
-timeline, planned, unresolved, insecure (with -k), failed; with --try timeline, attempt and chosen in place of planned.";
+timeline, planned, unresolved, insecure (with -k), cache (a file that cannot be used), failed; with --try
+timeline, attempt and chosen in place of planned.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]

@@ -17,6 +17,7 @@ mod folder;
 mod get;
 mod lab;
 mod man;
+mod outcomes;
 mod output;
 mod paths;
 mod ping;

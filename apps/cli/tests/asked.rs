@@ -225,7 +225,11 @@ fn a_terminal_is_spared_what_is_no_text() {
     // script(1) gives a terminal.
     let on_terminal = |options: &str, path: &str| {
         let command = format!("{} get {options} http://{}/{path}", env!("CARGO_BIN_EXE_neater"), server.at);
-        let out = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+        let out = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("NEATER_CACHE", "")
+            .stdin(Stdio::null())
+            .output();
         let out = out.expect("script");
         (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
     };

@@ -83,6 +83,108 @@ fn what_udp_has_begun_tcp_ends() {
     assert_eq!(of(&events, "retry").len(), 1, "the dead session is not asked again: {}", r.out);
 }
 
+/// By which transports a run has tried to connect, and whether it began with what an earlier one
+/// has kept.
+fn tried(r: &common::Ran) -> (Vec<String>, bool) {
+    assert_eq!(r.code, 0, "{}\n{}", r.out, r.err);
+    let events = r.events();
+    let steps = |step: &str| {
+        let of = events.iter().filter(|e| e["step"] == step);
+        of.map(|e| e["transport"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    (steps("started"), !steps("from-cache").is_empty())
+}
+
+#[test]
+fn what_one_run_has_learnt_of_a_network_the_next_one_begins_with() {
+    use std::os::unix::fs::PermissionsExt;
+    let f = Folder::new("remembers");
+    f.put("root/file", noise(1000, 9));
+    let server = Serving::new(&f.path("root"), &f.path("state"), &[]);
+    // UDP goes in, and nothing comes back.
+    let port = network(server.port, 0);
+    let (url, kept) = (format!("https://127.0.0.1:{port}/file"), f.path("cache/outcomes"));
+    let get = |more: &[&str]| {
+        let mut get = server.get();
+        get.args(["--json", "-v", "-o", "/dev/null", &url]).args(more);
+        run(get.env("NEATER_CACHE", f.path("cache")))
+    };
+    let has_quic = |(tried, from_cache): (Vec<String>, bool)| (tried.iter().any(|t| t == "QUIC"), from_cache);
+    assert_eq!(has_quic(tried(&get(&["--no-cache"]))), (true, false));
+    assert!(!kept.exists());
+    assert_eq!(has_quic(tried(&get(&[]))), (true, false));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("kept").permissions().mode() & 0o777;
+    assert_eq!((mode(&kept), mode(&f.path("cache"))), (0o600, 0o700));
+    let text = f.read("cache/outcomes");
+
+    let started = std::time::Instant::now();
+    assert_eq!(tried(&get(&[])), (Vec::new(), true), "what has worked is tried alone");
+    let took = started.elapsed();
+    assert!(f.read("cache/outcomes") == text, "nothing new was learnt");
+    assert_eq!(has_quic(tried(&get(&["--no-cache"]))), (true, false));
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    // Sessions that are isolated neither use it nor add to it.
+    assert_eq!(has_quic(tried(&get(&["--needs", "isolateSession=true"]))), (true, false));
+    assert!(f.read("cache/outcomes") == text);
+
+    let line = |r: &common::Ran| {
+        let events = r.events();
+        let of = of(&events, "cache");
+        of.iter().map(|e| e["message"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(line(&get(&[])), "");
+    let damaged = [&b"\xff\xfe"[..], b"", b"neater-outcomes 1 0.0.0 1 1\nend\n", &text[..text.len() / 2]];
+    for (damaged, why) in damaged.into_iter().zip(["no text", "no outcomes", "another version", "damaged at line"]) {
+        f.put("cache/outcomes", damaged);
+        let r = get(&[]);
+        assert_eq!(has_quic(tried(&r)), (true, false), "{why}");
+        assert!(line(&r).contains(why) && line(&r).lines().count() == 1, "{}", line(&r));
+        assert_eq!((tried(&get(&[])), mode(&kept)), ((Vec::new(), true), 0o600), "replaced");
+    }
+    std::fs::set_permissions(&kept, PermissionsExt::from_mode(0o644)).expect("ours");
+    let r = get(&[]);
+    assert_eq!(has_quic(tried(&r)), (true, false));
+    assert!(line(&r).contains("others may read or change it"), "{}", line(&r));
+    assert_eq!(mode(&kept), 0o600);
+    assert_eq!(std::fs::read_dir(f.path("cache")).expect("there").count(), 1, "nothing is left over");
+}
+
+#[test]
+fn runs_at_once_keep_a_whole_file() {
+    let f = Folder::new("remembers-at-once");
+    f.put("root/file", noise(1000, 9));
+    let server = Serving::new(&f.path("root"), &f.path("state"), &[]);
+    let ports: Vec<u16> = (0..4).map(|_| network(server.port, 0)).collect();
+    let get = |port: u16| {
+        let mut get = server.get();
+        get.args(["--json", "-v", "-o", "/dev/null", &format!("https://127.0.0.1:{port}/file")]);
+        get.env("NEATER_CACHE", f.path("cache"));
+        get
+    };
+    let runs: Vec<_> = ports
+        .iter()
+        .map(|port| {
+            std::thread::spawn({
+                let mut get = get(*port);
+                move || run(&mut get)
+            })
+        })
+        .collect();
+    for r in runs {
+        assert_eq!(r.join().expect("ran").code, 0);
+    }
+    let known = ports.iter().filter(|port| {
+        let r = run(&mut get(**port));
+        assert!(of(&r.events(), "cache").is_empty(), "{}", r.out);
+        tried(&r).1
+    });
+    // The last one that wrote knows at least of itself.
+    assert!(known.count() >= 1);
+    for port in ports {
+        assert!(tried(&run(&mut get(port))).1, "what came since has been added");
+    }
+}
+
 /// A server that sends this on each connection, and keeps it: its port, and a count of connections.
 fn sender_of(at: &str, what: &'static [u8]) -> Option<(u16, Arc<AtomicU64>)> {
     let listener = TcpListener::bind(at).ok()?;

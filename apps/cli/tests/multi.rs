@@ -159,7 +159,9 @@ impl Two {
 
     fn inside(&self, space: &str) -> Command {
         let mut c = Command::new("ip");
-        c.args(["netns", "exec", space, env!("CARGO_BIN_EXE_neater")]).env_remove("NEATER_POLICY");
+        c.args(["netns", "exec", space, env!("CARGO_BIN_EXE_neater")])
+            .env_remove("NEATER_POLICY")
+            .env("NEATER_CACHE", "");
         c
     }
 

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod backlog;
+mod caches;
 mod carrier;
 mod closing;
 mod config;
@@ -56,6 +57,7 @@ mod spent;
 mod stacks;
 mod timer;
 
+pub use caches::Caches;
 pub use config::{EngineConfig, EngineStats, Limits, Refusals};
 pub use conn::{ConnectionState, ConnectionStats, Delivery};
 pub use endpoint::{BadEndpoint, LocalEndpoint, RemoteEndpoint};
@@ -68,7 +70,7 @@ pub use event::{
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
 pub use names::external::{NameFailure, NameQuestion};
 pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf, QuicError};
-pub use neater_race::BadCause;
+pub use neater_race::{BadCause, MAX_SAVED, SavedError};
 pub use neater_sctp::CloseReason as SctpClose;
 pub use path::{EndpointChange, EndpointError, PathInfo, PathUse};
 pub use policy::PolicyAccess;

@@ -116,6 +116,12 @@ impl Compiled {
     pub(crate) fn has_no_handshake(&self) -> bool {
         self.stacks.iter().all(|s| !s.has_handshake())
     }
+
+    /// Whether a connection may be over this stack, by itself or in place of one that its peer does
+    /// not offer.
+    pub(crate) fn admits(&self, stack: Stack) -> bool {
+        self.stacks.iter().any(|s| *s == stack || s.offered_instead() == Some(stack))
+    }
 }
 
 /// The stacks that are named, or all; see [`Stack::is_on_request`].

@@ -6,7 +6,11 @@
 //!
 //! *Invariants*: never more than the capacity; what was used longest ago goes first; [`OutcomeCache::get`] allocates nothing.
 
-use crate::{BadCause, Family, Lesson, Mark, PathId, StackId};
+mod saved;
+
+pub use saved::{MAX_SAVED, SavedError};
+
+use crate::{BadCause, Family, Lesson, Mark, PathId, RateKey, Rates, StackId};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -70,7 +74,7 @@ impl Outcome {
 }
 
 /// A candidate that was no good.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bad {
     mark: Mark,
     /// How often it was found bad again before.
@@ -110,6 +114,10 @@ pub struct OutcomeCache {
     slots: Vec<Slot>,
     newest: u32,
     oldest: u32,
+    /// How fast transfers were.
+    rates: Rates,
+    /// Something was learnt, or was found to be wrong, that was not imported.
+    changed: bool,
 }
 
 impl OutcomeCache {
@@ -129,6 +137,8 @@ impl OutcomeCache {
             slots: Vec::new(),
             newest: NONE,
             oldest: NONE,
+            rates: Rates::default(),
+            changed: false,
         }
     }
 
@@ -220,14 +230,18 @@ impl OutcomeCache {
     /// The peer of a candidate has answered after all: it was slow, and not silent.
     pub fn record_answer(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         if let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) {
+            let before = slot.bad.clone();
             slot.refute(stack, addr);
+            self.changed |= slot.bad != before && key.isolation == 0;
         }
     }
 
     /// A candidate has served well after all: its marks for how it served are withdrawn.
     pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
+        let before = slot.bad.len();
         slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());
+        self.changed |= slot.bad.len() != before && key.isolation == 0;
         if slot.outcome.is_some_and(|o| (o.stack, o.addr) == (stack, addr)) {
             slot.tell_from = slot.bad_until(stack, addr).unwrap_or(Instant::ZERO);
         }
@@ -237,12 +251,14 @@ impl OutcomeCache {
     pub fn expire_by(&mut self, key: &CacheKey, at: Instant) {
         let slot = self.index.get(key).and_then(|i| self.slots.get_mut(*i as usize));
         if let Some(outcome) = slot.and_then(|slot| slot.outcome.as_mut()) {
+            self.changed |= at < outcome.expires && key.isolation == 0;
             outcome.expires = outcome.expires.min(at);
         }
     }
 
     /// Forgets what worked under all circumstances, but not what was no good.
     pub fn forget_outcomes(&mut self) {
+        self.changed = true;
         for slot in &mut self.slots {
             slot.outcome = None;
         }
@@ -255,6 +271,7 @@ impl OutcomeCache {
         let Some(outcome) = &mut slot.outcome else { return };
         let marks = slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.lesson.stack, outcome.stack));
         if let Some(until) = marks.map(|m| m.until).min() {
+            self.changed |= until < outcome.expires && key.isolation == 0;
             outcome.expires = outcome.expires.min(until);
         }
     }
@@ -284,6 +301,19 @@ impl OutcomeCache {
         }
     }
 
+    /// How fast transfers were, and the order that follows.
+    #[must_use]
+    pub const fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// A transfer has ended that took this long, from its first byte to its last; a short one does
+    /// not count (see [`MIN_TRANSFER`](crate::MIN_TRANSFER)). Of isolated sessions none is to be
+    /// reported.
+    pub fn record_rate(&mut self, now: Instant, key: RateKey, bytes: u64, took: Duration) {
+        self.changed |= self.rates.record(now, key, bytes, took);
+    }
+
     /// How many keys are remembered, expired ones included.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -302,6 +332,7 @@ impl OutcomeCache {
 
     /// The slot of this key, made if need be; counts as a use.
     fn slot(&mut self, key: CacheKey) -> &mut Slot {
+        self.changed |= key.isolation == 0;
         let at = match self.index.get(&key) {
             Some(at) => *at,
             None => {
@@ -366,6 +397,7 @@ impl OutcomeCache {
     /// Takes a slot out and moves the last one into its place.
     fn remove(&mut self, at: u32) {
         self.unlink(at);
+        self.changed = true;
         let gone = self.slots.swap_remove(at as usize);
         self.index.remove(&gone.key);
         if let Some(moved) = self.slots.get(at as usize) {

@@ -23,13 +23,14 @@ mod doubt;
 mod event;
 mod order;
 mod race;
+mod rates;
 mod report;
 mod resolution;
 mod sort;
 
 pub use cache::{
-    BAD_LIFETIME, BAD_MEMORY, CacheKey, DEFAULT_CAPACITY, DEFAULT_LIFETIME, MAX_BAD, MAX_BAD_LIFETIME, Outcome,
-    OutcomeCache, REFUSAL_LIFETIME,
+    BAD_LIFETIME, BAD_MEMORY, CacheKey, DEFAULT_CAPACITY, DEFAULT_LIFETIME, MAX_BAD, MAX_BAD_LIFETIME, MAX_SAVED,
+    Outcome, OutcomeCache, REFUSAL_LIFETIME, SavedError,
 };
 pub use config::{
     Config, MAX_ATTEMPT_DELAY, MAX_CANDIDATES, MAX_PATHS, MAX_RESOLUTION_DELAY, MAX_STACKS, MIN_ATTEMPT_DELAY,
@@ -38,6 +39,7 @@ pub use config::{
 pub use doubt::{BadCause, Doubt, Lesson, Mark};
 pub use event::{Address, Candidate, CandidateId, Family, Input, Output, PathId, Progress, Service, StackId};
 pub use race::{RTT_LIMIT, Race};
+pub use rates::{MAX_RATES, MIN_TRANSFER, RATE_LIFETIME, Rate, RateKey, RatedStack, Rates, TRY_OTHER_ONE_IN};
 pub use report::{CandidateOutcome, CandidateReport, Record, ResolutionReport, ResolutionState};
 pub use resolution::{MAX_ADDRESSES, MAX_SERVICES};
 pub use sort::sort_destinations;

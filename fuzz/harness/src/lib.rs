@@ -34,7 +34,7 @@ pub use http::{http_conditions, http_url};
 pub use link::{link_nat, link_packets, link_trace};
 pub use policy::{policy_daemon, policy_follower, policy_manager, policy_pvd, policy_source};
 pub use property::{property_neat, property_parse};
-pub use race::race_events;
+pub use race::{race_events, race_saved};
 pub use scenario::scenario_text;
 pub use sctp::sctp_commands;
 pub use sctp_wire::sctp_wire_packet;
@@ -83,6 +83,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "property_neat", law: "what is read can be written and read again", run: property_neat, seeds: seeds::PROPERTY_NEAT },
     Target { name: "property_parse", law: "the order of needs does not matter", run: property_parse, seeds: seeds::PROPERTY_PARSE },
     Target { name: "race_events", law: "one end by the deadline, and nothing runs after it", run: race_events, seeds: seeds::RACE_EVENTS },
+    Target { name: "race_saved", law: "what is read is written and read as the same again, and damage changes nothing", run: race_saved, seeds: seeds::RACE_SAVED },
     Target { name: "scenario_text", law: "any text gives a scenario within its bounds, or the place that is wrong", run: scenario_text, seeds: seeds::SCENARIO_TEXT },
     Target { name: "sctp_commands", law: "any commands and packets: no panic, once, within bounds, nothing left behind", run: sctp_commands, seeds: seeds::SCTP_COMMANDS },
     Target { name: "sctp_wire_packet", law: "what is read lies in the packet, and is written and read again", run: sctp_wire_packet, seeds: seeds::SCTP_WIRE_PACKET },

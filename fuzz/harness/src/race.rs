@@ -1,9 +1,9 @@
 //! Targets in `crates/race`: any order of answers and news, with time in between.
 
-use neater_base::{Instant, Reader};
+use neater_base::{Instant, Reader, WallTime};
 use neater_race::{
-    Address, BadCause, Candidate, CandidateId, Config, Family, Input, Lesson, Mark, Output, PathId, PathSpec, Progress,
-    Race, Service, StackId, StackOption,
+    Address, BadCause, Candidate, CandidateId, Config, Family, Input, Lesson, MAX_SAVED, Mark, OutcomeCache, Output,
+    PathId, PathSpec, Progress, Race, Service, StackId, StackOption,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -152,4 +152,40 @@ pub fn race_events(data: &[u8]) {
     assert!(seen.end.is_some(), "no end by the deadline");
     assert!(seen.running.is_empty(), "{:?} left running", seen.running);
     assert!(seen.started.len() <= 64, "more than max_candidates");
+}
+
+/// Outcomes that a file may hold: the body of one, below a header that is right. What is read is
+/// written, and read as the same again.
+///
+/// # Panics
+/// When that does not hold, or something is kept of text that was refused.
+pub fn race_saved(data: &[u8]) {
+    const BASIS: u64 = 5;
+    let (now, wall) = (Instant::ZERO + Duration::from_secs(10_000), WallTime(Duration::from_secs(1_000_000)));
+    let header = |cache: &mut OutcomeCache| {
+        cache.forget_outcomes();
+        let text = cache.export(now, wall, BASIS).unwrap_or_default();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    let text = String::from_utf8_lossy(data);
+    let text = match text.strip_prefix('=') {
+        Some(raw) => raw.to_owned(),
+        None => format!("{}\n{text}", header(&mut OutcomeCache::new(1))),
+    };
+    let mut cache = OutcomeCache::new(1);
+    let Ok(count) = cache.import(now, wall, BASIS, &text) else {
+        return assert!(cache.is_empty(), "refused, and kept");
+    };
+    assert_eq!(count, cache.len());
+    // What was only imported is not written.
+    let key = neater_race::CacheKey { network: u64::MAX, endpoint: 0, request: 0, isolation: 0 };
+    let bad = Lesson::new(StackId(0), SocketAddr::from(([192, 0, 2, 1], 1)), BadCause::Failed);
+    cache.record_bad(now, key, bad);
+    let count = cache.len();
+    let written = cache.export(now, wall, BASIS).unwrap_or_default();
+    assert!(written.len() <= MAX_SAVED);
+    let mut again = OutcomeCache::new(2);
+    assert_eq!(again.import(now, wall, BASIS, &written), Ok(count));
+    again.record_bad(now, key, bad);
+    assert_eq!(again.export(now, wall, BASIS), Some(written));
 }

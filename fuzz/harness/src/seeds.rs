@@ -70,6 +70,13 @@ pub(crate) const RACE_EVENTS: Seeds = &[
     b"\x00\x08\x00\x00\x0c\x00\x00\x08\x01\x00\x0c\x01\x00\x21\x00",
 ];
 
+/// Lines of a file of outcomes below its header, at 1,000,000 s; behind `=`, a header as well.
+pub(crate) const RACE_SAVED: Seeds = &[
+    b"k 1 2 ffffffffffffffff 1 999999000\no 5 192.0.2.1:443 0 1000000500 1 1234000\nb 6 [fe80::1%3]:443 1 3 999990000 1000000000 2\nend\n",
+    b"r 1 2 5 113000000 1086399000\nk 1 2 3 0 0\nb 6 [2001:db8::1]:443 6 0 999999999 1000599999 0\nk 2 2 3 0 0\no 1 192.0.2.1:80 0 1000600000 0 0\nend\n",
+    b"=neater-outcomes 1 0.1.0 1000000000 5\nend\n",
+];
+
 /// Packets of usrsctp, from the captures in `crates/sctp-wire/tests/golden`.
 pub(crate) const SCTP_WIRE_PACKET: Seeds = &[
     include_bytes!("../seeds/sctp/abort.bin"),

@@ -2,7 +2,7 @@
 
 use crate::policies::{Watch, Whence};
 use crate::shared::{AnyEngine, Driving, Handle, Shared};
-use crate::{Lookup, Preconnection, Siblings};
+use crate::{Lookup, Preconnection, SavedOutcomesError, Siblings};
 use neater_engine::{EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
 use neater_tls::Crypto;
@@ -328,7 +328,32 @@ impl Neater {
 
     /// Forgets names, outcomes of races and nothing else: the next connection resolves and races anew.
     pub fn flush_caches(&self) {
-        self.handle.with(|s| s.engine.flush_caches());
+        self.handle.with(|s| s.engine.caches().flush());
+    }
+
+    /// What the races of this transport system have taught, as text for
+    /// [`Neater::import_outcomes`] in a later process of this host; `None` if it is nothing but
+    /// what was imported. It has at most 1 MiB, and counts for minutes: what has worked for ten at
+    /// most, and no longer than the name server allows for its address; what was no good for one
+    /// to ten.
+    ///
+    /// There are addresses of servers in it, and numbers from which their names and this host's
+    /// networks can be guessed: keep it where only the user can read it. Of connections with
+    /// `isolateSession` there is nothing in it.
+    #[must_use]
+    pub fn export_outcomes(&self) -> Option<String> {
+        self.handle.with(|s| s.engine.caches().export_outcomes())
+    }
+
+    /// Lets connections begin with what earlier processes have found to work: see
+    /// [`Neater::export_outcomes`]. What is known here already stays. Returns how many entries have
+    /// come; what has expired has not.
+    ///
+    /// # Errors
+    /// The text is damaged, of another version, or from a time that is still to come. Nothing has
+    /// changed.
+    pub fn import_outcomes(&self, text: &str) -> Result<usize, SavedOutcomesError> {
+        self.handle.with(|s| s.engine.caches().import_outcomes(text))
     }
 
     /// Replaces the system's roots of trust, for all requests compiled from now on.

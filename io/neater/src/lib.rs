@@ -73,6 +73,7 @@ pub use siblings::Siblings;
 
 pub use neater_base::WallTime;
 pub use neater_base::net::{ErrorKind, NetError};
+pub use neater_engine::SavedError as SavedOutcomesError;
 pub use neater_engine::{
     AttemptError, BadCause, BadEndpoint, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState,
     ConnectionStats, Delivery, Doubt, EndpointError, EngineConfig, EngineStats, EstablishmentError, Event, Fate,

@@ -8,6 +8,7 @@ mod drawing;
 use crate::args::ExplainArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure, establishment};
+use crate::outcomes::Outcomes;
 use crate::output::{Output, ms, step};
 use crate::why::why;
 use neater::{
@@ -26,6 +27,9 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     }
     asked.security.alpn = alpn(&args);
     let neater = connect::neater(&args.connect)?;
+    if !args.attempt {
+        Outcomes::load(&neater, &args.connect, output);
+    }
     let mut preconnection = neater
         .preconnection()
         .remote(endpoint.clone())

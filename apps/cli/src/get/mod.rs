@@ -17,6 +17,7 @@ mod transfer;
 use crate::args::GetArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure};
+use crate::outcomes::Outcomes;
 use crate::output::{Output, bytes, failed, ms, zoned};
 use crate::signals::{interrupted, obey_the_second_interrupt};
 pub(crate) use again::quote;
@@ -80,25 +81,62 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let mut asked = Asked::new(&args.connect, output)?;
     let request = Request::new(&args)?;
     let urls = asked::urls(&args)?;
-    let heads = args.head.then(|| urls.clone());
-    let jobs = if args.head { checked(&args, &asked, &urls).map(|()| Vec::new())? } else { plan(&args, &asked, urls)? };
+    let work = match args.head {
+        true => checked(&args, &asked, &urls).map(|()| Work::Heads(urls))?,
+        false => Work::Files(plan(&args, &asked, urls)?),
+    };
     let one = args.multi && by_one_association(&args, &mut asked)?;
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
     faults.tell(&neater, output);
-    if args.multi && !one {
-        return by_several_ways(&args, &asked, &neater, jobs, &request, faults, output).await;
-    }
-    let client = client(&args, &asked, &neater, None, output)?;
-    if let Some(urls) = heads {
-        let exit = tokio::select! {
-            exit = head::run(&client, &request, &urls, args.output.as_deref(), (&asked.seen, output)) => exit,
-            () = interrupted() => Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted")),
-        };
-        drop(client);
-        goodbye(&neater).await;
-        return exit;
-    }
+    let outcomes = Outcomes::load(&neater, &args.connect, output);
+    let exit = match work {
+        Work::Files(jobs) if args.multi && !one => {
+            by_several_ways(&args, &asked, &neater, jobs, &request, faults, output).await
+        }
+        Work::Files(jobs) => by_one_way(&args, &asked, &neater, jobs, &request, faults, output).await,
+        Work::Heads(urls) => heads(&args, &asked, &neater, &urls, &request, output).await,
+    };
+    outcomes.keep(&neater, output);
+    exit
+}
+
+/// What is asked of the servers.
+enum Work {
+    Heads(Vec<Url>),
+    Files(Vec<Job>),
+}
+
+/// Shows what servers say of these URLs.
+async fn heads(
+    args: &GetArgs,
+    asked: &Asked,
+    neater: &Neater,
+    urls: &[Url],
+    request: &Request,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let client = client(args, asked, neater, None, output)?;
+    let exit = tokio::select! {
+        exit = head::run(&client, request, urls, args.output.as_deref(), (&asked.seen, output)) => exit,
+        () = interrupted() => Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted")),
+    };
+    drop(client);
+    goodbye(neater).await;
+    exit
+}
+
+/// Fetches files, some at once.
+async fn by_one_way(
+    args: &GetArgs,
+    asked: &Asked,
+    neater: &Neater,
+    jobs: Vec<Job>,
+    request: &Request,
+    mut faults: connect::PolicyFaults,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let client = client(args, asked, neater, None, output)?;
     let count = jobs.len();
     let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
     let begun: Vec<_> = jobs.iter().map(|j| j.continuable.clone()).collect();
@@ -106,7 +144,7 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let (mut total, mut done) = (0, 0);
     {
         let transfers = jobs.into_iter().map(|job| {
-            let (client, request, seen) = (&client, &request, &asked.seen);
+            let (client, seen) = (&client, &asked.seen);
             let retries = args.retries;
             async move {
                 let url = job.url.clone();
@@ -152,9 +190,9 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
         }
     }
     drop(client);
-    goodbye(&neater).await;
+    goodbye(neater).await;
     // Files that went bad while it ran.
-    faults.tell(&neater, output);
+    faults.tell(neater, output);
     if output.json {
         let n = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));

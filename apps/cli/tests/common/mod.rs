@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 pub(crate) fn neater() -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_neater"));
     c.env_remove("RUST_LOG").env_remove("SSLKEYLOGFILE").env_remove("NEATER_QLOG").stdin(Stdio::null());
+    // What one run has learnt decides nothing in the next one, unless a test says where it is kept.
+    c.env("NEATER_CACHE", "");
     c
 }
 

@@ -41,6 +41,8 @@ impl<N: Net> Engine<N> {
 
         let isolation = options.isolation;
         let direct = self.cx.config.fast_path
+            // Whatever a cache says has worked.
+            && ranked.contains(&Stack::PLAIN)
             && !options.observe
             && !options.framer.frames()
             && properties.interfaces().is_empty()

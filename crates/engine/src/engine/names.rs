@@ -1,6 +1,7 @@
 //! Names: from the resolver's answers to the races that wait for them.
 
 use super::Engine;
+use crate::caches::Caches;
 use crate::event::{AttemptError, Step};
 use crate::names::external::{NameFailure, NameQuestion};
 use crate::names::{ExternalAnswer, NameEvent, addresses, describe, service};
@@ -52,10 +53,9 @@ impl<N: Net> Engine<N> {
         self.cx.again = true;
     }
 
-    /// Forgets every answer and every outcome.
-    pub fn flush_caches(&mut self) {
-        self.names.flush_cache(&self.cx);
-        self.outcomes = neater_race::OutcomeCache::new(self.cx.rng.u64());
+    /// What is remembered from one connection to the next.
+    pub fn caches(&mut self) -> Caches<'_, N> {
+        Caches { cx: &mut self.cx, names: &mut self.names, outcomes: &mut self.outcomes }
     }
 
     /// Starts a lookup for one path of a connection's race.

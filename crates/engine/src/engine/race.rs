@@ -147,6 +147,8 @@ impl<N: Net> Engine<N> {
         if remotes.len() == 1 && locals.is_empty() && anywhere {
             conn.network = Some(self.network());
             outcome = conn.cache_key().and_then(|key| self.outcomes.get(self.cx.now, &key));
+            // It may come from a file.
+            outcome = outcome.filter(|o| Stack::from_number(o.stack.0).is_some_and(|s| request.0.admits(s)));
         }
         if !locals.is_empty() {
             conn.ext().locals = locals.into();

@@ -377,6 +377,8 @@ pub(crate) struct Place<'a> {
 pub(crate) fn start(place: &Place<'_>, cmd: &Cmd) -> Result<Running> {
     let name = format!("{}: {}", place.host, cmd.text());
     let mut command = Command::new(&cmd.program);
+    // What one run of `neater get` has learnt decides nothing in the next one.
+    command.env("NEATER_CACHE", "");
     command.args(&cmd.args).envs(cmd.env.iter().map(|(k, v)| (k, v)));
     if let Some(directory) = &cmd.directory {
         command.current_dir(directory);

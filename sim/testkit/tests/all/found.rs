@@ -38,7 +38,7 @@ fn clones_that_win_sessions_of_their_own_leave_none_behind() {
     }
     let mut clones = Vec::new();
     for _ in 0..3 {
-        town.play.engine(c.node).flush_caches();
+        town.play.engine(c.node).caches().flush();
         let clone = town.play.engine(c.node).clone_connection(c.conn, StreamDirection::Both).unwrap();
         clones.push(town.play.adopt(c.node, clone, Manner::default()));
     }

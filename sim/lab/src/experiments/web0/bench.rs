@@ -30,12 +30,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The most characters of an output that an error repeats.
 const REPEATED: usize = 300;
 /// Variables by which a user changes what these programs do.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 9] = [
+    "NEATER_CACHE",
     "NEATER_POLICY",
     "NEATER_QLOG",
     "NEAT_PM_SOCKET",
     "RUST_LOG",
     "SSLKEYLOGFILE",
+    "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",
 ];
