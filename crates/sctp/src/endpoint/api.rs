@@ -328,8 +328,9 @@ impl Endpoint {
         self.act(id, |a| a.set_stream_value(stream, value)).unwrap_or(false)
     }
 
-    /// Begins to number the messages on these outbound streams anew, on all if the list is empty (RFC 6525). Messages that have
-    /// not begun wait meanwhile.
+    /// Restarts the numbers of messages on these outbound streams, on all if the list is empty (RFC 6525). Messages that were accepted
+    /// before this call are sent and acknowledged before the peer is asked; those that are accepted after it are sent when the peer has
+    /// answered, and count among the first of the stream's new numbers if it has agreed. [`Event::OutgoingReset`] reports the answer.
     ///
     /// # Errors
     /// See [`ReconfigError`].
