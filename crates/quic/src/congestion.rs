@@ -126,7 +126,8 @@ impl Signals {
         asked
     }
 
-    /// Whether packets were acknowledged since this was called last that had not been before; if so, whether others are still in flight.
+    /// Whether packets were acknowledged since this was called last that had not been before; if
+    /// so, whether others are still in flight.
     pub(crate) fn take_acknowledged(&self) -> Option<bool> {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         if acknowledged {

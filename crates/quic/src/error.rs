@@ -34,8 +34,8 @@ pub enum QuicError {
     },
     /// The peer has lost the connection's state (stateless reset).
     Reset,
-    /// For longer than the idle timeout nothing came from the peer, or nothing that was sent to it was acknowledged: a path may be dead
-    /// in one direction alone.
+    /// For longer than the idle timeout nothing came from the peer, or nothing that was sent to it
+    /// was acknowledged: a path may be dead in one direction alone.
     TimedOut,
     /// The addresses of this host have changed, and from where it is now nobody has answered: the network there lets no QUIC
     /// through, or no way leads to the peer (NO_VIABLE_PATH of RFC 9000 section 20.1).

@@ -94,7 +94,8 @@ impl Reconfig {
 }
 
 impl Association {
-    /// Restarts the numbers of our messages on these streams, of all if there are none, after the messages that wait now.
+    /// Restarts the numbers of our messages on these streams, of all if there are none, after the
+    /// messages that wait now.
     pub(crate) fn reset_outgoing(&mut self, streams: &[StreamId]) -> Result<(), ReconfigError> {
         let known = streams.iter().all(|s| s.0 < self.queues.count());
         self.may_reconfigure(known && streams.len() <= MAX_STREAMS)?;
@@ -199,7 +200,8 @@ impl Association {
         written
     }
 
-    /// What was sent on a stream may have been acknowledged, or given up: a reset that waits for that is looked at again.
+    /// What was sent on a stream may have been acknowledged, or given up: a reset that waits for
+    /// that is looked at again.
     pub(super) fn retry_reconfig(&mut self) {
         let waits = matches!(self.reconfig.pending, Some(Request::Outgoing { .. })) && self.timers.reconfig.is_none();
         self.reconfig.wanted |= waits;

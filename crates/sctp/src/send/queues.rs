@@ -424,7 +424,8 @@ impl Queues {
         }
     }
 
-    /// Whether a stream has something left that goes before its reset: messages that came before that was asked for, or the rest of one.
+    /// Whether a stream has something left that goes before its reset: messages that came before
+    /// that was asked for, or the rest of one.
     pub(crate) fn is_unfinished(&self, stream: StreamId) -> bool {
         let Some(s) = self.streams.get(stream).filter(|s| s.queue != NONE) else { return false };
         let front = self.queues[s.queue as usize].messages.front();

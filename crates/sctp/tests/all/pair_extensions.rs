@@ -221,7 +221,8 @@ fn streams_begin_anew_and_messages_that_wait_are_numbered_anew() {
     }
 }
 
-/// RFC 6525 section 5.1.2, A1: what is provided from then on waits, and what came before goes before.
+/// RFC 6525 section 5.1.2, A1: what is provided from then on waits, and what came before goes
+/// before.
 #[test]
 fn what_was_accepted_before_a_reset_arrives_before_it() {
     for scheduler in [Scheduler::FirstCome, Scheduler::RoundRobin, Scheduler::WeightedFair] {

@@ -511,8 +511,8 @@ fn a_peer_that_is_not_framed_as_it_should_be_is_put_back() {
     }
 }
 
-/// The peer goes on probing until its own idle timeout, and each of its packets restarts ours (RFC 9000 section 10.1): what ends the
-/// connection is that nothing of what it sends is acknowledged.
+/// The peer goes on probing until its own idle timeout, and each of its packets restarts ours (RFC
+/// 9000 section 10.1): what ends the connection is that nothing of what it sends is acknowledged.
 #[test]
 fn a_path_that_is_dead_in_one_direction_ends_a_connection_in_bounded_time() {
     for_each_seed("lessons", "a_path_that_is_dead_in_one_direction_ends_a_connection_in_bounded_time", 20, |seed| {

@@ -241,7 +241,8 @@ fn eight_seconds_in_which_one_direction_carries_nothing_are_survived() {
     }
 }
 
-/// A side that only receives, on short and on very long ways, and one that loses a third of its packets.
+/// A side that only receives, on short and on very long ways, and one that loses a third of its
+/// packets.
 #[test]
 fn a_session_that_sends_little_or_waits_long_goes_on() {
     for (delay, loss) in [(10, 0.0), (2_500, 0.0), (100, 0.3)] {

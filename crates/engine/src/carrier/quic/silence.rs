@@ -1,9 +1,11 @@
 //! A reliable connection that says nothing is not over: QUIC would end it after its idle timeout (RFC 9000 section 10.1), TCP
 //! does not, and no program has asked for either.
 //!
-//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as the program holds
-//! a stream, for the end of a session whose program has said how long it waits (`connTimeout`), or whose peer acknowledges nothing
-//! although its own packets arrive, and for keep-alives that a program asks for when the session is established. *Not responsible for* those that it asks for before, which quinn-proto sends by itself.
+//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section
+//! 10.1.2), as long as the program holds a stream, for the end of a session whose program has said
+//! how long it waits (`connTimeout`), or whose peer acknowledges nothing although its own packets
+//! arrive, and for keep-alives that a program asks for when the session is established. *Not
+//! responsible for* those that it asks for before, which quinn-proto sends by itself.
 
 use super::Quic;
 use crate::carrier::event::CarrierEvent;
@@ -19,8 +21,8 @@ use neater_quic::{ConnectionApi, QuicError};
 /// No session asks its peer more often than ten times a second, whatever its program's patience.
 const LEAST: Duration = Duration::from_millis(300);
 
-/// An idle timeout is at least three probe timeouts (section 10.1). The adapter states no probe timeout: this is more where round
-/// trips vary by up to half of their time.
+/// An idle timeout is at least three probe timeouts (section 10.1). The adapter states no probe
+/// timeout: this is more where round trips vary by up to half of their time.
 const ROUND_TRIPS: u32 = 10;
 
 /// What follows from how the peer acknowledges.
@@ -34,9 +36,11 @@ enum Unacknowledged {
 }
 
 impl Quic {
-    /// Whether what this side sends arrives. Packets of the peer, which restart the idle timeout, do not show that: it may send for long
-    /// because it receives nothing. A session ends when nothing was acknowledged for as long as total silence may last, counted from
-    /// the last acknowledgement of something or from the first packet that waits for one, and not before it was asked in vain.
+    /// Whether what this side sends arrives. Packets of the peer, which restart the idle timeout,
+    /// do not show that: it may send for long because it receives nothing. A session ends when
+    /// nothing was acknowledged for as long as total silence may last, counted from the last
+    /// acknowledgement of something or from the first packet that waits for one, and not before it
+    /// was asked in vain.
     fn check_acknowledged(&mut self, now: Instant, patience: Duration) -> Unacknowledged {
         let idle = self.request.setups.idle_timeout(self.client);
         let (Some(since), Some(limit)) = (self.conn.acknowledgements().waiting_since, self.give_up.or(idle)) else {

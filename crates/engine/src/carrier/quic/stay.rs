@@ -76,8 +76,8 @@ impl Quic {
         Some(until)
     }
 
-    /// Whether nothing was acknowledged of what has left from where this connection stays. That packets of the peer arrive there is not
-    /// enough: the path may be dead in one direction.
+    /// Whether nothing was acknowledged of what has left from where this connection stays. That
+    /// packets of the peer arrive there is not enough: the path may be dead in one direction.
     pub(super) fn stays_in_vain(&self, now: Instant) -> bool {
         let works = |asked| self.conn.acknowledgements().last.is_some_and(|at| at > asked);
         self.stays.is_some_and(|s| !works(s.asked) && now >= s.asked + self.answer_time())
