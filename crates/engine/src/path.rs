@@ -73,7 +73,8 @@ impl core::fmt::Display for PathUse {
 pub enum EndpointChange {
     /// The peer has this address, too; the port is the one below the transport (of UDP, where SCTP is encapsulated, and 0 over IP).
     AddRemote(SocketAddr),
-    /// The peer's address is used no more.
+    /// The peer's address is used no more. The peer is not notified: RFC 5061 lets each side delete
+    /// its own addresses alone (section 4.2.2).
     RemoveRemote(SocketAddr),
     /// This host's address or interface may be used, too.
     AddLocal(LocalEndpoint),

@@ -170,6 +170,17 @@ pub struct Stats {
     pub mtu: u16,
 }
 
+/// How the peer acknowledges what this side sends: the one sign that it arrives. That packets of
+/// the peer arrive is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledgements {
+    /// When packets were last acknowledged that had not been before. `None`: none was yet.
+    pub last: Option<Instant>,
+    /// Since when packets that ask for it wait to be acknowledged, and none was. `None`: none
+    /// waits. Data that waits to be sent again after it was lost counts, too.
+    pub waiting_since: Option<Instant>,
+}
+
 /// What a client connection is set up with.
 #[derive(Clone, Debug)]
 pub struct ClientSetup {
@@ -289,6 +300,9 @@ pub trait ConnectionApi {
     fn has_unacknowledged(&mut self, stream: StreamId) -> bool;
     /// Bytes of packets on the present path that the peer has acknowledged.
     fn acknowledged(&self) -> u64;
+    /// Whether what this side sends is acknowledged. As of the last
+    /// [`ConnectionApi::poll_transmit`].
+    fn acknowledgements(&self) -> Acknowledgements;
     /// Figures.
     fn stats(&self) -> Stats;
     /// Bounds unacknowledged and unsent data.

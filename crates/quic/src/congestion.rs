@@ -108,6 +108,10 @@ pub(crate) struct Signals {
     closing: AtomicBool,
     /// Room was asked for.
     asked: AtomicBool,
+    /// Packets were acknowledged that had not been before.
+    acknowledged: AtomicBool,
+    /// Others were in flight then.
+    in_flight: AtomicBool,
 }
 
 impl Signals {
@@ -120,6 +124,16 @@ impl Signals {
             self.asked.store(false, Ordering::Relaxed);
         }
         asked
+    }
+
+    /// Whether packets were acknowledged since this was called last that had not been before; if
+    /// so, whether others are still in flight.
+    pub(crate) fn take_acknowledged(&self) -> Option<bool> {
+        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        if acknowledged {
+            self.acknowledged.store(false, Ordering::Relaxed);
+        }
+        acknowledged.then(|| self.in_flight.load(Ordering::Relaxed))
     }
 }
 
@@ -216,6 +230,8 @@ impl Controller for PathController {
         let now = self.ours(now);
         let batch = core::mem::take(&mut self.batch);
         self.in_flight = in_flight;
+        self.signals.in_flight.store(in_flight > 0, Ordering::Relaxed);
+        self.signals.acknowledged.store(true, Ordering::Relaxed);
         // Only packets that ask for acknowledgement count.
         let Some((first, last)) = batch.sent else { return };
         self.skip_unused(now, app_limited, first);

@@ -34,7 +34,8 @@ pub enum QuicError {
     },
     /// The peer has lost the connection's state (stateless reset).
     Reset,
-    /// Nothing was heard for longer than the idle timeout.
+    /// For longer than the idle timeout nothing came from the peer, or nothing that was sent to it
+    /// was acknowledged: a path may be dead in one direction alone.
     TimedOut,
     /// The addresses of this host have changed, and from where it is now nobody has answered: the network there lets no QUIC
     /// through, or no way leads to the peer (NO_VIABLE_PATH of RFC 9000 section 20.1).
@@ -58,7 +59,8 @@ impl fmt::Display for QuicError {
             Self::Closed { code, reason } => write!(f, "closed by the peer with code {code}: {reason}"),
             Self::Reset => f.write_str("the peer has lost the connection (stateless reset)"),
             Self::TimedOut => {
-                f.write_str("timed out: nothing was heard from the peer for longer than the idle timeout")
+                let what = "nothing came from the peer, or nothing that was sent to it was acknowledged";
+                write!(f, "timed out: for longer than the idle timeout {what}")
             }
             Self::NoViablePath => {
                 f.write_str("no viable path: the peer has not answered since the addresses of this host changed")

@@ -24,8 +24,8 @@ mod quinn;
 mod receive;
 
 pub use api::{
-    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign, ReadOutcome, Stats,
-    StreamId, Transmit,
+    Acknowledgements, Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign,
+    ReadOutcome, Stats, StreamId, Transmit,
 };
 pub use clock::Epoch;
 pub use config::{Identity, Qlog, QlogOf, Tuning, reset_key_at};

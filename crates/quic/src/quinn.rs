@@ -1,8 +1,8 @@
 //! quinn-proto behind our traits.
 
 use crate::api::{
-    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign, ReadOutcome, Stats,
-    StreamId, Transmit,
+    Acknowledgements, Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign,
+    ReadOutcome, Stats, StreamId, Transmit,
 };
 use crate::closing::Closing;
 use crate::config::{Qlog, QlogOf};
@@ -357,6 +357,7 @@ pub struct Connection {
     datagram_room: usize,
     /// How often it answers once it is over.
     closing: Closing,
+    acknowledgements: Acknowledgements,
 }
 
 impl core::fmt::Debug for Connection {
@@ -371,7 +372,20 @@ impl Connection {
         let (window, receiving) = (Tuning::SEND_WINDOW_MIN, Receiving::new());
         let (signals, controller) = (congestion::signals(&inner), congestion::identity(&inner));
         let (ended, unsent, closing) = (BTreeMap::new(), Vec::new(), Closing::new());
-        Self { inner, epoch, window, receiving, ended, unsent, signals, controller, datagram_room, closing }
+        let acknowledgements = Acknowledgements::default();
+        Self {
+            inner,
+            epoch,
+            window,
+            receiving,
+            ended,
+            unsent,
+            signals,
+            controller,
+            datagram_room,
+            closing,
+            acknowledgements,
+        }
     }
 
     /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
@@ -485,11 +499,18 @@ impl ConnectionApi for Connection {
         if self.inner.is_closed() {
             return self.poll_close(now, max_datagrams, buf);
         }
+        if let Some(in_flight) = self.signals.take_acknowledged() {
+            let waiting_since = in_flight.then_some(now);
+            self.acknowledgements = Acknowledgements { last: Some(now), waiting_since };
+        }
         self.signals.take_asked();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
         // Nothing was held back: what was written has left, unless to send has ended the connection
         // (its keys were used too often).
         let asked = self.signals.take_asked();
+        if transmit.is_some() && asked {
+            self.acknowledgements.waiting_since.get_or_insert(now);
+        }
         if transmit.is_none() && !asked && !self.inner.is_closed() && !self.inner.is_handshaking() {
             self.unsent.clear();
         }
@@ -700,6 +721,10 @@ impl ConnectionApi for Connection {
 
     fn acknowledged(&self) -> u64 {
         congestion::acknowledged(&self.inner)
+    }
+
+    fn acknowledgements(&self) -> Acknowledgements {
+        self.acknowledgements
     }
 
     fn stats(&self) -> Stats {

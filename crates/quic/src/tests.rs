@@ -229,6 +229,29 @@ fn what_window_or_pacer_hold_back_has_not_left() {
 }
 
 #[test]
+fn what_is_sent_waits_until_it_is_acknowledged() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let before = pair.client().acknowledgements();
+    assert!(before.last.is_some() && before.waiting_since.is_none(), "{before:?}");
+    let stream = pair.client().open(Direction::One).expect("allowed");
+    assert_eq!(pair.client().write(stream, b"x"), Ok(1));
+    let sent = pair.now;
+    pair.flow(true);
+    let waits = pair.client().acknowledgements();
+    assert_eq!((waits.last, waits.waiting_since), (before.last, Some(sent)));
+    pair.run(SECOND);
+    let after = pair.client().acknowledgements();
+    assert!(after.last > before.last && after.waiting_since.is_none(), "{after:?}");
+    // What is lost waits for as long as it is, whatever arrives meanwhile.
+    pair.lose = (0..1_000).collect();
+    assert_eq!(pair.client().write(stream, b"x"), Ok(1));
+    let sent = pair.now;
+    pair.run(SECOND);
+    assert_eq!(pair.client().acknowledgements(), Acknowledgements { last: after.last, waiting_since: Some(sent) });
+}
+
+#[test]
 fn a_stream_that_has_arrived_has_left_whatever_waits_beside_it() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);

@@ -462,7 +462,9 @@ impl Connection {
         self.change_endpoints(&EndpointChange::AddRemote(remote))
     }
 
-    /// Uses an address of the peer's no more, and believes nothing that comes from there.
+    /// Uses an address of the peer's no more, and believes nothing that comes from there. The peer
+    /// is not notified, because RFC 5061 lets each side delete its own addresses alone (section
+    /// 4.2.2): it goes on sending from there until its path has failed for want of answers.
     ///
     /// # Errors
     /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for the others.

@@ -10,7 +10,7 @@
 use super::kept::Kept;
 use super::progress::Progress;
 use super::target::{Target, Version};
-use super::transfer::{Done, Outcome, content_range, version};
+use super::transfer::{BUSY_MOST, Done, Outcome, content_range, retry_after, version};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use core::time::Duration;
@@ -101,6 +101,9 @@ enum Trouble {
     Broken(String),
     /// As well: what came is no piece of this file.
     Strange(String),
+    /// The server takes no requests at present, and wants to be asked again after that time (RFC
+    /// 9110 section 10.2.3).
+    Busy(String, Duration),
     Fatal(Failure),
 }
 
@@ -230,8 +233,11 @@ impl Shared {
                 return Err(Trouble::Strange(what));
             }
             status => {
-                let status = super::transfer::status(status);
-                return Err(Trouble::Broken(format!("the server answered {status}")));
+                let what = format!("the server answered {}", super::transfer::status(status));
+                return Err(match busy(&response) {
+                    Some(after) => Trouble::Busy(what, after),
+                    None => Trouble::Broken(what),
+                });
             }
         }
         let range = content_range(response.headers()).filter(|r| r.first == first && r.last <= last);
@@ -277,6 +283,7 @@ impl Shared {
                 wait = LONGEST_WAIT;
             }
             let done = self.fetch(way, &client, piece).await;
+            let least = if let Err(Trouble::Busy(_, after)) = &done { *after } else { Duration::ZERO };
             failures = if done.is_ok() { 0 } else { failures + 1 };
             let goes_on = self.note(way, piece, done, failures);
             if self.board().is_over() {
@@ -290,7 +297,7 @@ impl Shared {
                 wait = FIRST_WAIT;
                 continue;
             }
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(wait.max(least)).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
@@ -298,6 +305,8 @@ impl Shared {
     /// Writes down what became of a piece; whether the way goes on.
     fn note(&self, way: usize, piece: usize, done: Result<bool, Trouble>, failures: u32) -> bool {
         let mut board = self.board();
+        let strange = matches!(done, Err(Trouble::Strange(_)));
+        let long = matches!(done, Err(Trouble::Busy(_, after)) if after > BUSY_MOST);
         match done {
             Ok(whole) => {
                 // A way that had failed for long is as good as any again.
@@ -312,12 +321,11 @@ impl Shared {
                 board.fatal = board.fatal.take().or(Some(failure));
                 false
             }
-            Err(trouble @ (Trouble::Broken(_) | Trouble::Strange(_))) => {
-                let strange = matches!(trouble, Trouble::Strange(_));
-                let (Trouble::Broken(why) | Trouble::Strange(why)) = trouble else { return true };
+            Err(Trouble::Broken(why) | Trouble::Strange(why) | Trouble::Busy(why, _)) => {
                 board.give_back(piece);
                 board.deeds[way].failures += 1;
-                if failures > u32::from(self.retries) {
+                // What wants to be left alone for so long does not keep the end waiting.
+                if failures > u32::from(self.retries) || long {
                     board.deeds[way].strange = strange;
                     board.deeds[way].gave_up = Some(why);
                     // What sends another file will do so again; what is broken may be well by and by, and the others go on meanwhile.
@@ -327,6 +335,17 @@ impl Shared {
             }
         }
     }
+}
+
+/// How long a server wants to be left alone that takes no requests at present, where it names a
+/// time.
+fn busy(response: &Response) -> Option<Duration> {
+    use StatusCode as S;
+    let at_present = matches!(
+        response.status(),
+        S::SERVICE_UNAVAILABLE | S::TOO_MANY_REQUESTS | S::BAD_GATEWAY | S::GATEWAY_TIMEOUT
+    );
+    retry_after(response.headers()).filter(|_| at_present)
 }
 
 fn trouble(e: &Error) -> Trouble {
@@ -375,7 +394,7 @@ async fn probe(
     url: &Url,
     options: &RequestOptions,
     held: Option<&Version>,
-) -> Result<Result<Known, String>, Failure> {
+) -> Result<Result<Known, String>, Refused> {
     let first = asking(options, 0, 0, None);
     let mut asked: FuturesUnordered<_> = ways
         .iter()
@@ -414,17 +433,54 @@ async fn probe(
     }
     match (whole, refused, failed) {
         (Some(why), ..) => Ok(Err(why)),
-        (None, Some(failure), _) => Err(failure),
-        (None, None, Some(e)) => Err(e.into()),
-        (None, None, None) => Err(Failure::new(Exit::Failed, "interfaces", "no interface leads to the server")),
+        (None, Some(refused), _) => Err(refused),
+        (None, None, Some(e)) => Err(Refused { failure: e.into(), after: None }),
+        (None, None, None) => {
+            let failure = Failure::new(Exit::Failed, "interfaces", "no interface leads to the server");
+            Err(Refused { failure, after: None })
+        }
+    }
+}
+
+/// Why there is no answer to go by, and when the server wants to be asked again.
+struct Refused {
+    failure: Failure,
+    after: Option<Duration>,
+}
+
+/// As [`probe`]; a server that is busy and says for how long is asked again then, as often as that
+/// is wanted.
+async fn learn(
+    ways: &[Way],
+    url: &Url,
+    options: &RequestOptions,
+    held: Option<&Version>,
+    retries: u8,
+    output: &Output,
+) -> Result<Result<Known, String>, Failure> {
+    let mut tries = 0;
+    loop {
+        match probe(ways, url, options, held).await {
+            Ok(found) => return Ok(found),
+            Err(Refused { failure, after: Some(after) }) if tries < retries && after <= BUSY_MOST => {
+                tries += 1;
+                let wait = after.max(FIRST_WAIT);
+                let seconds = wait.as_secs_f64().ceil();
+                let what = format!("{}; asking again in {seconds} s ({tries} of {retries})", failure.message);
+                output.tell("retry", Some(&url.to_string()), &what);
+                tokio::time::sleep(wait).await;
+            }
+            Err(refused) => return Err(refused.failure),
+        }
     }
 }
 
 /// What an answer to [`probe`] says: version and length, or why there are no parts; or that the server has none of it.
-fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Failure> {
+fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Refused> {
     let status = response.status();
     if status.as_u16() >= 400 && status != StatusCode::RANGE_NOT_SATISFIABLE {
-        return Err(Failure::new(Exit::Status, "status", format!("the server answered {status}")));
+        let failure = Failure::new(Exit::Status, "status", format!("the server answered {status}"));
+        return Err(Refused { failure, after: busy(response) });
     }
     let fresh = version(response.headers());
     let total = content_range(response.headers()).and_then(|r| r.total);
@@ -458,7 +514,7 @@ pub(super) async fn run(
         return Err(Failure::usage(format!("{} is a folder", path.display())));
     }
     let held = if resume { Kept::version_of(path, &url.to_string()) } else { None };
-    let Known { version, total, is_certain } = match probe(ways, url, options, held.as_ref()).await? {
+    let Known { version, total, is_certain } = match learn(ways, url, options, held.as_ref(), retries, output).await? {
         Ok(found) => found,
         // Pieces are there: whoever answered may not be whom they came from.
         Err(why) if held.is_some() => {
@@ -627,6 +683,68 @@ mod tests {
         for total in [1 << 40, 9_000_000_000_000_000, u64::MAX] {
             let (piece, pieces) = cut(total, 2);
             assert!(pieces <= 1 << 16 && u128::from(piece) * pieces as u128 >= u128::from(total), "{total}");
+        }
+    }
+
+    /// A server of one file, which is busy at first: `after` is what it names as the time to wait.
+    fn busy_server(after: &'static str, times: usize) -> u16 {
+        use std::io::{BufRead, BufReader, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for (n, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+                let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                let head: Vec<String> = lines.take_while(|l| !l.is_empty()).map(|l| l.to_lowercase()).collect();
+                let range = head.iter().find_map(|l| {
+                    let (from, to) = l.strip_prefix("range: bytes=")?.split_once('-')?;
+                    Some(from.parse::<usize>().ok()?..to.parse::<usize>().ok()? + 1)
+                });
+                let range = range.expect("a part is asked for");
+                let head = if n < times {
+                    format!(
+                        "HTTP/1.1 503 Busy\r\nRetry-After: {after}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
+                } else {
+                    let (from, len) = (range.start, range.len());
+                    let to = range.end - 1;
+                    format!(
+                        "HTTP/1.1 206 Part\r\nETag: \"1\"\r\nContent-Range: bytes {from}-{to}/10\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
+                    )
+                };
+                let body = if n < times { &b""[..] } else { &b"0123456789"[range] };
+                let _ = (&stream).write_all(&[head.as_bytes(), body].concat());
+            }
+        });
+        port
+    }
+
+    async fn fetch_from_busy(after: &'static str, times: usize, retries: u8) -> (Duration, Arc<Shared>) {
+        let port = busy_server(after, times);
+        let url = Url::parse(&format!("http://127.0.0.1:{port}/f")).unwrap();
+        let version = Version { etag: Some("\"1\"".into()), total: Some(10), ..Version::default() };
+        let path = std::env::temp_dir().join(format!("neater-multi-busy-{}-{}", std::process::id(), port));
+        let kept = Kept::open(&path, &url.to_string(), &version, 10, cut(10, 1), false).unwrap();
+        let client = Client::builder(neater::Neater::new().unwrap()).build();
+        let (board, changed, options) = (Mutex::new(board(1)), Notify::new(), RequestOptions::default());
+        board.lock().unwrap().deeds.truncate(1);
+        let shared = Arc::new(Shared { board, changed, kept, url, options, total: 10, retries });
+        let began = Instant::now();
+        let working = shared.clone().work(0, client);
+        tokio::time::timeout(Duration::from_secs(20), working).await.expect("in time");
+        shared.kept.forget();
+        (began.elapsed(), shared)
+    }
+
+    /// RFC 9110 section 10.2.3.
+    #[tokio::test]
+    async fn a_way_whose_server_is_busy_waits_as_long_as_it_asks() {
+        let (took, shared) = fetch_from_busy("1", 2, 3).await;
+        assert!(took >= Duration::from_secs(2) && shared.board().left == 0, "{took:?} {:?}", shared.board());
+        // Too long to wait for, and too often: the way gives up.
+        for (after, times, retries) in [("3600", 1, 3), ("0", 2, 1)] {
+            let (took, shared) = fetch_from_busy(after, times, retries).await;
+            let gave_up = shared.board().deeds[0].gave_up.clone();
+            assert!(took < Duration::from_secs(2) && gave_up.is_some_and(|why| why.contains("503")), "{after}");
         }
     }
 

@@ -33,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const HELPED: u64 = 1 << 20;
 
 /// The longest wait that a server asks for and gets (RFC 9110 section 10.2.3).
-const BUSY_MOST: Duration = Duration::from_secs(120);
+pub(super) const BUSY_MOST: Duration = Duration::from_secs(120);
 /// Answers that may be less than was asked for, before as much as that has come.
 const PARTS: u32 = 64;
 
@@ -564,7 +564,7 @@ impl Transfer<'_> {
 }
 
 /// When a server wants to be asked again: in so many seconds, or at a date (RFC 9110 section 10.2.3).
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));

@@ -3,7 +3,6 @@
 //! *Responsible for* handing each call to the protocol of the flow. *Not responsible for* the queues, rates, events and ends of the
 //! connection that uses the flow.
 
-use super::channel::Channel;
 use super::{Carriers, FlowId, tcp, udp};
 use crate::carrier::peer::Peer;
 use crate::carrier::terms::{DatagramSource, Read, Remains, Sender, WriteError};
@@ -230,8 +229,9 @@ impl Carriers {
     }
 
     /// Why the byte stream on a socket is gone, if it is: the system may report it only once. `None` for datagrams.
-    pub(crate) fn stream_error<N: Net>(&self, cx: &mut Context<N>, channel: Key) -> Option<NetError> {
-        let ch = self.sockets.channels.get(channel).filter(|ch| Channel::carries_bytes(ch))?;
-        cx.net.take_error(ch.sock)
+    pub(crate) fn stream_error<N: Net>(&mut self, cx: &mut Context<N>, channel: Key) -> Option<ConnectionError> {
+        let ch = self.sockets.channels.get_mut(channel).filter(|ch| ch.carries_bytes())?;
+        let error = cx.net.take_error(ch.sock)?;
+        Some(tcp::broken(&mut cx.net, ch, error))
     }
 }

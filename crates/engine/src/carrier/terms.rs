@@ -137,14 +137,14 @@ pub(crate) enum WriteError {
     /// The flow takes none now.
     Blocked,
     /// The socket has failed, and the flow with it.
-    Net(NetError),
+    Broken(ConnectionError),
     /// The flow takes none any more, or none at all.
     Refused(ConnectionError),
 }
 
 impl From<NetError> for WriteError {
     fn from(e: NetError) -> Self {
-        if e.is_would_block() { Self::Blocked } else { Self::Net(e) }
+        if e.is_would_block() { Self::Blocked } else { Self::Broken(ConnectionError::Net(e)) }
     }
 }
 

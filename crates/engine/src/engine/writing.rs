@@ -14,7 +14,7 @@ use crate::queue::{Budget, Flushed, Segment, SendFlags};
 use crate::send::RECEIVE_ONLY;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
-use neater_base::net::{Lane, Net, NetError};
+use neater_base::net::{Lane, Net};
 use neater_framing::Outbound;
 use std::io::IoSlice;
 
@@ -82,7 +82,7 @@ impl<N: Net> Engine<N> {
                     return;
                 }
             }
-            return self.break_connection(conn, ConnectionError::Net(error));
+            return self.break_connection(conn, error);
         }
         self.conn_ready(key, conn, true, true);
     }
@@ -339,13 +339,6 @@ impl<N: Net> Engine<N> {
         fast_path!(self).lane(conn.0)
     }
 
-    #[cold]
-    pub(crate) fn write_failed<T>(&mut self, conn: ConnectionId, e: NetError) -> Result<T, SendError> {
-        let error = ConnectionError::Net(e);
-        self.break_connection(conn.0, error.clone());
-        Err(SendError::Connection(error))
-    }
-
     #[inline(never)]
     pub(crate) fn write_in_full(
         &mut self,
@@ -403,7 +396,10 @@ impl<N: Net> Engine<N> {
                 }
                 Ok(None)
             }
-            Err(WriteError::Net(e)) => self.write_failed(conn, e),
+            Err(WriteError::Broken(e)) => {
+                self.break_connection(conn.0, e.clone());
+                Err(SendError::Connection(e))
+            }
             Err(WriteError::Refused(e)) => Err(SendError::Connection(e)),
         }
     }

@@ -82,6 +82,7 @@ impl Association {
         self.stats.abandoned += 1;
         self.outbox.forward |= self.out.has_advanced();
         self.events.push_back(Event::Failed { message: id, stream, sent: begun });
+        self.retry_reconfig();
     }
 
     /// Takes a TSN for what was never sent of a message, and gives it up.

@@ -94,7 +94,8 @@ impl Reconfig {
 }
 
 impl Association {
-    /// Begins to number our messages on these streams anew, on all if there are none.
+    /// Restarts the numbers of our messages on these streams, of all if there are none, after the
+    /// messages that wait now.
     pub(crate) fn reset_outgoing(&mut self, streams: &[StreamId]) -> Result<(), ReconfigError> {
         let known = streams.iter().all(|s| s.0 < self.queues.count());
         self.may_reconfigure(known && streams.len() <= MAX_STREAMS)?;
@@ -141,9 +142,8 @@ impl Association {
     }
 
     fn begin_outgoing(&mut self, streams: Vec<StreamId>, asked: Option<ReconfigSeq>) {
-        for stream in self.named(&streams) {
-            self.queues.hold(stream, true);
-        }
+        let named = self.named(&streams);
+        self.queues.hold(&named);
         self.reconfig.pending = Some(Request::Outgoing { streams, asked, last: None });
         self.reconfig.wanted = true;
     }
@@ -173,9 +173,9 @@ impl Association {
                 let busy = if last.is_some() {
                     false
                 } else if streams.is_empty() {
-                    !self.out.is_empty() || self.queues.is_any_mid_message()
+                    !self.out.is_empty() || self.queues.is_any_unfinished()
                 } else {
-                    streams.iter().any(|s| self.out.has_stream(*s) || self.queues.is_mid_message(*s))
+                    streams.iter().any(|s| self.out.has_stream(*s) || self.queues.is_unfinished(*s))
                 };
                 if busy {
                     return Ok(());
@@ -200,7 +200,8 @@ impl Association {
         written
     }
 
-    /// What was sent on a stream may have been acknowledged: a reset that waits for that is looked at again.
+    /// What was sent on a stream may have been acknowledged, or given up: a reset that waits for
+    /// that is looked at again.
     pub(super) fn retry_reconfig(&mut self) {
         let waits = matches!(self.reconfig.pending, Some(Request::Outgoing { .. })) && self.timers.reconfig.is_none();
         self.reconfig.wanted |= waits;
@@ -403,7 +404,7 @@ impl Association {
                     if done {
                         self.queues.restart_numbers(stream);
                     }
-                    self.queues.hold(stream, false);
+                    self.queues.let_go(stream);
                 }
                 self.events.push_back(Event::OutgoingReset { streams, done });
             }

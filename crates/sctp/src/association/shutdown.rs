@@ -68,13 +68,17 @@ impl Association {
     }
 
     /// The cumulative TSN of a SHUTDOWN chunk; false if it ended the association.
+    ///
+    /// Some implementations (pion, webrtc-rs and with it str0m) put a TSN of their own data there,
+    /// which has nothing to do with ours. A number that is none of a chunk that waits for
+    /// acknowledgement acknowledges nothing, and is no reason to end the association in disorder:
+    /// what is outstanding is sent until a SACK chunk acknowledges it, and only then the shutdown
+    /// goes on (section 9.2).
     fn acknowledge_to(&mut self, now: Instant, cumulative: Tsn) -> bool {
         let tsn = unwrap32(self.out.base(), cumulative.0);
-        if tsn >= self.out.next() {
-            self.violation("SHUTDOWN chunk acknowledges data that was not sent");
-            return false;
+        if (self.out.base()..self.out.next()).contains(&tsn) {
+            self.acknowledge(now, tsn, None, core::iter::empty(), (Array::EMPTY, 0));
         }
-        self.acknowledge(now, tsn, None, core::iter::empty(), (Array::EMPTY, 0));
         !self.is_closed()
     }
 

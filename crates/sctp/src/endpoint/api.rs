@@ -298,7 +298,10 @@ impl Endpoint {
         self.act(id, |a| a.add_known_path(now, route, room)).unwrap_or(Err(AddressError::NotEstablished))
     }
 
-    /// Uses an address of the peer's no more, and believes nothing that comes from there.
+    /// Uses an address of the peer's no more, and believes nothing that comes from there. The peer
+    /// is not notified: RFC 5061 lets an endpoint announce and delete its own addresses alone
+    /// (section 4.2.2). It may go on sending from there, and only learns from missing answers that
+    /// this path does not work for it any more.
     ///
     /// # Errors
     /// [`AddressError::NotEstablished`], [`AddressError::NotUsable`] where no path leads there, or [`AddressError::LastAddress`].
@@ -328,8 +331,11 @@ impl Endpoint {
         self.act(id, |a| a.set_stream_value(stream, value)).unwrap_or(false)
     }
 
-    /// Begins to number the messages on these outbound streams anew, on all if the list is empty (RFC 6525). Messages that have
-    /// not begun wait meanwhile.
+    /// Restarts the numbers of messages on these outbound streams, on all if the list is empty (RFC
+    /// 6525). Messages that were accepted before this call are sent and acknowledged before the
+    /// peer is asked; those that are accepted after it are sent when the peer has answered, and
+    /// count among the first of the stream's new numbers if it has agreed. [`Event::OutgoingReset`]
+    /// reports the answer.
     ///
     /// # Errors
     /// See [`ReconfigError`].

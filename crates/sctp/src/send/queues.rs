@@ -32,7 +32,7 @@ struct Stream {
     queue: u32,
     /// Its priority, or its weight.
     value: u16,
-    /// It must not begin a message: it is about to be reset.
+    /// It is about to be reset: it must not begin a message that came after that was asked for.
     held: bool,
 }
 
@@ -94,6 +94,8 @@ pub(crate) struct Queues {
     current: Option<StreamId>,
     /// Counts what came and what stood in line: arrivals and tickets.
     counter: u64,
+    /// The number of the last message that streams which are held may begin.
+    held_after: u64,
     /// With the schedulers that share by bytes.
     fair: Option<Box<Fair>>,
     messages: usize,
@@ -112,6 +114,7 @@ impl Queues {
             heap: BinaryHeap::new(),
             current: None,
             counter: 0,
+            held_after: 0,
             fair: None,
             messages: 0,
             bytes: 0,
@@ -200,7 +203,7 @@ impl Queues {
         }
         let q = &mut self.queues[s.queue as usize];
         let Some((arrival, message)) = q.messages.front() else { return };
-        if s.held && message.started.is_none() {
+        if s.held && *arrival > self.held_after && message.started.is_none() {
             // The heap may have an entry for a message that was begun and given up.
             q.ticket = 0;
             return;
@@ -297,16 +300,17 @@ impl Queues {
             self.current = None;
             return;
         }
+        let next = q.messages.front().map(|(arrival, _)| *arrival);
+        let may_begin = !s.held || next.is_some_and(|n| n <= self.held_after);
         let stays = match self.scheduler {
             _ if !ends && !self.interleaving => true,
             // What was begun first is finished first; and if what follows on this stream came before all that waits elsewhere, it
             // need not stand in line.
             Scheduler::FirstCome => {
-                let next = q.messages.front().map(|(arrival, _)| *arrival);
                 let elsewhere = self.heap.peek().map(|Reverse((arrival, ..))| *arrival);
-                !ends || !s.held && elsewhere.is_none_or(|e| next.is_some_and(|n| n < e))
+                !ends || may_begin && elsewhere.is_none_or(|e| next.is_some_and(|n| n < e))
             }
-            Scheduler::RoundRobinPerPacket => !ends || !s.held,
+            Scheduler::RoundRobinPerPacket => !ends || may_begin,
             _ => false,
         };
         if !stays {
@@ -420,33 +424,32 @@ impl Queues {
         }
     }
 
-    /// Whether a stream has a message of which part was sent and part was not.
-    pub(crate) fn is_mid_message(&self, stream: StreamId) -> bool {
-        let queue = self.streams.get(stream).map_or(NONE, |s| s.queue);
-        queue != NONE && self.queues[queue as usize].messages.front().is_some_and(|(_, m)| m.started.is_some())
+    /// Whether a stream has something left that goes before its reset: messages that came before
+    /// that was asked for, or the rest of one.
+    pub(crate) fn is_unfinished(&self, stream: StreamId) -> bool {
+        let Some(s) = self.streams.get(stream).filter(|s| s.queue != NONE) else { return false };
+        let front = self.queues[s.queue as usize].messages.front();
+        front.is_some_and(|(arrival, m)| m.started.is_some() || s.held && *arrival <= self.held_after)
     }
 
-    /// Whether any stream has.
-    pub(crate) fn is_any_mid_message(&self) -> bool {
-        self.queues.iter().any(|q| q.messages.front().is_some_and(|(_, m)| m.started.is_some()))
+    /// Whether any stream has, when all are to be reset.
+    pub(crate) fn is_any_unfinished(&self) -> bool {
+        let mut fronts = self.queues.iter().filter_map(|q| q.messages.front());
+        fronts.any(|(arrival, m)| m.started.is_some() || *arrival <= self.held_after)
     }
 
-    /// Keeps a stream from beginning messages, or lets it again.
-    pub(crate) fn hold(&mut self, stream: StreamId, held: bool) {
-        self.streams.get_mut(stream).held = held;
-        if held {
-            if self.current == Some(stream) && !self.is_mid_message(stream) {
-                self.current = None;
-            }
-            // What is in the heap for it means nothing any more.
-            let queue = self.streams.get_mut(stream).queue;
-            if queue != NONE && self.current != Some(stream) {
-                self.queues[queue as usize].ticket = 0;
-                self.enqueue(stream);
-            }
-        } else {
-            self.requeue(stream);
+    /// Keeps these streams from beginning messages that come from now on.
+    pub(crate) fn hold(&mut self, streams: &[StreamId]) {
+        self.held_after = self.counter;
+        for stream in streams {
+            self.streams.get_mut(*stream).held = true;
         }
+    }
+
+    /// Lets a stream begin messages again.
+    pub(crate) fn let_go(&mut self, stream: StreamId) {
+        self.streams.get_mut(stream).held = false;
+        self.requeue(stream);
     }
 
     /// Numbering begins again (RFC 6525 section 5.1.2).

@@ -173,7 +173,7 @@ fn pieces_are_numbered_and_cut() {
             (0, 0, true, true, 5)
         ]
     );
-    assert!(!q.is_mid_message(StreamId(7)));
+    assert!(!q.is_unfinished(StreamId(7)));
     q.restart_numbers(StreamId(7));
     q.push(StreamId(7), message(3, 1));
     assert_eq!(q.take(100).unwrap().number, 0);
@@ -183,7 +183,7 @@ fn pieces_are_numbered_and_cut() {
 fn messages_can_be_taken_back() {
     let mut q = queues(Scheduler::RoundRobin, true, &[(1, 250), (1, 50), (2, 50)]);
     q.take(100);
-    assert!(q.is_mid_message(StreamId(1)));
+    assert!(q.is_unfinished(StreamId(1)));
     let left = q.remove(StreamId(1), MessageId(0)).unwrap();
     assert_eq!((left.payload.len(), left.started), (150, Some((0, 1))));
     assert!(q.remove(StreamId(1), MessageId(0)).is_none());
@@ -193,15 +193,27 @@ fn messages_can_be_taken_back() {
 }
 
 #[test]
-fn a_held_stream_finishes_its_message_and_begins_no_other() {
-    let mut q = queues(Scheduler::RoundRobin, true, &[(1, 150), (1, 50), (2, 50)]);
-    assert_eq!(q.take(100).unwrap().id.0, 0);
-    q.hold(StreamId(1), true);
-    let ids: Vec<u64> = core::iter::from_fn(|| q.take(100)).map(|p| p.id.0).collect();
-    assert_eq!(ids, [2, 0]);
-    assert_eq!(q.messages(), 1);
-    q.hold(StreamId(1), false);
-    assert_eq!(q.take(100).unwrap().id.0, 1);
+fn a_held_stream_sends_what_came_before_and_nothing_that_comes_after() {
+    use Scheduler as S;
+    for scheduler in [S::FirstCome, S::RoundRobin, S::RoundRobinPerPacket, S::Priority, S::FairBandwidth] {
+        for interleaving in [false, true] {
+            let mut q = queues(scheduler, interleaving, &[(1, 150), (1, 50), (2, 50)]);
+            let mut ids = vec![q.take(100).unwrap().id.0];
+            q.hold(&[StreamId(1)]);
+            assert!(q.is_unfinished(StreamId(1)) && !q.is_unfinished(StreamId(2)));
+            q.push(StreamId(1), message(3, 10));
+            q.push(StreamId(2), message(4, 10));
+            while let Some(piece) = q.take(100) {
+                ids.push(piece.id.0);
+                q.end_of_packet();
+            }
+            ids.sort_unstable();
+            assert_eq!((&ids[..], q.messages()), (&[0, 0, 1, 2, 4][..], 1), "{scheduler:?} {interleaving}");
+            assert!(!q.is_unfinished(StreamId(1)) && !q.is_any_unfinished());
+            q.let_go(StreamId(1));
+            assert_eq!(q.take(100).unwrap().id.0, 3);
+        }
+    }
 }
 
 /// What was sent on a stream after its reset was asked for would have numbers of before, and the peer would count anew (seed 9896 of
@@ -209,18 +221,22 @@ fn a_held_stream_finishes_its_message_and_begins_no_other() {
 #[test]
 fn a_held_stream_whose_message_is_given_up_or_ends_in_a_packet_begins_no_other() {
     for interleaving in [false, true] {
-        let mut q = queues(Scheduler::FirstCome, interleaving, &[(1, 150), (1, 50), (2, 50)]);
-        assert_eq!(q.take(100).unwrap().id.0, 0);
-        q.hold(StreamId(1), true);
+        let held = |scheduler| {
+            let mut q = queues(scheduler, interleaving, &[(1, 150)]);
+            assert_eq!(q.take(100).unwrap().id.0, 0);
+            q.hold(&[StreamId(1)]);
+            q.push(StreamId(1), message(1, 50));
+            q.push(StreamId(2), message(2, 50));
+            q
+        };
+        let mut q = held(Scheduler::FirstCome);
         q.remove(StreamId(1), MessageId(0)).unwrap();
         let ids: Vec<u64> = core::iter::from_fn(|| q.take(100)).map(|p| p.id.0).collect();
         assert_eq!(ids, [2]);
-        q.hold(StreamId(1), false);
+        q.let_go(StreamId(1));
         assert_eq!(q.take(100).unwrap().id.0, 1);
 
-        let mut q = queues(Scheduler::RoundRobinPerPacket, interleaving, &[(1, 150), (1, 50), (2, 50)]);
-        assert_eq!(q.take(100).unwrap().id.0, 0);
-        q.hold(StreamId(1), true);
+        let mut q = held(Scheduler::RoundRobinPerPacket);
         let ids: Vec<u64> = core::iter::from_fn(|| q.take(100)).map(|p| p.id.0).collect();
         assert_eq!(ids, [0, 2]);
     }

@@ -221,6 +221,57 @@ fn streams_begin_anew_and_messages_that_wait_are_numbered_anew() {
     }
 }
 
+/// RFC 6525 section 5.1.2, A1: what is provided from then on waits, and what came before goes
+/// before.
+#[test]
+fn what_was_accepted_before_a_reset_arrives_before_it() {
+    for scheduler in [Scheduler::FirstCome, Scheduler::RoundRobin, Scheduler::WeightedFair] {
+        for (interleaving, loss, all) in
+            [(false, 0.0, false), (true, 0.1, false), (true, 0.0, true), (false, 0.1, true)]
+        {
+            let case = format!("{scheduler:?} {interleaving} {loss} {all}");
+            let (mut w, [a, b]) = world(interleaving, scheduler, LinkConfig::delay(ms(10)).with_loss(loss));
+            let streams: Vec<StreamId> = if all { vec![] } else { vec![StreamId(3), StreamId(5)] };
+            for n in 0..60u8 {
+                w.send(0, a, 3 + u16::from(n % 3), &[n; 3000]);
+            }
+            w.ends[0].reset_outgoing(a, &streams).unwrap();
+            for n in 60..66u8 {
+                w.send(0, a, 3 + u16::from(n % 3), &[n; 20]);
+            }
+            let mut got = Vec::new();
+            for _ in 0..300 {
+                w.run(ms(100));
+                got.extend(w.read(1, b).into_iter().filter(|m| m.first).map(|m| (m.stream.0, m.reset, m.payload[0])));
+            }
+            for stream in [3, 4, 5] {
+                let on: Vec<_> = got.iter().filter(|(s, ..)| *s == stream).map(|(_, reset, n)| (*reset, *n)).collect();
+                let of = |n: u8| u32::from(n >= 60 && (all || stream != 4));
+                let sent: Vec<_> = (0..66).filter(|n| 3 + u16::from(n % 3) == stream).map(|n| (of(n), n)).collect();
+                assert_eq!(on, sent, "{case}, {stream}");
+            }
+            assert!(w.saw(0, &Event::OutgoingReset { streams: streams.clone(), done: true }), "{case}");
+        }
+    }
+}
+
+/// What goes before a reset is given up: the reset must not wait for ever.
+#[test]
+fn a_reset_follows_messages_that_are_given_up() {
+    let (mut w, [a, _]) = world(true, Scheduler::FirstCome, LinkConfig::delay(ms(10)));
+    let until = Reliability::Until(w.now + ms(300));
+    for _ in 0..30 {
+        let options = SendOptions { reliability: until, ..SendOptions::default() };
+        w.ends[0].send(a, StreamId(3), Bytes::from(vec![1; 5000]), options).unwrap();
+    }
+    cut(&mut w, true);
+    w.ends[0].reset_outgoing(a, &[StreamId(3)]).unwrap();
+    w.run(ms(400));
+    cut(&mut w, false);
+    w.run(Duration::from_secs(10));
+    assert!(w.saw(0, &Event::OutgoingReset { streams: vec![StreamId(3)], done: true }));
+}
+
 #[test]
 fn a_peer_can_be_asked_to_reset_and_to_add() {
     let (mut w, [a, b]) = world(true, Scheduler::FirstCome, LinkConfig::delay(ms(10)));

@@ -1,11 +1,12 @@
 //! RFC 9260 section 9: the end of an association, in every state and with every packet lost.
 
+use crate::support::raw::Raw;
 use crate::support::{Log, PORTS, Packet, World, address, kinds, ms, record};
 use core::time::Duration;
 use neater_link::LinkConfig;
 use neater_sctp::{AssociationConfig, AssociationId, CloseReason, Event, SendError, SendOptions};
-use neater_sctp_wire::chunk::{Data, Shutdown, ShutdownAck, ShutdownComplete};
-use neater_sctp_wire::{Chunk, Packet as Wire, Ppid, Ssn, StreamId, Tag, Tsn};
+use neater_sctp_wire::chunk::{Data, Sack, Shutdown, ShutdownAck, ShutdownComplete};
+use neater_sctp_wire::{Array, Chunk, Packet as Wire, Ppid, Ssn, StreamId, Tag, Tsn};
 
 fn world() -> (World, [AssociationId; 2], Log) {
     let mut w = World::new(1, AssociationConfig::default(), LinkConfig::delay(ms(10)));
@@ -327,4 +328,53 @@ fn when_only_the_last_chunks_of_the_shutdown_are_missing_is_known() {
     w.ends[1].end(b, CloseReason::Shutdown);
     w.flush();
     assert_eq!((w.closed(0), w.closed(1)), (Some(CloseReason::Shutdown), Some(CloseReason::Shutdown)));
+}
+
+/// pion, webrtc-rs and str0m put a TSN of their own data into a SHUTDOWN chunk.
+#[test]
+fn a_shutdown_chunk_with_a_tsn_that_is_none_of_ours_acknowledges_nothing_and_ends_the_association_in_order() {
+    let is = |packets: &[Vec<u8>], kind: u8| packets.iter().any(|p| kinds(p).contains(&kind));
+    for messages in [0u32, 3] {
+        for offset in [messages, messages + 1, 100, 1 << 30, u32::MAX / 2, u32::MAX / 2 + 2, 3 << 30, u32::MAX - 7] {
+            let case = format!("{messages} messages, {offset}");
+            let mut raw = Raw::connected(AssociationConfig::rfc9260());
+            let id = raw.id.unwrap();
+            for _ in 0..messages {
+                raw.server.send(id, StreamId(0), b"x".as_slice().into(), SendOptions::default()).unwrap();
+            }
+            assert_eq!(is(&raw.take(), Data::KIND), messages > 0, "{case}");
+            raw.chunk(&Shutdown { cumulative: raw.initial.plus(offset) });
+            assert_eq!(raw.closed(), None, "{case}");
+            assert_eq!(raw.server.buffered(id), messages as usize, "{case}: nothing was acknowledged");
+            if messages > 0 {
+                let sent = raw.wait(Duration::from_secs(5));
+                assert!(is(&sent, Data::KIND) && !is(&sent, ShutdownAck::KIND), "{case}: it is sent again");
+                let cumulative = raw.initial.plus(messages - 1);
+                raw.chunk(&Sack {
+                    cumulative,
+                    a_rwnd: 1_000,
+                    gaps: Array::EMPTY,
+                    duplicates: Array::EMPTY,
+                    packets: 0,
+                });
+            }
+            assert!(is(&raw.take(), ShutdownAck::KIND), "{case}");
+            raw.chunk(&ShutdownComplete { reflected: false });
+            assert_eq!((raw.closed(), raw.server.kept()), (Some(CloseReason::Shutdown), 0), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_chunk_acknowledges_what_it_names() {
+    let mut raw = Raw::connected(AssociationConfig::rfc9260());
+    let id = raw.id.unwrap();
+    for _ in 0..3 {
+        raw.server.send(id, StreamId(0), b"x".as_slice().into(), SendOptions::default()).unwrap();
+    }
+    raw.take();
+    raw.chunk(&Shutdown { cumulative: raw.initial.plus(1) });
+    assert_eq!((raw.server.buffered(id), raw.closed()), (1, None));
+    raw.chunk(&Shutdown { cumulative: raw.initial.plus(2) });
+    assert!(raw.take().iter().any(|p| kinds(p).contains(&ShutdownAck::KIND)));
 }

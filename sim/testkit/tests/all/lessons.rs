@@ -312,7 +312,7 @@ fn a_connection_that_was_lost_right_after_set_up_lets_the_other_protocol_go_firs
             let Some(Over::Failed(error)) = town.play.flow(flow).end() else {
                 panic!("{:?}", town.play.flow(flow).end())
             };
-            assert!(error.to_string().contains("timed out: nothing was heard"), "{error}");
+            assert!(error.to_string().contains("timed out: for longer than the idle timeout"), "{error}");
             let (flow, stack, took) = connect(&mut town, &any());
             assert_eq!(
                 (stack, tried(&mut town, flow)),
@@ -511,8 +511,8 @@ fn a_peer_that_is_not_framed_as_it_should_be_is_put_back() {
     }
 }
 
-/// The peer goes on asking after what it does not hear, until its own idle timeout; the first probe after its last word
-/// starts ours anew (RFC 9000 section 10.1).
+/// The peer goes on probing until its own idle timeout, and each of its packets restarts ours (RFC
+/// 9000 section 10.1): what ends the connection is that nothing of what it sends is acknowledged.
 #[test]
 fn a_path_that_is_dead_in_one_direction_ends_a_connection_in_bounded_time() {
     for_each_seed("lessons", "a_path_that_is_dead_in_one_direction_ends_a_connection_in_bounded_time", 20, |seed| {
@@ -526,9 +526,10 @@ fn a_path_that_is_dead_in_one_direction_ends_a_connection_in_bounded_time() {
         let rule = Filter::drop(Match::Protocol(Protocol::Udp));
         world.set_link(town.v6.to, world.link_config(town.v6.to).with_filter(rule));
         town.play.say(flow, "lost", SendOptions::default());
-        assert!(town.play.run_until(90 * S, |p| p.flow(flow).is_over()), "it hangs");
+        assert!(!town.play.run_until(29 * S, |p| p.flow(flow).is_over()), "a path may be dead for a while");
+        assert!(town.play.run_until(2 * S, |p| p.flow(flow).is_over()), "it hangs");
         let end = town.play.flow(flow).end();
-        assert!(matches!(end, Some(Over::Failed(e)) if e.to_string().contains("nothing was heard")), "{end:?}");
+        assert!(matches!(end, Some(Over::Failed(e)) if e.to_string().contains("was acknowledged")), "{end:?}");
         town.play.end();
     });
 }

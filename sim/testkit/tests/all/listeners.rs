@@ -1,9 +1,9 @@
 //! Listeners that stop and come back, and what they may deliver.
 
-use neater_engine::{LocalEndpoint, RemoteEndpoint, SendOptions, Stack};
+use neater_engine::{ConnectionError, LocalEndpoint, RemoteEndpoint, SendOptions, Stack};
 use neater_property::Role;
-use neater_testkit::{Ask, FlowId, Manner, Plan, Town, security};
-use neater_tls::{ClientAuthentication, Trust};
+use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town, security};
+use neater_tls::{ClientAuthentication, TlsError, Trust};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -44,6 +44,34 @@ fn a_handshake_that_one_listener_began_is_not_delivered_to_the_next_one() {
             assert!(town.play.flow(flow).is_over() || stack == Stack::Dtls, "{stack}, {after} ms");
             town.play.end();
         }
+    }
+}
+
+/// With TLS 1.3 a client has sent its last flight before the server can refuse it (RFC 8446 section
+/// 4.4.2.4): the alert comes together with the reset that its first bytes are answered by, and a
+/// write that meets this one reports that one.
+#[test]
+fn a_client_without_the_certificate_that_is_wanted_learns_that_from_a_write() {
+    for (reads, between) in [(false, 0), (false, 10), (false, 19), (false, 30), (true, 0), (true, 10), (true, 30)] {
+        let case = format!("reads: {reads}, every {between} ms");
+        let ask = Ask::over(&[Stack::Tls]);
+        let mut town = Plan::new(7).build();
+        town.listen(&strict(&ask), 443, Manner::echo());
+        let flow = town.open(&ask, if reads { Manner::patient() } else { Manner::stalled() });
+        for _ in 0..50 {
+            if !town.play.flow(flow).is_over() {
+                town.play.say(flow, vec![1; 1000], message());
+            }
+            town.play.run_for(MS * between + MS);
+        }
+        town.play.run_for(S);
+        let end = town.play.flow(flow).end();
+        let Some(Over::Failed(ConnectionError::Tls(TlsError::RefusedByPeer(alert)))) = end else {
+            panic!("{case}: {end:?}")
+        };
+        assert_eq!(u8::from(*alert), 116, "{case}: certificate_required");
+        assert!(town.play.accepted(town.server).is_empty(), "{case}");
+        town.play.end();
     }
 }
 

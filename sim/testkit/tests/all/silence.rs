@@ -163,3 +163,106 @@ fn keep_alives_over_quic_come_as_often_as_they_were_asked_for() {
         town.play.end();
     }
 }
+
+/// Loses everything that the client (`up`) or the server sends, or nothing any more.
+fn lose(town: &neater_testkit::Town, up: bool, all: bool) {
+    let link = if up { town.client_links.0 } else { town.client_links.1 };
+    let world = town.play.world();
+    world.set_link(link, world.link_config(link).with_loss(if all { 1.0 } else { 0.0 }));
+}
+
+/// Packets of the peer go on arriving, and each restarts the idle timeout.
+#[test]
+fn a_session_ends_where_nothing_that_it_sends_arrives_although_its_peer_sends() {
+    for (up, delay, limit, most) in [
+        (true, 20, None, 31),
+        (false, 20, None, 31),
+        (true, 20, Some(6u64), 8),
+        (false, 20, Some(6), 8),
+        // Half a dozen round trips are not long.
+        (true, 2_500, None, 62),
+    ] {
+        let case = format!("client: {up}, {delay} ms, {limit:?}");
+        let mut town = Plan::new(8).delay(Duration::from_millis(delay)).build();
+        let (c, s) = town.pair(&Ask::over(&[Stack::Quic]).framed(), Manner::patient(), Manner::patient());
+        let (dead, peer) = if up { (c, s) } else { (s, c) };
+        if let Some(seconds) = limit {
+            let engine = town.play.engine(dead.node);
+            engine.set_property(dead.conn, "connTimeout", &Value::from(seconds)).expect("it can be set");
+        }
+        town.play.run_for(60 * S);
+        lose(&town, up, true);
+        town.play.say(dead, "lost", SendOptions::default());
+        let began = town.play.world().now();
+        let over = (0..most).any(|_| {
+            if !town.play.flow(peer).is_over() {
+                town.play.say(peer, "news", SendOptions::default());
+            }
+            town.play.run_until(S, |p| p.flow(dead).is_over())
+        });
+        let took = town.play.world().now() - began;
+        let end = town.play.flow(dead).end();
+        assert!(over && took <= most * S, "{case}: {took:?}, {end:?}");
+        assert!(took >= limit.map_or(29 * S, Duration::from_secs), "{case}: {took:?}");
+        let in_vain = |e: &ConnectionError| e.to_string().contains("was acknowledged");
+        assert!(matches!(&end, Some(Over::Failed(e)) if in_vain(e)), "{case}: {end:?}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn eight_seconds_in_which_one_direction_carries_nothing_are_survived() {
+    for up in [true, false] {
+        for after in [Duration::from_millis(1), S, 9 * S] {
+            let case = format!("client: {up}, {after:?}");
+            let mut town = Plan::new(9).build();
+            let (c, s) = town.pair(&Ask::over(&[Stack::Quic]).framed(), Manner::patient(), Manner::patient());
+            town.play.run_for(after);
+            for _ in 0..3 {
+                lose(&town, up, true);
+                let before = (town.play.flow(c).messages.len(), town.play.flow(s).messages.len());
+                for flow in [c, s] {
+                    town.play.say(flow, "on the way", SendOptions::default());
+                }
+                town.play.run_for(8 * S);
+                lose(&town, up, false);
+                let whole = town.play.run_until(10 * S, |p| {
+                    (p.flow(c).messages.len(), p.flow(s).messages.len()) == (before.0 + 1, before.1 + 1)
+                });
+                assert!(whole, "{case}: {:?}", town.play.flow(c).end());
+            }
+            town.play.run_for(100 * S);
+            for flow in [c, s] {
+                assert!(!town.play.flow(flow).is_over(), "{case}: {:?}", town.play.flow(flow).end());
+            }
+            town.play.close(c);
+            town.play.end();
+        }
+    }
+}
+
+/// A side that only receives, on short and on very long ways, and one that loses a third of its
+/// packets.
+#[test]
+fn a_session_that_sends_little_or_waits_long_goes_on() {
+    for (delay, loss) in [(10, 0.0), (2_500, 0.0), (100, 0.3)] {
+        let mut town = Plan::new(10).delay(Duration::from_millis(delay)).build();
+        let (c, s) = town.pair(&Ask::over(&[Stack::Quic]).framed(), Manner::patient(), Manner::patient());
+        let link = town.client_links.0;
+        let config = town.play.world().link_config(link).with_loss(loss);
+        town.play.world().set_link(link, config);
+        for second in 0..300 {
+            if second % 3 == 0 {
+                town.play.say(s, "news", SendOptions::default());
+            }
+            town.play.run_for(S);
+            for flow in [c, s] {
+                assert!(!town.play.flow(flow).is_over(), "{delay}, {second}: {:?}", town.play.flow(flow).end());
+            }
+        }
+        let arrived = town.play.run_until(20 * S, |p| p.flow(c).messages.len() == 100);
+        assert!(arrived, "{delay}: {}", town.play.flow(c).messages.len());
+        town.play.close(c);
+        town.play.end();
+    }
+}

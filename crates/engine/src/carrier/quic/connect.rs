@@ -206,6 +206,7 @@ impl QuicCarrier {
             granted: 0,
             peer_limit,
             heard: cx.now,
+            unacknowledged: None,
             local: None,
             stays: None,
             moved: None,

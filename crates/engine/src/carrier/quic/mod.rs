@@ -127,6 +127,9 @@ pub(crate) struct Quic {
     pub(crate) peer_limit: Option<u32>,
     /// When something came from the peer last.
     heard: Instant,
+    /// Since when what it sends is not acknowledged, and when the peer was asked for the first time
+    /// after that.
+    unacknowledged: Option<(Instant, Instant)>,
     /// Where that arrived, if the system says so; before, where an attempt comes from, if that is known.
     pub(crate) local: Option<std::net::IpAddr>,
     /// Where it stays although the system would choose otherwise now.

@@ -1,9 +1,11 @@
 //! A reliable connection that says nothing is not over: QUIC would end it after its idle timeout (RFC 9000 section 10.1), TCP
 //! does not, and no program has asked for either.
 //!
-//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as the program holds
-//! a stream, for the end of a session whose program has said how long it waits (`connTimeout`), and for keep-alives that a program
-//! asks for when the session is established. *Not responsible for* those that it asks for before, which quinn-proto sends by itself.
+//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section
+//! 10.1.2), as long as the program holds a stream, for the end of a session whose program has said
+//! how long it waits (`connTimeout`), or whose peer acknowledges nothing although its own packets
+//! arrive, and for keep-alives that a program asks for when the session is established. *Not
+//! responsible for* those that it asks for before, which quinn-proto sends by itself.
 
 use super::Quic;
 use crate::carrier::event::CarrierEvent;
@@ -19,7 +21,43 @@ use neater_quic::{ConnectionApi, QuicError};
 /// No session asks its peer more often than ten times a second, whatever its program's patience.
 const LEAST: Duration = Duration::from_millis(300);
 
+/// An idle timeout is at least three probe timeouts (section 10.1). The adapter states no probe
+/// timeout: this is more where round trips vary by up to half of their time.
+const ROUND_TRIPS: u32 = 10;
+
+/// What follows from how the peer acknowledges.
+enum Unacknowledged {
+    /// Nothing: to be looked at again then, at the latest.
+    No(Instant),
+    /// The peer is to be asked, and then to be looked at again.
+    Asks(Instant),
+    /// Nothing of what this side sends arrives.
+    TooLong,
+}
+
 impl Quic {
+    /// Whether what this side sends arrives. Packets of the peer, which restart the idle timeout,
+    /// do not show that: it may send for long because it receives nothing. A session ends when
+    /// nothing was acknowledged for as long as total silence may last, counted from the last
+    /// acknowledgement of something or from the first packet that waits for one, and not before it
+    /// was asked in vain.
+    fn check_acknowledged(&mut self, now: Instant, patience: Duration) -> Unacknowledged {
+        let idle = self.request.setups.idle_timeout(self.client);
+        let (Some(since), Some(limit)) = (self.conn.acknowledgements().waiting_since, self.give_up.or(idle)) else {
+            return Unacknowledged::No(now + patience);
+        };
+        let Some((_, asked)) = self.unacknowledged.filter(|(of, _)| *of == since) else {
+            if since + patience > now {
+                return Unacknowledged::No(since + patience);
+            }
+            self.unacknowledged = Some((since, now));
+            return Unacknowledged::Asks(now + patience);
+        };
+        let limit = limit.max(ROUND_TRIPS * self.conn.stats().rtt);
+        let over = asked + limit.saturating_sub(patience);
+        if over <= now { Unacknowledged::TooLong } else { Unacknowledged::Asks(over.min(now + patience)) }
+    }
+
     /// When something came from the peer last.
     pub(crate) fn last_heard(&self) -> Instant {
         self.heard
@@ -114,18 +152,27 @@ impl QuicCarrier {
         // The next stream begins it again.
         let (true, Some(patience)) = (wanted, q.patience()) else { return };
         let over = q.give_up.map(|limit| q.heard + limit);
-        if over.is_some_and(|at| at <= now) && q.connected {
+        let (look, asks, in_vain) = match q.check_acknowledged(now, patience) {
+            Unacknowledged::No(at) => (at, false, false),
+            Unacknowledged::Asks(at) => (at, true, false),
+            Unacknowledged::TooLong => (now + patience, false, true),
+        };
+        if (in_vain || over.is_some_and(|at| at <= now)) && q.connected {
             q.conn.close(now, ABORTED, b"");
             self.lose(key, QuicError::TimedOut);
             return self.mark_dirty(key);
         }
         let mut due = q.heard + patience;
-        if due <= now {
+        let silent = due <= now;
+        if silent {
             due = now + patience;
+        }
+        due = due.min(look);
+        if silent || asks {
             if q.connected {
                 q.conn.ping();
                 // It worked once; whether it does now is seen soon.
-                due = q.ask_here(now).unwrap_or(due);
+                due = q.ask_here(now).map_or(due, |at| due.min(at));
             }
             self.mark_dirty(key);
         }

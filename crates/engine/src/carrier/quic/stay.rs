@@ -33,7 +33,7 @@ pub(crate) struct Moved {
     challenges: u64,
 }
 
-/// How long the peer has for the answer to that.
+/// How long the peer has for the answer to that, at least.
 const STAY: Duration = Duration::from_secs(1);
 
 /// How long the peer has to answer from where a connection has moved to. RFC 9000 section 8.2.4 gives the validation of a path three
@@ -71,14 +71,21 @@ impl Quic {
 
     /// The peer is asked once more whether it still works where this connection stays: until when it may answer.
     pub(super) fn ask_here(&mut self, now: Instant) -> Option<Instant> {
-        let stay = self.stays.as_mut()?;
-        stay.asked = now;
-        Some(now + STAY)
+        let until = now + self.answer_time();
+        self.stays.as_mut()?.asked = now;
+        Some(until)
     }
 
-    /// Whether the peer has not answered from where this connection stays.
+    /// Whether nothing was acknowledged of what has left from where this connection stays. That
+    /// packets of the peer arrive there is not enough: the path may be dead in one direction.
     pub(super) fn stays_in_vain(&self, now: Instant) -> bool {
-        self.stays.is_some_and(|s| self.heard <= s.asked && now >= s.asked + STAY)
+        let works = |asked| self.conn.acknowledgements().last.is_some_and(|at| at > asked);
+        self.stays.is_some_and(|s| !works(s.asked) && now >= s.asked + self.answer_time())
+    }
+
+    /// How long the peer has for its answer from where this connection stays.
+    fn answer_time(&self) -> Duration {
+        STAY.max(2 * self.conn.stats().rtt)
     }
 }
 
@@ -101,8 +108,9 @@ impl QuicCarrier {
                 Some((from, interface)) => {
                     q.stays = Some(Stay { from, interface, asked: now });
                     q.conn.ping();
-                    q.listens_at = Some(now + STAY);
-                    cx.timers.push(now + STAY, Due::QuicSilence(key).into());
+                    let due = now + q.answer_time();
+                    q.listens_at = Some(due);
+                    cx.timers.push(due, Due::QuicSilence(key).into());
                 }
                 None => {
                     let due = q.move_on(now, elsewhere);

@@ -108,8 +108,29 @@ pub(super) fn flush_held<N: Net>(net: &mut N, ch: &mut Channel, queue: &mut Send
     match tls_out(net, ch) {
         Ok(true) if !queue.sealed.is_empty() => done.sent = core::mem::take(&mut queue.sealed),
         Ok(_) => {}
-        Err(e) => done.error = Some(ConnectionError::Net(e)),
+        Err(e) => done.error = Some(broken(net, ch, e)),
     }
+}
+
+/// Why a socket really failed. A peer that refuses a session sends an alert and goes, which with
+/// TLS 1.3 may be after this side has taken the session for established (RFC 8446 section 4.4.2.4):
+/// then the socket reports the reset, and what has arrived before is still to be read. Plaintext
+/// that comes before an alert stays for its reader.
+#[cold]
+pub(super) fn broken<N: Net>(net: &mut N, ch: &mut Channel, error: NetError) -> ConnectionError {
+    for _ in 0..REMAINS_ROUNDS {
+        if !matches!(ch.kind, Kind::Tls(_)) {
+            break;
+        }
+        // A socket that is gone does not block.
+        ch.readable = true;
+        match tls_in(net, ch) {
+            Ok(()) => {}
+            Err(TlsIn::Tls(e)) => return ConnectionError::Tls(e),
+            Err(_) => break,
+        }
+    }
+    ConnectionError::Net(error)
 }
 
 /// Writes as much of a queue as the socket takes.
@@ -193,13 +214,13 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, queue: &mut SendQueue, bu
             }
             Err(e) if e.is_would_block() => return,
             Err(e) => {
-                done.error = Some(ConnectionError::Net(e));
+                done.error = Some(broken(net, ch, e));
                 return;
             }
         }
     }
     if let Err(e) = tls_out(net, ch) {
-        done.error = Some(ConnectionError::Net(e));
+        done.error = Some(broken(net, ch, e));
     }
 }
 
@@ -207,7 +228,7 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, queue: &mut SendQueue, bu
 pub(super) fn write<N: Net>(net: &mut N, ch: &mut Channel, bufs: &[IoSlice<'_>]) -> Result<usize, WriteError> {
     let Kind::Tls(tls) = &mut ch.kind else { return ch.write(net, bufs).map_err(WriteError::from) };
     let n = tls.write_plain(bufs);
-    match tls_out(net, ch)? {
+    match tls_out(net, ch).map_err(|e| WriteError::Broken(broken(net, ch, e)))? {
         _ if n > 0 => Ok(n),
         true => {
             // The records that filled the buffer are out now.
@@ -216,7 +237,7 @@ pub(super) fn write<N: Net>(net: &mut N, ch: &mut Channel, bufs: &[IoSlice<'_>])
             if let (0, Some(e)) = (n, tls.error()) {
                 return Err(WriteError::Refused(ConnectionError::Tls(e.clone())));
             }
-            tls_out(net, ch)?;
+            tls_out(net, ch).map_err(|e| WriteError::Broken(broken(net, ch, e)))?;
             if n > 0 { Ok(n) } else { Err(WriteError::Blocked) }
         }
         false => Err(WriteError::Blocked),
