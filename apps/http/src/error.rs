@@ -255,16 +255,25 @@ pub(crate) fn of_hyper(e: &hyper::Error, received: u64, expected: Option<u64>) -
 fn refused_by_tls(e: &hyper::Error) -> Option<String> {
     let mut next = std::error::Error::source(e);
     while let Some(e) = next {
-        let io = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let of_connection = io.and_then(|inner| inner.downcast_ref::<ConnectionError>());
-        if let Some(ConnectionError::Tls(e)) =
-            of_connection.filter(|e| matches!(e, ConnectionError::Tls(t) if is_about_us(t)))
-        {
-            return Some(e.to_string());
+        let io = e.downcast_ref::<std::io::Error>().or_else(|| e.downcast_ref::<h2::Error>()?.get_io());
+        if let Some(why) = io.and_then(std::io::Error::get_ref).and_then(refused_by_alert) {
+            return Some(why);
         }
         next = e.source();
     }
     None
+}
+
+/// The same of the error of a byte stream. Of one that has ended a connection of HTTP/2 the h2
+/// crate keeps only the words.
+fn refused_by_alert(e: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
+    use neater::tls::TlsError;
+    if let Some(e) = e.downcast_ref::<ConnectionError>() {
+        return if let ConnectionError::Tls(e) = e { is_about_us(e).then(|| e.to_string()) } else { None };
+    }
+    let words = e.to_string();
+    let mut alerts = CERTIFICATE_ALERTS.chain([CERTIFICATE_REQUIRED]).map(|alert| TlsError::from_alert(alert.into()));
+    alerts.any(|alert| alert.to_string() == words).then_some(words)
 }
 
 /// The same of a QUIC session (RFC 9001 section 4.8).
