@@ -46,7 +46,7 @@ fn folder(name: &str) -> (Scratch, Certificate, PathBuf) {
 fn get(neater: &Path, scratch: &Scratch, certificate: &Certificate, port: u16, version: &str) {
     let out = scratch.path().join(format!("got-{version}"));
     let mut command = Command::new(neater);
-    command.args(["get", "--http", version, "--ca"]).arg(&certificate.cert).arg("-o").arg(&out);
+    command.args(["get", "--noproxy", "*", "--http", version, "--ca"]).arg(&certificate.cert).arg("-o").arg(&out);
     command.arg(format!("https://127.0.0.1:{port}/file.bin")).env("NEATER_CACHE", "");
     let done = run(&mut command, Duration::from_secs(15));
     assert!(done.status.success(), "HTTP/{version}: {}: {}", done.status, done.said);

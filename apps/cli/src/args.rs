@@ -167,6 +167,7 @@ const GET_HELP: &str = "Examples:
   neater get --multi -O https://example.com/big.iso     by all interfaces at once
   neater get --interface wlan0 -6 https://example.com/  by this one, over IPv6
   neater get --transport sctp http://localhost:8080/file
+  neater get -x proxy.lan:3128 --noproxy .lan -O https://example.com/a
   neater get --ca cert.pem https://localhost:4433/file
   neater get --json -O https://example.com/a       for programs
 
@@ -255,6 +256,14 @@ pub(crate) struct GetArgs {
     /// A host at a port is at this address, whatever names give
     #[arg(long, value_name = "HOST:PORT:ADDRESS")]
     pub(crate) resolve: Vec<String>,
+    /// Ask this proxy, whatever the variables say: http://[USER:PASSWORD@]HOST[:PORT]; empty, none. A password is visible in the list of
+    /// processes; in a variable it is not
+    #[arg(short = 'x', long, value_name = "URL")]
+    pub(crate) proxy: Option<String>,
+    /// Hosts that are asked without a proxy, in place of those of no_proxy: names, which stand for all that end in them, addresses and
+    /// networks (192.0.2.0/24); * is all
+    #[arg(long, value_name = "LIST")]
+    pub(crate) noproxy: Option<String>,
     /// Nothing on standard error but what fails
     #[arg(short = 'q', long, visible_short_alias = 's', visible_alias = "silent", conflicts_with = "verbose")]
     pub(crate) quiet: bool,

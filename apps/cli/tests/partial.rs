@@ -529,12 +529,6 @@ fn repetitions_that_bring_something_are_not_used_up() {
 }
 
 #[test]
-fn help_says_that_proxies_of_the_environment_are_not_heeded() {
-    let r = run(neater().args(["get", "--help"]));
-    assert!(r.out.contains("http_proxy") && r.out.contains("not heeded"), "{}", r.out);
-}
-
-#[test]
 fn a_server_that_sends_a_little_each_time_is_not_asked_without_end() {
     let f = Folder::new("crumbs");
     let contents = noise(50_000, 1);

@@ -44,6 +44,13 @@ pub enum Error {
     Refused(String),
     /// Nothing came for this long.
     Silent(Duration),
+    /// The proxy did not let the request through.
+    Proxy {
+        /// The status that it answered, if it did.
+        status: Option<u16>,
+        /// Which proxy, and why, in words. Neither name nor password is in it.
+        why: String,
+    },
     /// This system has no descriptors or memory left.
     Local(std::io::Error),
 }
@@ -71,6 +78,17 @@ impl Error {
         matches!(self, Self::Interrupted { .. } | Self::Silent(_) | Self::Refused(_))
     }
 
+    /// Whether no connection came about, for a reason that may pass: a server that has just been there may be starting again.
+    #[must_use]
+    pub fn is_of_establishment(&self) -> bool {
+        match self {
+            Self::Establishment(_) => !self.is_security(),
+            // What the proxy has no way to at present (RFC 9110 section 15.6), and a proxy that is not there itself.
+            Self::Proxy { status, .. } => status.is_none_or(|s| s >= 500),
+            _ => false,
+        }
+    }
+
     /// One word for programs.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -86,6 +104,7 @@ impl Error {
             Self::Length { .. } => "length",
             Self::Refused(_) => "refused",
             Self::Silent(_) => "silent",
+            Self::Proxy { .. } => "proxy",
             Self::Local(_) => "local",
         }
     }
@@ -119,7 +138,7 @@ impl fmt::Display for Error {
             Self::Length { received, expected } => {
                 write!(f, "the server announced {expected} bytes and sent {received}")
             }
-            Self::Security(why) => f.write_str(why),
+            Self::Security(why) | Self::Proxy { why, .. } => f.write_str(why),
             Self::Refused(why) => write!(f, "the server takes no requests at present: {why}"),
             Self::Silent(d) => write!(f, "nothing came for {:.1} s", d.as_secs_f64()),
             Self::Local(e) => write!(f, "this system: {e}"),

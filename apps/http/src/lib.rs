@@ -22,7 +22,7 @@ mod server;
 mod streams;
 mod url;
 
-pub use client::{Builder, Client, Observer, Paths, RequestOptions, Response, Transport};
+pub use client::{Builder, Client, Observer, Paths, Proxies, Proxy, RequestOptions, Response, Transport};
 pub use error::{Error, is_security};
 
 pub use range::ContentRange;

@@ -235,7 +235,7 @@ impl fmt::Display for Url {
 }
 
 /// Host and port of an authority; `None` if the port is none.
-fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+pub(crate) fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let after = authority.rfind(']').map_or(0, |i| i + 1);
     match authority[after..].rfind(':') {
         None => Some((authority, None)),

@@ -261,7 +261,9 @@ fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: Chosen) -> O
         hosts.display()
     );
     let mut get = Command::new(neater);
-    get.args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
+    // The networks are this program's own.
+    get.env("no_proxy", "*")
+        .args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
         .arg("--ca")
         .arg(ca)
         .arg("--resolv-conf")

@@ -5,7 +5,9 @@ use crate::shared::{AnyEngine, Driving, Handle, Shared};
 use crate::{Lookup, Preconnection, SavedOutcomesError, Siblings};
 use neater_engine::{EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
-use neater_tls::Crypto;
+use neater_property::Role;
+use neater_tls::rustls::ClientConfig;
+use neater_tls::{Crypto, SecurityError, SecurityParameters, SessionStore};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -354,6 +356,22 @@ impl Neater {
     /// changed.
     pub fn import_outcomes(&self, text: &str) -> Result<usize, SavedOutcomesError> {
         self.handle.with(|s| s.engine.caches().import_outcomes(text))
+    }
+
+    /// What connections over TLS are configured with by these parameters: trust, identity, versions, remembered sessions and the key
+    /// log are the same. For TLS over a byte stream that this transport system carries, and that leads to another peer than the one
+    /// that was connected to, as a tunnel through a proxy does. Early data is never sent. Certificates are judged by the time of the
+    /// engine's last turn: ask for it when the stream is there.
+    ///
+    /// # Errors
+    /// What is wrong with the parameters. Nothing was sent.
+    pub fn tls_client(&self, security: &SecurityParameters) -> Result<Arc<ClientConfig>, SecurityError> {
+        crate::roots::provide(&self.handle, security, Role::Initiate);
+        let crypto = self.handle.with(|s| s.engine.crypto());
+        let mut parameters = security.clone();
+        parameters.early_data = false;
+        let sessions = SessionStore::global(&crypto, 0);
+        neater_tls::client_config(&parameters, &crypto, &[], false, &sessions)
     }
 
     /// Replaces the system's roots of trust, for all requests compiled from now on.

@@ -89,6 +89,7 @@ const LAB: &[Want] = &[
 const UNIT: &[Want] = &[
     program("tshark", "tshark", "packet records as Wireshark reads them"),
     program("strace", "strace", "which system calls a flow makes"),
+    program("tinyproxy", "tinyproxy-bin", "tinyproxy as proxy of neater get"),
 ];
 const INTEROP: &[Want] = &[
     program("nginx", "nginx-light", "nginx as HTTP peer"),

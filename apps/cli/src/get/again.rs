@@ -6,10 +6,10 @@ use std::ffi::OsString;
 
 /// The options of `get` that stand alone, and those of one letter that are followed by a value.
 const ALONE: &str = "OCvhqskI46";
-const WITH_VALUE: &str = "oPHiudXr";
+const WITH_VALUE: &str = "oPHiudXrx";
 
 /// The options whose values may be secret.
-const SECRET: [&str; 4] = ["--header", "--user", "--data", "--data-binary"];
+const SECRET: [&str; 5] = ["--header", "--user", "--data", "--data-binary", "--proxy"];
 
 /// The command that goes on where this one ended.
 pub(super) fn resume_command() -> String {
@@ -25,22 +25,23 @@ fn command(words: impl Iterator<Item = OsString>) -> String {
         has |= words[i] == "--continue";
         let next = i + 1;
         if let Some((option, field)) = words[i].split_once('=').filter(|(option, _)| SECRET.contains(option)) {
-            words[i] = format!("{option}={}", hidden(field));
+            words[i] = format!("{option}={}", hidden(option, field));
         } else if SECRET.contains(&&words[i][..]) {
-            hide(words.get_mut(next));
+            let option = words[i].clone();
+            hide(&option, words.get_mut(next));
             i += 1;
         } else if words[i].starts_with('-') && !words[i].starts_with("--") {
             let short: Vec<char> = words[i].chars().skip(1).collect();
             let alone = short.iter().take_while(|c| ALONE.contains(**c)).count();
             has |= short[..alone].contains(&'C');
             match short.get(alone) {
-                Some(c @ ('H' | 'u' | 'd')) if short.len() > alone + 1 => {
+                Some(c @ ('H' | 'u' | 'd' | 'x')) if short.len() > alone + 1 => {
                     let field: String = short[alone + 1..].iter().collect();
-                    let field = hidden(field.strip_prefix('=').unwrap_or(&field));
+                    let field = hidden(&c.to_string(), field.strip_prefix('=').unwrap_or(&field));
                     words[i] = format!("-{}{c}{field}", short[..alone].iter().collect::<String>());
                 }
-                Some('H' | 'u' | 'd') => {
-                    hide(words.get_mut(next));
+                Some(c @ ('H' | 'u' | 'd' | 'x')) => {
+                    hide(&c.to_string(), words.get_mut(next));
                     i += 1;
                 }
                 // Its value is the next word.
@@ -57,14 +58,17 @@ fn command(words: impl Iterator<Item = OsString>) -> String {
     format!("neater {}", quoted.join(" "))
 }
 
-fn hide(word: Option<&mut String>) {
+fn hide(option: &str, word: Option<&mut String>) {
     if let Some(word) = word {
-        *word = hidden(word);
+        *word = hidden(option, word);
     }
 }
 
-/// A header field without what it says.
-fn hidden(field: &str) -> String {
+/// The value of an option without what is secret in it: a header field without what it says, a proxy without name and password.
+fn hidden(option: &str, field: &str) -> String {
+    if matches!(option, "--proxy" | "x") {
+        return field.rsplit_once('@').map_or_else(|| field.to_owned(), |(_, host)| format!("...@{host}"));
+    }
     match field.split_once(':').filter(|(name, _)| !name.contains(|c: char| "={[&\"".contains(c))) {
         Some((name, _)) => format!("{name}: ..."),
         None => "...".to_owned(),
@@ -113,11 +117,18 @@ mod tests {
             &["get", "-Ouname:secret", "u"],
             &["get", "--user=name:secret", "-O", "u"],
             &["get", "--user", "name:secret", "-O", "u"],
+            &["get", "-u", "name:very@secret", "-O", "u"],
+            &["get", "-x", "http://me:secret@p:1", "-O", "u"],
+            &["get", "-Oxme:secret@p:1", "u"],
+            &["get", "--proxy", "me:secret@p:1", "-O", "u"],
+            &["get", "--proxy=http://me:secret@p:1", "-O", "u"],
         ] {
             let told = of(words);
             assert!(!told.contains("secret") && told.contains("...") && told.contains(" -C "), "{told}");
         }
         assert!(of(&["get", "-H"]).ends_with("-H"));
+        assert_eq!(of(&["get", "-x", "http://me:secret@p:1", "u"]), "neater get -C -x ...@p:1 u");
+        assert_eq!(of(&["get", "-x", "p:1", "--proxy=q:1", "u"]), "neater get -C -x p:1 --proxy=q:1 u");
     }
 
     #[test]

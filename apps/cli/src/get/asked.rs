@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT, PROXY_AUTHORIZATION, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use neater_http::{RequestOptions, Url};
+use neater_http::{Proxies, RequestOptions, Url};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +27,8 @@ pub(super) struct Request {
     pub(super) method: Method,
     pub(super) content: Bytes,
     pub(super) options: RequestOptions,
+    /// By which proxies it is asked.
+    pub(super) proxies: Proxies,
     /// Codings of the content are asked for, and undone.
     pub(super) compressed: bool,
     /// The part of the file that is asked for: its first and its last byte, or how many at its end.
@@ -48,7 +50,9 @@ impl Request {
             (None, None) => Method::GET,
         };
         if method == Method::CONNECT {
-            return Err(Failure::usage("-X CONNECT: neater is no client of proxies"));
+            return Err(Failure::usage(
+                "-X CONNECT: neater asks proxies for tunnels itself, where --proxy or a variable names one",
+            ));
         }
         // RFC 9110 section 9.3.8: it comes back as it was sent, perhaps where others see it.
         let secret = [AUTHORIZATION, COOKIE].iter().any(|name| headers.contains_key(name)) || args.user.is_some();
@@ -73,10 +77,12 @@ impl Request {
         }
         let pace = args.limit_rate.map(Pace::new);
         let terminal = args.output.is_none() && std::io::IsTerminal::is_terminal(&std::io::stdout());
+        let proxies = super::proxies::wanted(args, &headers)?;
         Ok(Self {
             method,
             content: content.unwrap_or_default(),
             options: RequestOptions { headers, ..RequestOptions::default() },
+            proxies,
             compressed: args.compressed,
             part: asked.map(|(_, part)| part),
             terminal,

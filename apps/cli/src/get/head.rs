@@ -34,6 +34,7 @@ pub(super) async fn run(
                     output.event(&json!({
                         "event": "head", "url": url.to_string(), "status": status.as_u16(), "http": t.version.to_string(),
                         "transport": t.stack.as_str(), "address": t.remote.map(|a| zoned(&a.to_string())), "fields": fields,
+                        "proxy": t.proxy.as_ref().map(ToString::to_string),
                     }));
                 } else {
                     let _ = writeln!(text, "{} {}", t.version, super::transfer::status(status));
@@ -43,7 +44,7 @@ pub(super) async fn run(
                     text.push('\n');
                 }
                 if status.as_u16() >= 400 {
-                    failures.push(super::transfer::refused(status));
+                    failures.push(super::proxies::refused(status, t));
                 }
             }
         }

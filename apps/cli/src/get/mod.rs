@@ -11,6 +11,7 @@ mod kept;
 mod live;
 mod multi;
 mod progress;
+mod proxies;
 mod target;
 mod transfer;
 
@@ -85,6 +86,9 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
         true => checked(&args, &asked, &urls).map(|()| Work::Heads(urls))?,
         false => Work::Files(plan(&args, &asked, urls)?),
     };
+    if let (true, Work::Files(jobs)) = (args.multi, &work) {
+        proxies::none_beside_multi(&request.proxies, jobs)?;
+    }
     let one = args.multi && by_one_association(&args, &mut asked)?;
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
@@ -116,7 +120,7 @@ async fn heads(
     request: &Request,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let client = client(args, asked, neater, None, output)?;
+    let client = client(args, asked, request, neater, None, output)?;
     let exit = tokio::select! {
         exit = head::run(&client, request, urls, args.output.as_deref(), (&asked.seen, output)) => exit,
         () = interrupted() => Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted")),
@@ -136,7 +140,7 @@ async fn by_one_way(
     mut faults: connect::PolicyFaults,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let client = client(args, asked, neater, None, output)?;
+    let client = client(args, asked, &request, neater, None, output)?;
     let count = jobs.len();
     let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
     let begun: Vec<_> = jobs.iter().map(|j| j.continuable.clone()).collect();
@@ -219,6 +223,7 @@ fn show(url: Option<&str>, f: &Failure, output: &Output) {
 fn client(
     args: &GetArgs,
     asked: &Asked,
+    request: &Request,
     neater: &Neater,
     interface: Option<&str>,
     output: &Output,
@@ -229,6 +234,7 @@ fn client(
     }
     let security = asked.security.clone();
     let mut builder = Client::builder(neater.clone()).properties(properties).security(security).stacks(&asked.stacks);
+    builder = builder.proxies(request.proxies.clone());
     if let Some(port) = args.connect.udp_port {
         builder = builder.udp_port(port);
     }
@@ -287,7 +293,7 @@ async fn by_several_ways(
         let url = job.url.clone();
         let note = job.target.path().map(|path| kept::names(path)[1].clone());
         let fetched = async {
-            let one = client(args, asked, neater, None, output)?;
+            let one = client(args, asked, request, neater, None, output)?;
             if let Some(done) = transfer::already_there(&one, request, &job).await? {
                 return Ok(done);
             }
@@ -298,7 +304,7 @@ async fn by_several_ways(
             };
             if named.len() == 1 && file {
                 // Pieces cost round trips, and bring nothing where there is one way; what was begun in pieces goes on in pieces.
-                let one = client(args, asked, neater, Some(&named[0]), output)?;
+                let one = client(args, asked, request, neater, Some(&named[0]), output)?;
                 output.tell(
                     "one-way",
                     Some(&url.to_string()),
@@ -307,7 +313,7 @@ async fn by_several_ways(
                 return transfer::run(&one, request, job, args.retries, output).await;
             }
             let way = |interface: String| {
-                client(args, asked, neater, Some(&interface), output).map(|client| Way { interface, client })
+                client(args, asked, request, neater, Some(&interface), output).map(|client| Way { interface, client })
             };
             let ways = named.into_iter().map(way).collect::<Result<Vec<_>, _>>()?;
             match multi::run(&ways, &request.options, &url, &job.target, job.resume, args.retries, output).await? {
@@ -517,6 +523,7 @@ fn report(url: &str, done: &Done, output: &Output) {
             value["http"] = t.version.to_string().into();
             value["address"] = t.remote.map(|a| zoned(&a.to_string())).into();
             value["security"] = t.security.clone().into();
+            value["proxy"] = t.proxy.as_ref().map(ToString::to_string).into();
         }
         return output.event(&value);
     }
@@ -536,7 +543,12 @@ fn report(url: &str, done: &Done, output: &Output) {
             } else {
                 String::new()
             };
-            let address = t.remote.map_or_else(String::new, |a| format!(" from {}", zoned(&a.to_string())));
+            let address = t.remote.map(|a| zoned(&a.to_string()));
+            let address = match (&t.proxy, address) {
+                (Some(proxy), Some(address)) => format!(" through the proxy {proxy} at {address}"),
+                (Some(proxy), None) => format!(" through the proxy {proxy}"),
+                (None, address) => address.map_or_else(String::new, |a| format!(" from {a}")),
+            };
             let earlier = done.transports.iter().rev().skip(1).rev();
             let earlier: String = earlier.map(|t| format!("{} over {}, then ", t.version, t.stack)).collect();
             format!(

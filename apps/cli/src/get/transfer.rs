@@ -8,6 +8,7 @@ use super::asked::Request;
 use super::coding::{self, Decoder};
 use super::live::Live;
 use super::progress::Progress;
+use super::proxies::refused;
 use super::target::{Sink, Target, Version, beside};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, ms};
@@ -243,14 +244,14 @@ async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: 
         StatusCode::RANGE_NOT_SATISFIABLE => unsatisfied(answer.headers()),
         StatusCode::OK => of(answer.headers()),
         status if status.is_success() => None,
-        status => return Err(refused(status)),
+        status => return Err(refused(status, answer.transport())),
     };
     // The length of no content says nothing of the file.
     Ok(whole.or(told.filter(|length| *length > 0)))
 }
 
 /// A status that is no file.
-pub(super) fn refused(answered: StatusCode) -> Failure {
+pub(super) fn refused_by_server(answered: StatusCode) -> Failure {
     let exit = if answered.as_u16() >= 400 { Exit::Status } else { Exit::Failed };
     Failure::new(exit, "status", format!("the server answered {}", status(answered)))
 }
@@ -274,13 +275,11 @@ impl Transfer<'_> {
             Ok(r) => r,
             Err(e) if e.is_transient() && repeatable(&e) => return Err(Trouble::Broken(e)),
             // A server that has just been there may be starting again.
-            Err(e @ Error::Establishment(_)) if again && repeatable(&e) && !e.is_security() => {
-                return Err(Trouble::Broken(e));
-            }
+            Err(e) if again && e.is_of_establishment() && repeatable(&e) => return Err(Trouble::Broken(e)),
             Err(e) => return Err(Trouble::Final(e.into())),
         };
         let t = response.transport();
-        let way = |t: &Transport| (t.stack, t.version, t.remote);
+        let way = |t: &Transport| (t.stack, t.version, t.remote, t.proxy.clone());
         if self.transports.last().is_none_or(|last| way(last) != way(t)) {
             self.connected(t);
         }
@@ -316,9 +315,12 @@ impl Transfer<'_> {
             self.output.event(&json!({
                 "event": "connected", "url": self.url.to_string(), "transport": t.stack.as_str(),
                 "http": t.version.to_string(), "address": t.remote.map(|a| crate::output::zoned(&a.to_string())), "security": t.security,
-                "establishment_ms": ms(t.establishment), "reused": t.reused,
+                "establishment_ms": ms(t.establishment), "reused": t.reused, "proxy": t.proxy.as_ref().map(ToString::to_string),
             }));
         } else if self.output.verbose && !t.reused {
+            if let Some(proxy) = &t.proxy {
+                self.output.note(&format!("              through the proxy {proxy}"));
+            }
             // Each run has a cache of its own, and its first connection nothing from it.
             self.output.note(&format!("              {}: {}", t.stack, why(&t.candidates, false)));
         }
@@ -416,9 +418,9 @@ impl Transfer<'_> {
                 if self.asked.method.is_idempotent()
                     && (offset > 0 || response.headers().contains_key(RETRY_AFTER)) =>
             {
-                Err(Trouble::Busy(refused(status), retry_after(response.headers())))
+                Err(Trouble::Busy(refused(status, response.transport()), retry_after(response.headers())))
             }
-            status => Err(Trouble::Final(refused(status))),
+            status => Err(Trouble::Final(refused(status, response.transport()))),
         }
     }
 

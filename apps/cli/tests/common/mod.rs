@@ -10,7 +10,13 @@ use std::process::{Child, Command, Stdio};
 /// The binary under test, without the settings of whoever runs the tests.
 pub(crate) fn neater() -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_neater"));
-    c.env_remove("RUST_LOG").env_remove("SSLKEYLOGFILE").env_remove("NEATER_QLOG").stdin(Stdio::null());
+    for name in ["RUST_LOG", "SSLKEYLOGFILE", "NEATER_QLOG"] {
+        c.env_remove(name);
+    }
+    for name in ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"] {
+        c.env_remove(name);
+    }
+    c.stdin(Stdio::null());
     // What one run has learnt decides nothing in the next one, unless a test says where it is kept.
     c.env("NEATER_CACHE", "");
     c

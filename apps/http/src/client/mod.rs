@@ -8,9 +8,11 @@
 //! came for https is asked for again over http.
 
 mod pool;
+mod proxy;
 mod response;
 mod service;
 
+pub use proxy::{Proxies, Proxy};
 pub use response::{Paths, Response, Transport};
 
 use crate::{Error, HttpVersion, Origin, Scheme, Url};
@@ -56,6 +58,7 @@ pub struct Builder {
     pub(crate) observer: Option<Observer>,
     pub(crate) local: Option<LocalEndpoint>,
     pub(crate) places: Vec<(String, u16, IpAddr)>,
+    pub(crate) proxies: Proxies,
 }
 
 impl Builder {
@@ -92,6 +95,15 @@ impl Builder {
     #[must_use]
     pub fn place(mut self, host: &str, port: u16, address: IpAddr) -> Self {
         self.places.push((host.to_ascii_lowercase(), port, address));
+        self
+    }
+
+    /// The proxies that origins are asked by. By default there is none, whatever variables say ([`Proxies::from_variables`]). By a proxy
+    /// there are TCP and TLS alone, and it is the proxy's name that is resolved. With a proxy, a field Proxy-Authorization of a request
+    /// is not sent ([`Proxies::authorize`] sets it).
+    #[must_use]
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
         self
     }
 
@@ -195,6 +207,7 @@ impl Client {
             observer: None,
             local: None,
             places: Vec::new(),
+            proxies: Proxies::default(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! *Invariants*: while the first connection to an origin is being made, other requests to it wait for what it turns out to
 //! be; a connection on which a request failed is not used again.
 
+use super::proxy::{Proxy, Wire};
 use super::response::{Body, Response, Transport, announced};
 use super::service::{Service, Tap};
 use super::{Asked, Builder, H1_CONNECTIONS, fields, host};
@@ -58,12 +59,15 @@ pub(super) type Stream3 = h3::client::RequestStream<TwoWay, Bytes>;
 
 /// The connections of a client.
 pub(super) struct Pool {
-    config: Builder,
-    origins: Mutex<BTreeMap<Origin, Arc<Place>>>,
+    pub(super) config: Builder,
+    /// A connection through a proxy is another one than a connection without, and serves one origin all the same.
+    origins: Mutex<BTreeMap<(Option<Arc<Proxy>>, Origin), Arc<Place>>>,
 }
 
 /// The connections of an origin.
 struct Place {
+    /// What they go through.
+    proxy: Option<Arc<Proxy>>,
     known: tokio::sync::Mutex<Known>,
     /// Who may have a connection of HTTP/1.1.
     turns: Arc<Semaphore>,
@@ -119,11 +123,11 @@ impl Line {
 
 /// The candidates that connections of one request were made to.
 #[derive(Clone, Default)]
-struct Tried(Vec<(Stack, Option<SocketAddr>)>);
+pub(super) struct Tried(Vec<(Stack, Option<SocketAddr>)>);
 
 impl Tried {
     /// Takes a candidate in; false if it was tried before.
-    fn note(&mut self, t: &Transport) -> bool {
+    pub(super) fn note(&mut self, t: &Transport) -> bool {
         let way = (t.stack, t.remote);
         let new = !self.0.contains(&way);
         if new {
@@ -140,13 +144,17 @@ impl Tried {
     /// Whether there may be another one than this and those before. A race knows all its
     /// candidates; without one, nothing is known.
     fn may_have_more(&self, t: &Transport) -> bool {
+        // Those of a proxy all lead to the same server.
+        if t.proxy.is_some() {
+            return false;
+        }
         let alive = t.candidates.iter().filter(|c| !matches!(c.fate, Fate::Failed(_))).count();
         self.0.len() < CANDIDATES && (t.candidates.is_empty() || alive > self.0.len().max(1))
     }
 }
 
 /// Why a request has no connection.
-enum Stop {
+pub(super) enum Stop {
     Failed(Error),
     /// One was made, and no HTTP came about on it.
     Served(Box<Line>, Error),
@@ -171,7 +179,7 @@ enum Known {
 
 /// A connection that many requests share.
 #[derive(Clone)]
-struct Open {
+pub(super) struct Open {
     shared: Shared,
     line: Line,
 }
@@ -183,7 +191,7 @@ enum Shared {
 }
 
 /// A new connection.
-enum Made {
+pub(super) enum Made {
     Shared(Box<Open>),
     Serial(Sender1, Line),
 }
@@ -231,9 +239,11 @@ impl Pool {
         Self { config, origins: Mutex::default() }
     }
 
-    fn place(&self, origin: &Origin) -> Arc<Place> {
+    fn place(&self, origin: &Origin) -> Result<Arc<Place>, Error> {
+        let proxy = self.config.proxies.of(origin)?;
         let new = || {
             Arc::new(Place {
+                proxy: proxy.clone(),
                 known: tokio::sync::Mutex::new(Known::Nothing),
                 turns: Arc::new(Semaphore::new(H1_CONNECTIONS)),
                 idle: Arc::default(),
@@ -241,14 +251,14 @@ impl Pool {
                 http11_until: Mutex::default(),
             })
         };
-        lock(&self.origins).entry(origin.clone()).or_insert_with(new).clone()
+        Ok(lock(&self.origins).entry((proxy.clone(), origin.clone())).or_insert_with(new).clone())
     }
 
     /// Asks once; once more when a connection that was kept from earlier had died meanwhile; by the
     /// other candidates when one is there and does not serve; and over HTTP/1.1 when the server
     /// demands that.
     pub(super) async fn request(&self, asked: &Asked<'_>) -> Result<Response, Error> {
-        let (origin, place) = (asked.url.origin(), self.place(asked.url.origin()));
+        let (origin, place) = (asked.url.origin(), self.place(asked.url.origin())?);
         let (mut tried, mut last) = (Tried::default(), None);
         let (mut demanded, mut refused) = (false, 0);
         let idempotent = asked.method.is_idempotent();
@@ -345,14 +355,14 @@ impl Pool {
 
     /// What was kept of an origin is of no use.
     async fn forget(&self, origin: &Origin) {
-        let place = self.place(origin);
+        let Ok(place) = self.place(origin) else { return };
         *place.known.lock().await = Known::Nothing;
         lock(&place.idle).clear();
         *lock(&place.streams) = None;
     }
 
     async fn checkout(&self, origin: &Origin, tried: &mut Tried) -> Result<(Lease, Line), Stop> {
-        let place = self.place(origin);
+        let place = self.place(origin)?;
         let mut known = place.known.lock().await;
         match &*known {
             Known::Shared(open) if open.line.service.is_usable() => {
@@ -402,9 +412,12 @@ impl Pool {
     async fn connect(&self, origin: &Origin, place: &Place, tried: &mut Tried) -> Result<Made, Stop> {
         if let Some((connection, line)) = place.stream() {
             return match tried.note(&line.transport) {
-                true => start_h1(connection, line).await,
+                true => start_h1(Wire::Plain(bytes_of(connection)?), line).await,
                 false => Err(Stop::Exhausted),
             };
+        }
+        if let Some(proxy) = &place.proxy {
+            return self.connect_by(proxy, origin, place.only_http11(), tried).await;
         }
         let connection = self.establish(origin, place.only_http11()).await?;
         let alpn = connection.alpn().unwrap_or_default();
@@ -429,6 +442,7 @@ impl Pool {
             stack,
             version,
             remote: connection.remote_addr(),
+            proxy: None,
             security: connection.security(),
             establishment: connection.stats().map(|s| s.establishment).unwrap_or_default(),
             candidates: connection.candidates(),
@@ -454,21 +468,13 @@ impl Pool {
                 spawn_until_over(driver, service);
                 Ok(Made::Shared(Box::new(Open { shared, line })))
             }
-            HttpVersion::Http2 => {
-                let (sender, driver) = match h2().handshake(TokioIo::new(bytes_of(connection)?)).await {
-                    Ok(begun) => begun,
-                    Err(e) => return Err(Stop::Served(Box::new(line), service.failed(&e, 0, None))),
-                };
-                let driver = async move { driver.await.map_err(|e| chain(&e)) };
-                spawn_until_over(driver, service);
-                Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), line })))
-            }
+            HttpVersion::Http2 => start_h2(Wire::Plain(bytes_of(connection)?), line).await,
             HttpVersion::Http11 => {
                 let group = if stack.is_sctp() { connection.group().ok() } else { None };
                 if let Some(group) = group.filter(Group::has_streams) {
                     *lock(&place.streams) = Some((group, line.clone()));
                 }
-                start_h1(connection, line).await
+                start_h1(Wire::Plain(bytes_of(connection)?), line).await
             }
         }
     }
@@ -476,11 +482,32 @@ impl Pool {
     /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race choose.
     async fn establish(&self, origin: &Origin, only_http11: bool) -> Result<Connection, Error> {
         let c = &self.config;
+        let (security, eligible) = self.demands(origin, only_http11)?;
+        let stacks: Vec<Stack> =
+            eligible.iter().copied().filter(|s| c.stacks.is_empty() || c.stacks.contains(s)).collect();
+        if stacks.is_empty() {
+            let names = |list: &[Stack]| list.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(" or ");
+            return Err(Error::Needs(format!(
+                "{origin} can be reached over {} only, and {} was asked for",
+                names(eligible),
+                names(&c.stacks)
+            )));
+        }
+        Ok(self.preconnection(origin, origin, security, &stacks).connect_bytes().await?.into_connection())
+    }
+
+    /// What an origin is asked with: security, and the stacks that can carry it.
+    pub(super) fn demands(
+        &self,
+        origin: &Origin,
+        only_http11: bool,
+    ) -> Result<(SecurityParameters, &'static [Stack]), Error> {
+        let c = &self.config;
         let only = c.version.or(only_http11.then_some(HttpVersion::Http11));
         // SCTP is for those who ask for it by name, or for streams (decision 0023).
         let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
         let sctp = c.stacks.iter().any(|s| s.is_sctp()) || streams.is_some_and(|p| p >= Preference::Prefer);
-        let (security, eligible): (SecurityParameters, &[Stack]) = match origin.scheme {
+        let (security, eligible): (SecurityParameters, &'static [Stack]) = match origin.scheme {
             Scheme::Http => {
                 if let Some(v @ (HttpVersion::Http2 | HttpVersion::Http3)) = c.version {
                     return Err(Error::Needs(format!("{origin}: {v} needs https")));
@@ -514,25 +541,27 @@ impl Pool {
                 "{origin}: HTTP asks and is answered, so a connection must carry both directions"
             )));
         }
-        let stacks: Vec<Stack> =
-            eligible.iter().copied().filter(|s| c.stacks.is_empty() || c.stacks.contains(s)).collect();
-        if stacks.is_empty() {
-            let names = |list: &[Stack]| list.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(" or ");
-            return Err(Error::Needs(format!(
-                "{origin} can be reached over {} only, and {} was asked for",
-                names(eligible),
-                names(&c.stacks)
-            )));
-        }
-        let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
+        Ok((security, eligible))
+    }
+
+    /// The beginning of a connection to where `to` is, for requests to `origin`.
+    pub(super) fn preconnection(
+        &self,
+        to: &Origin,
+        origin: &Origin,
+        security: SecurityParameters,
+        stacks: &[Stack],
+    ) -> neater::Preconnection {
+        let c = &self.config;
+        let endpoint = RemoteEndpoint::new().with_host_name(&to.host).with_port(to.port);
         let endpoint = c.udp_port.map_or(endpoint.clone(), |p| endpoint.with_udp_port(p));
-        let known = c.places.iter().filter(|(h, p, _)| (h.as_str(), *p) == (origin.host.as_str(), origin.port));
+        let known = c.places.iter().filter(|(h, p, _)| (h.as_str(), *p) == (to.host.as_str(), to.port));
         let mut remotes: Vec<_> = known.map(|(.., at)| endpoint.clone().with_ip_address(*at)).collect();
         if remotes.is_empty() {
             remotes.push(endpoint);
         }
         let preconnection = remotes.into_iter().fold(c.neater.preconnection(), neater::Preconnection::remote);
-        let mut preconnection = preconnection.properties(c.properties.clone()).security(security).stacks(&stacks);
+        let mut preconnection = preconnection.properties(c.properties.clone()).security(security).stacks(stacks);
         for (name, value) in &c.policy {
             preconnection = preconnection.policy_property(name, value);
         }
@@ -546,7 +575,7 @@ impl Pool {
             let origin = origin.clone();
             preconnection = preconnection.on_event(move |e| observer(&origin, e));
         }
-        Ok(preconnection.connect_bytes().await?.into_connection())
+        preconnection
     }
 
     async fn ask(&self, lease: Lease, line: Line, asked: &Asked<'_>) -> Result<Response, Error> {
@@ -554,8 +583,13 @@ impl Pool {
         let (version, service) = (line.transport.version, line.service.clone());
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
-        *request.uri_mut() = url.uri(version != HttpVersion::Http11, host(extra)?)?;
-        *request.headers_mut() = fields(url, extra, version);
+        let (mut headers, named) = (fields(url, extra, version), host(extra)?);
+        // A proxy connects to where the target says, and not to where Host does.
+        *request.uri_mut() = match self.config.proxies.settle(url, &line.transport, &mut headers) {
+            Some(_) => url.uri(true, None)?,
+            None => url.uri(version != HttpVersion::Http11, named)?,
+        };
+        *request.headers_mut() = headers;
         // RFC 9110 section 8.6: a method that has content by its meaning says how much, also where there is none.
         if !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
@@ -674,8 +708,21 @@ fn h2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-async fn start_h1(connection: Connection, line: Line) -> Result<Made, Stop> {
-    let io = TokioIo::new(Tap::new(bytes_of(connection)?, line.service.clone()));
+pub(super) async fn start_h2(wire: Wire, line: Line) -> Result<Made, Stop> {
+    let (sender, driver) = match h2().handshake(TokioIo::new(wire)).await {
+        Ok(begun) => begun,
+        Err(e) => {
+            let e = line.service.failed(&e, 0, None);
+            return Err(Stop::Served(Box::new(line), e));
+        }
+    };
+    let driver = async move { driver.await.map_err(|e| chain(&e)) };
+    spawn_until_over(driver, line.service.clone());
+    Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), line })))
+}
+
+pub(super) async fn start_h1(wire: Wire, line: Line) -> Result<Made, Stop> {
+    let io = TokioIo::new(Tap::new(wire, line.service.clone()));
     let mut builder = http1::Builder::new();
     // RFC 9112 section 5.2: folded lines are taken, as one.
     builder.max_headers(FIELDS_MAX).allow_obsolete_multiline_headers_in_responses(true);
@@ -718,6 +765,7 @@ mod tests {
             stack: Stack::Sctp,
             version: HttpVersion::Http11,
             remote: Some(SocketAddr::from(([192, 0, 2, 1], 80))),
+            proxy: None,
             security: None,
             establishment: Duration::ZERO,
             candidates: Vec::new(),
@@ -750,7 +798,7 @@ mod tests {
         let serving = tokio::spawn(server.run(vec![listener], core::future::pending()));
 
         let pool = Pool::new(crate::Client::builder(neater).security(trust).stacks(&[Stack::Tls]));
-        let place = pool.place(url.origin());
+        let place = pool.place(url.origin()).expect("no proxy");
         assert!(place.demands_http11());
         assert!(!place.demands_http11(), "it is known");
         let ask = async || {

@@ -1,6 +1,7 @@
 //! An answer: its head at once, its body as it comes.
 
 use super::pool::{Kept, Line, Stream3, within};
+use super::proxy::Proxy;
 use super::service::Service;
 use crate::streams::Budget;
 use crate::{Error, HttpVersion, Url};
@@ -21,8 +22,10 @@ pub struct Transport {
     pub stack: Stack,
     /// The version of HTTP on it.
     pub version: HttpVersion,
-    /// The server's address.
+    /// The server's address, or that of the proxy.
     pub remote: Option<SocketAddr>,
+    /// The proxy that it goes through, if it goes through one. The stack is then what the server is asked over: TLS in a tunnel, or TCP.
+    pub proxy: Option<Arc<Proxy>>,
     /// The security protocol; `None` in the clear.
     pub security: Option<String>,
     /// How long establishment took.

@@ -4,11 +4,12 @@
 //! candidate that the race had chosen, so that the next connection tries others first. *Not
 //! responsible for* whether there is a next one.
 
+use super::proxy::Wire;
 use crate::error::{Fault, chain, of_h3, of_hyper};
 use crate::{Error, HttpVersion, lock};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use neater::{ByteStream, Carrier, PathInfo, ServiceOutcome};
+use neater::{Carrier, PathInfo, ServiceOutcome};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +26,8 @@ const TLS: [&[u8]; 2] = [&[21, 3], &[22, 3]];
 pub(super) struct Service {
     version: HttpVersion,
     carrier: Option<Carrier>,
+    /// What answers is behind a proxy, which is not to blame for how it serves.
+    proxied: bool,
     /// The head of an answer has come.
     answered: AtomicBool,
     /// Its silence was reported, though its answer may still come.
@@ -52,9 +55,19 @@ fn set(flag: &AtomicBool) {
 
 impl Service {
     pub(super) fn new(version: HttpVersion, carrier: Option<Carrier>) -> Arc<Self> {
+        Self::with(version, carrier, false)
+    }
+
+    /// Of a connection through a proxy.
+    pub(super) fn of_proxy(version: HttpVersion, carrier: Option<Carrier>) -> Arc<Self> {
+        Self::with(version, carrier, true)
+    }
+
+    fn with(version: HttpVersion, carrier: Option<Carrier>, proxied: bool) -> Arc<Self> {
         Arc::new(Self {
             version,
             carrier,
+            proxied,
             answered: AtomicBool::new(false),
             suspected: AtomicBool::new(false),
             retired: AtomicBool::new(false),
@@ -76,7 +89,7 @@ impl Service {
     }
 
     fn report(&self, outcome: ServiceOutcome) {
-        if let Some(carrier) = &self.carrier {
+        if let Some(carrier) = self.carrier.as_ref().filter(|_| !self.proxied) {
             carrier.report(outcome);
         }
     }
@@ -236,12 +249,12 @@ impl Service {
 
 /// The bytes of a connection of HTTP/1.1, whose first ones are looked at.
 pub(super) struct Tap {
-    bytes: ByteStream,
+    bytes: Wire,
     service: Arc<Service>,
 }
 
 impl Tap {
-    pub(super) fn new(bytes: ByteStream, service: Arc<Service>) -> Self {
+    pub(super) fn new(bytes: Wire, service: Arc<Service>) -> Self {
         Self { bytes, service }
     }
 }

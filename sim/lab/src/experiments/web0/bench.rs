@@ -209,12 +209,12 @@ impl<'a> Bench<'a> {
         let mut command = match side {
             Side::Ours => {
                 let mut neater = Command::new(self.lab.programs.neater()?);
-                neater.args(["get", "--quiet", "--http", "1.1"]);
+                neater.args(["get", "--noproxy", "*", "--quiet", "--http", "1.1"]);
                 neater
             }
             Side::Reference => {
                 let mut curl = Command::new("curl");
-                // Without a configuration of the user's, and without a proxy, as neater.
+                // Without a configuration of the user's.
                 curl.args(["-q", "--noproxy", "*", "--silent", "--show-error", "--fail", "--http1.1"]);
                 curl
             }
