@@ -221,10 +221,11 @@ fn main() -> ExitCode {
             strict_for,
             only,
         } => {
-            let chooses = |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "F3", "S3", "WEB0"].contains(one));
+            let chooses =
+                |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "E6", "F3", "S1", "S3", "WEB0"].contains(one));
             if only.is_some() && !chooses(&ids) {
                 eprintln!(
-                    "neater-lab: --only chooses among the points of A8, B0, F3, S3 or WEB0; run that one alone, or leave it out"
+                    "neater-lab: --only chooses among the points of A8, B0, E6, F3, S1, S3 or WEB0; run that one alone, or leave it out"
                 );
                 return ExitCode::from(2);
             }

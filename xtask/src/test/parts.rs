@@ -323,6 +323,13 @@ fn lab_quick(shared: &mut Shared, log: &Log) -> Ended {
     if !lab(&counted) {
         return Ended::Failed;
     }
+    // What a datagram costs, against the count that is kept. Its namespace is not to be had everywhere.
+    let datagram = ["run", "S1", "--quick", "--fresh", "--only", "counts", "--strict-for", "S1", "--out", "out/counts"];
+    match log.run_code(Command::new(&lab_program).args(datagram).current_dir(&shared.root)) {
+        Some(0) => {}
+        Some(LACKS) => log.line("SKIP: instructions of an SCTP datagram: the log says what they lack here"),
+        _ => return Ended::Failed,
+    }
     // That they still run is all that is asked of the others: one run of each point, and nothing is judged. Those that wait
     // for emulated links most of the time run beside those that count.
     let others = |ids: &[&str], out: &str| {

@@ -140,7 +140,7 @@ async fn by_one_way(
     mut faults: connect::PolicyFaults,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let client = client(args, asked, &request, neater, None, output)?;
+    let client = client(args, asked, request, neater, None, output)?;
     let count = jobs.len();
     let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
     let begun: Vec<_> = jobs.iter().map(|j| j.continuable.clone()).collect();

@@ -60,9 +60,12 @@ pub(super) type Stream3 = h3::client::RequestStream<TwoWay, Bytes>;
 /// The connections of a client.
 pub(super) struct Pool {
     pub(super) config: Builder,
-    /// A connection through a proxy is another one than a connection without, and serves one origin all the same.
-    origins: Mutex<BTreeMap<(Option<Arc<Proxy>>, Origin), Arc<Place>>>,
+    origins: Mutex<BTreeMap<Route, Arc<Place>>>,
 }
+
+/// What connections are kept apart by: a connection through a proxy is another one than a connection without, and serves one origin all
+/// the same.
+type Route = (Option<Arc<Proxy>>, Origin);
 
 /// The connections of an origin.
 struct Place {

@@ -1,6 +1,6 @@
 //! A1: instructions, allocations and system calls of the client per TCP flow.
 
-use super::{FEW, FLOW_PROGRAMS, Lab, MANY, Outcome, flows, for_each};
+use super::{FEW, FLOW_PROGRAMS, Lab, MANY, Outcome, counts, flows, for_each};
 use crate::measure::stats::slope;
 use crate::measure::{Counter, Result};
 use crate::programs::Program;
@@ -66,5 +66,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         }
         out.panel(name, title, unit, |f| (f.variant.clone(), f.variant.clone()));
     }
+    let over = counts::over_kept("A1", &out.figures)?;
+    out.figures.extend(over);
     Ok(out)
 }

@@ -11,6 +11,7 @@ mod a9;
 mod b0;
 mod bulk;
 mod catalogue;
+mod counts;
 mod cpu;
 mod emulated;
 mod f1;

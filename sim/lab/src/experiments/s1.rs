@@ -3,7 +3,7 @@
 //! All peers run in one network namespace whose loopback has an MTU of 1,500 bytes, sender and receiver each on a processor of
 //! its own.
 
-use super::{LIMIT, Lab, Outcome};
+use super::{LIMIT, Lab, Outcome, counts};
 use crate::live::netns::Netns;
 use crate::measure::stats::{median, ratio_of_medians, slope};
 use crate::measure::{Counter, Exit, MeasureError, Result, Server, copies, failed, process, wrap};
@@ -28,6 +28,8 @@ const COUNTED: (u64, u64) = (8_000_000, 32_000_000);
 const TRIES: usize = 6;
 /// Until a capture has begun.
 const START: Duration = Duration::from_millis(500);
+/// With `--only` this: what valgrind counts alone, which does not depend on how busy a machine is.
+const COUNTS: &str = "counts";
 /// Packets of a capture, at most.
 const CAPTURED: &str = "2000";
 
@@ -363,7 +365,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut rng = lab.rng(51);
     let runs = lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 });
     out.runs = Some(runs);
-    for subject in [USRSCTP, QUINN, OURS] {
+    let counts_alone = lab.only.as_deref() == Some(COUNTS);
+    for subject in [USRSCTP, QUINN, OURS].into_iter().filter(|_| !counts_alone) {
         (lab.progress)(&format!("packets of {}", subject.name()));
         let f = Figure::new("S1", "largest_packet_bytes", subject.program.name(), "bytes");
         let f = match bench.largest_packet(subject) {
@@ -372,14 +375,17 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         };
         out.figures.push(f.judge(Bound::AtMost(MTU as f64)));
     }
-    let messages: Vec<(u64, &str)> = MESSAGES.into_iter().filter(|(_, v)| lab.is_wanted(v)).collect();
-    for (message, variant) in &messages {
+    let wanted = |v: &str| counts_alone || lab.is_wanted(v);
+    let messages: Vec<(u64, &str)> = MESSAGES.into_iter().filter(|(_, v)| wanted(v)).collect();
+    for (message, variant) in messages.iter().filter(|_| !counts_alone) {
         (lab.progress)(&format!("messages of {variant}, {runs} rounds"));
         let got = rounds(&bench, *message, runs, &mut rng);
         judge(&mut out, variant, &got, &mut rng);
     }
     let counted = if lab.quick { &messages[..messages.len().min(1)] } else { &messages[..] };
     count(&bench, &mut out, counted);
+    let over = counts::over_kept("S1", &out.figures)?;
+    out.figures.extend(over);
     for (name, title, unit) in [
         ("throughput", "Throughput", "MB/s"),
         ("throughput_ratio_vs_usrsctp", "Throughput over that of usrsctp", "ratio"),

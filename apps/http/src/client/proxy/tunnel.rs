@@ -228,6 +228,7 @@ pub(super) fn insecure(
     let outcome = transport.remote.map(|addr| CandidateOutcome {
         stack: Stack::Tls,
         addr,
+        encapsulation_port: None,
         started: Some(Duration::ZERO),
         reachable: Some(transport.establishment),
         ended: Some(took),
