@@ -4,7 +4,7 @@ use super::input::Arrived;
 use super::{Association, State};
 use crate::event::{CloseReason, Event};
 use crate::ids::Route;
-use crate::path::{Info, Path, PathState};
+use crate::path::{Info, Path, PathState, Rtt};
 use neater_base::{Instant, Rng};
 use std::sync::Arc;
 
@@ -98,32 +98,45 @@ impl Association {
         }
     }
 
-    /// The source that is not a path has sent back our nonce: if it is the same layer, the peer's address has changed under
-    /// the path that data goes; else it is one more path.
+    /// The source that is not a path has sent back our nonce: if it is the same layer, the peer's address has changed under a path;
+    /// else it is one more path.
+    ///
+    /// Which path that is no packet says. Of those that lead to the same address it is the one from which nothing has come for
+    /// longest: a box that gives all mappings of a host other ports changes several at once, and each is taken for itself then.
     fn adopt(&mut self, arrived: &Arrived, nonce: u64) {
         let Some(candidate) = self.candidate.filter(|c| c.sent && c.nonce == nonce && c.route == arrived.route) else {
             return;
         };
         self.candidate = None;
-        let moved = self
-            .paths
-            .iter()
-            .position(|p| p.route.layer == candidate.route.layer && p.id == self.paths[self.current].id);
+        let (route, current) = (candidate.route, self.current);
+        let near = |i: &usize| self.paths[*i].route.layer == route.layer && self.paths[*i].state != PathState::Removed;
+        let same = |i: &usize| near(i) && self.paths[*i].route.remote.ip() == route.remote.ip();
+        let age = |i: &usize| (self.paths[*i].several.as_ref().and_then(|s| s.heard), *i != current);
+        let moved = (0..self.paths.len()).filter(same).min_by_key(age).or_else(|| Some(current).filter(near));
+        let silent = self.is_silent();
         match moved {
             Some(index) => {
                 let path = &mut self.paths[index];
                 path.route = candidate.route;
-                // The way is another one (section 7.2.5.2).
+                // The way is another one (section 7.2.5.2), with a round trip of its own: that of the next heartbeat, because this one
+                // may have waited behind what was sent the old way.
+                path.rtt = Rtt::new(self.config.rto);
+                path.heartbeat.wanted = true;
+                if let Some(several) = &mut path.several {
+                    several.works_until = Some(arrived.now);
+                }
                 path.cc = self.config.recovery.congestion(path.cc.mss());
                 path.mtu = crate::path::Search::new(path.mtu.most(), self.config.base_packet, self.config.search_mtu);
                 path.mtu.start();
                 path.recovery = None;
-                path.rtt.sample(arrived.now - candidate.sent_at);
                 let (id, route) = (path.id, path.route);
                 self.routes_changed = true;
                 path.answered();
                 self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
                 self.adjust_size(index);
+                if silent && self.config.silent_probing.is_some() {
+                    self.silence_ended();
+                }
             }
             None => {
                 let room = self.paths[self.current].mtu.most();
@@ -135,11 +148,15 @@ impl Association {
     }
 
     /// A transmission on a path was not answered. Counts it, and for the association too if `all`.
-    pub(super) fn failed(&mut self, index: usize, all: bool) {
+    pub(super) fn failed(&mut self, now: Instant, index: usize, all: bool) {
         let several = self.live_paths().nth(1).is_some();
         let doubt = self.config.potentially_failed.filter(|_| several);
         let path = &mut self.paths[index];
+        let worked = path.is_active();
         if path.fail(self.config.max_path_retransmits, doubt) {
+            if let Some(several) = path.several.as_mut().filter(|_| worked) {
+                several.works_until = Some(now);
+            }
             let (id, route, state) = (path.id, path.route, path.state);
             // One heartbeat at once, and then one each RTO.
             path.heartbeat.wanted |= state == PathState::PotentiallyFailed;
@@ -252,7 +269,7 @@ impl Association {
             if path.heartbeat.take_lost(now) {
                 path.rtt.back_off();
                 let counts = path.state != PathState::Unconfirmed && index == self.current;
-                self.failed(index, counts);
+                self.failed(now, index, counts);
                 if self.is_closed() {
                     return;
                 }

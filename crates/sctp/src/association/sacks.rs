@@ -130,10 +130,11 @@ impl Association {
                     path.ack.advanced |= tsn == several.earliest.0 || tsn == several.earliest.1;
                     several.count.delivered += sent.piece.payload.len() as u64;
                 }
-                path.ack.certain |= !sent.elsewhere;
+                let shows = path.shows(sent.sent_at);
+                path.ack.certain |= shows && !sent.elsewhere;
                 path.ack.mistaken |= acked.mistaken;
                 // Karn: only what was sent once measures (rule C5).
-                if sent.times == 1 {
+                if shows && sent.times == 1 {
                     path.ack.measured = path.ack.measured.max(Some(sent.sent_at));
                 }
                 if rack {

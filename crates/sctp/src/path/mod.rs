@@ -94,6 +94,10 @@ pub(crate) struct Several {
     /// What was in flight longest before the acknowledgment that is being read, of chunks sent once and of others.
     pub(crate) earliest: (u64, u64),
     pub(crate) count: Count,
+    /// When a packet came by it last.
+    pub(crate) heard: Option<Instant>,
+    /// When the path was last found not to work any more, or got another route.
+    pub(crate) works_until: Option<Instant>,
     /// How many times a path of the association had become potentially failed when this one last did.
     pub(crate) doubted: u32,
 }
@@ -302,6 +306,13 @@ impl Path {
     pub(crate) fn answered(&mut self) -> bool {
         self.errors = 0;
         core::mem::replace(&mut self.state, PathState::Active) != PathState::Active
+    }
+
+    /// Whether the answer to what was sent then shows how the path is. Where there are several, a chunk that is acknowledged now
+    /// may have arrived long ago: after all were silent, the first acknowledgement by any of them covers what all had carried.
+    pub(crate) fn shows(&self, sent_at: Instant) -> bool {
+        let failed = self.several.as_ref().and_then(|s| s.works_until);
+        failed.is_none_or(|at| sent_at >= at)
     }
 
     /// The earliest of the path's deadlines.

@@ -271,6 +271,87 @@ fn after_both_networks_were_dead_data_flows_within_a_second() {
     }
 }
 
+/// A server that sends without end over two networks of 10 Mbit/s, as its client asks; with the links of both.
+fn bulk(seed: u64, stack: Stack) -> (Town, FlowId, [(LinkId, LinkId); 2]) {
+    let way = LinkConfig::rate(10_000_000, 10 * MS);
+    let mut town = Plan::new(seed).delay(MS).build();
+    town.listen(&ask(stack, &[]), 443, Manner::default());
+    let (_, wifi) = wifi(&town, &way);
+    let links = [town.client_links, wifi];
+    for link in [links[0].0, links[0].1] {
+        town.play.world().set_link(link, way.clone());
+    }
+    let flow = sends(&mut town, stack);
+    (town, flow, links)
+}
+
+/// Lets the server send for four seconds, and so on.
+fn sends(town: &mut Town, stack: Stack) -> FlowId {
+    let asked = ask(stack, &[("multipath", "Active"), ("multipathPolicy", "Aggregate")]);
+    town.open_to(&asked, &[server_v4()], Manner { keeps: false, ..Manner::default() });
+    town.play.run_for(S);
+    let server = town.play.accepted(town.server)[0];
+    town.play.say_bytes(server, &vec![7; 60_000_000], 32_000, false);
+    town.play.run_for(4 * S);
+    server
+}
+
+fn delivered(town: &mut Town, flow: FlowId) -> u64 {
+    town.play.engine(flow.node).paths(flow.conn).iter().map(|p| p.delivered).sum()
+}
+
+/// The same in the middle of a transfer. Acknowledgements are lost first: what comes back after ten seconds acknowledges what both
+/// paths carried before, and does not show that both work, nor how long a round trip is.
+#[test]
+fn a_transfer_goes_on_within_a_second_after_both_networks_were_dead() {
+    for stack in BOTH {
+        for (returns, later) in [(0, 0), (1, 0), (1, 15), (1, 40), (0, 40), (1, 80), (1, 200)] {
+            let (mut town, flow, links) = bulk(12, stack);
+            let dead = LinkConfig::rate(10_000_000, 10 * MS).with_down(true);
+            links.iter().for_each(|(up, _)| town.play.world().set_link(*up, dead.clone()));
+            town.play.run_for(later * MS);
+            links.iter().for_each(|(_, down)| town.play.world().set_link(*down, dead.clone()));
+            town.play.run_for(10 * S);
+            let before = delivered(&mut town, flow);
+            for link in [links[returns].0, links[returns].1] {
+                town.play.world().set_link(link, LinkConfig::rate(10_000_000, 10 * MS));
+            }
+            town.play.run_for(3 * S);
+            let came = delivered(&mut town, flow) - before;
+            let paths = town.play.engine(flow.node).paths(flow.conn);
+            assert!(came > 2_500_000, "{stack:?}, {returns}, {later}: {came} bytes in 3 s, {paths:?}");
+        }
+    }
+}
+
+/// Both networks lead to one box, which gives every mapping another port at once, in the middle of a transfer. Over DTLS a session is
+/// bound to its addresses: there the association ends (decision 0039).
+#[test]
+fn a_transfer_over_two_networks_keeps_both_where_their_box_rebinds() {
+    let mut town = Plan::new(13).delay(MS).build();
+    town.listen(&ask(Stack::Sctp, &[]), 443, Manner::default());
+    let way = LinkConfig::rate(10_000_000, 10 * MS);
+    let (iface, _) = wifi(&town, &way);
+    let world = town.play.world().clone();
+    let nat = NatConfig::port_restricted_cone("203.0.113.200".parse().unwrap());
+    let nat = world.add_nat(nat, LinkConfig::delay(MS), LinkConfig::delay(MS));
+    for iface in [town.client_iface, iface] {
+        world.attach_behind(iface, nat, way.clone(), way.clone());
+    }
+    let flow = sends(&mut town, Stack::Sctp);
+    let rate = |town: &mut Town| {
+        let before = delivered(town, flow);
+        town.play.run_for(4 * S);
+        (delivered(town, flow) - before) as f64 * 8.0 / 4e6
+    };
+    let before = rate(&mut town);
+    world.with_nat(nat, |nat, now| nat.rebind(now));
+    town.play.run_for(2 * S);
+    let after = rate(&mut town);
+    let paths = town.play.engine(flow.node).paths(flow.conn);
+    assert!(before > 18.0 && after > 18.0, "{before} and {after} Mbit/s, {paths:?}");
+}
+
 /// E5: two networks of 10 Mbit/s each, and no byte more than the policy allows.
 #[test]
 fn two_networks_carry_what_one_cannot_where_the_policy_is_to_aggregate() {
