@@ -394,6 +394,8 @@ fn authentication_digest(p: &SecurityParameters, crypto: &Crypto) -> Digest {
     if matches!(p.trust, Trust::System | Trust::SystemAnd(_)) {
         c.update(&address(&crypto.roots));
     }
+    // It changes nothing of what peers say to each other, but each is called for its own refusals.
+    c.update(&p.refused_certificate.as_ref().map_or([0; 8], address));
     hash_authentication(&mut c, p);
     finish(c)
 }
@@ -425,7 +427,6 @@ pub(crate) fn hash_authentication(c: &mut Context, p: &SecurityParameters) {
     }
     pins(c, &p.pinned_server_certificates);
     c.update(&p.trust_verification.as_ref().map_or([0; 8], address));
-    c.update(&p.refused_certificate.as_ref().map_or([0; 8], address));
     c.update(&p.identity_challenge.as_ref().map_or([0; 8], address));
     c.update(&(p.signature_algorithms.len() as u64).to_be_bytes());
     for scheme in &p.signature_algorithms {

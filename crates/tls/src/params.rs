@@ -252,8 +252,8 @@ impl SecurityParameters {
 
     /// A number that differs where any parameter of the security does (by chance it fails to once in 2⁶⁴).
     ///
-    /// Callbacks count by identity, so it means something only while the parameters live, and in one process. A key log does not count: it
-    /// changes nothing of what peers say to each other.
+    /// Callbacks count by identity, so it means something only while the parameters live, and in one process. A key log and an observer of
+    /// refused certificates do not count: they change nothing of what peers say to each other.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut c = Context::new(&SHA256);
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn the_fingerprint_tells_parameters_apart() {
         let base = SecurityParameters::new();
-        let changes: [fn(&mut SecurityParameters); 16] = [
+        let changes: [fn(&mut SecurityParameters); 15] = [
             |p| p.protection = Protection::Opportunistic,
             |p| p.min_version = TlsVersion::Tls13,
             |p| p.trust = Trust::Only(Vec::new()),
@@ -392,7 +392,6 @@ mod tests {
             |p| p.cached_session_lifetime = Some(Duration::from_secs(3)),
             |p| p.early_data = false,
             |p| p.trust_verification = Some(Arc::new(|_, _| true)),
-            |p| p.refused_certificate = Some(Arc::new(|_, _| ())),
             |p| p.identity_challenge = Some(Arc::new(|_| crate::Answer::Sign)),
             |p| p.server_name = Some("a.example".into()),
         ];
