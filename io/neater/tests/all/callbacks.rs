@@ -83,7 +83,9 @@ async fn a_callback_that_calls_its_own_engine_is_a_no_instead_of_waiting_for_eve
 #[tokio::test]
 async fn a_certificate_that_is_refused_is_seen_over_every_stack() {
     for stack in [Stack::Tls, Stack::Quic, Stack::SctpDtls] {
-        let (mut client, server) = security();
+        let (mut client, mut server) = security();
+        // A key that DTLS signs with, too.
+        server.server_certificates = neater::self_signed(&["127.0.0.1"]).expect("a certificate").server_certificates;
         let certificate = neater::tls::Pin::of(&server.server_certificates[0].chain[0]);
         client.trust = Trust::Pinned(vec![neater::tls::Pin::Sha256([0; 32])]);
         let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
