@@ -280,7 +280,7 @@ impl Association {
     }
 
     /// T-4 (section 5.1, B1 to B5).
-    pub(super) fn asconf_timeout(&mut self, now: Instant) {
+    pub(super) fn asconf_timeout(&mut self) {
         self.timers.asconf = None;
         self.addresses.wanted = self.addresses.pending.is_some();
         let current = self.current;
@@ -292,7 +292,7 @@ impl Association {
             return;
         }
         self.paths[current].rtt.back_off();
-        self.failed(now, current, true);
+        self.failed(current, true);
     }
 
     /// The peer has answered our chunk, or something else.

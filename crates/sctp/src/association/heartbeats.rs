@@ -8,6 +8,8 @@ use crate::path::{Info, Path, PathState, Rtt};
 use neater_base::{Instant, Rng};
 use std::sync::Arc;
 
+/// So long no path answers where it is more than a few losses.
+const LONG_SILENCE: core::time::Duration = core::time::Duration::from_secs(1);
 /// The most HEARTBEAT ACK chunks that wait to be sent.
 const MAX_ANSWERS: usize = 8;
 /// The path indicator of heartbeats to a source that is not a path.
@@ -78,7 +80,7 @@ impl Association {
         let silent = self.is_silent();
         self.answered(usize::from(info.path.0));
         if silent && (self.config.silent_probing.is_some() || self.probed) {
-            self.silence_ended();
+            self.silence_ended(arrived.now);
             self.probed = false;
         }
         self.errors = 0;
@@ -123,7 +125,7 @@ impl Association {
                 path.rtt = Rtt::new(self.config.rto);
                 path.heartbeat.wanted = true;
                 if let Some(several) = &mut path.several {
-                    several.works_until = Some(arrived.now);
+                    several.shows_from = Some(arrived.now);
                 }
                 path.cc = self.config.recovery.congestion(path.cc.mss());
                 path.mtu = crate::path::Search::new(path.mtu.most(), self.config.base_packet, self.config.search_mtu);
@@ -135,7 +137,7 @@ impl Association {
                 self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
                 self.adjust_size(index);
                 if silent && self.config.silent_probing.is_some() {
-                    self.silence_ended();
+                    self.silence_ended(arrived.now);
                 }
             }
             None => {
@@ -148,15 +150,11 @@ impl Association {
     }
 
     /// A transmission on a path was not answered. Counts it, and for the association too if `all`.
-    pub(super) fn failed(&mut self, now: Instant, index: usize, all: bool) {
+    pub(super) fn failed(&mut self, index: usize, all: bool) {
         let several = self.live_paths().nth(1).is_some();
         let doubt = self.config.potentially_failed.filter(|_| several);
         let path = &mut self.paths[index];
-        let worked = path.is_active();
         if path.fail(self.config.max_path_retransmits, doubt) {
-            if let Some(several) = path.several.as_mut().filter(|_| worked) {
-                several.works_until = Some(now);
-            }
             let (id, route, state) = (path.id, path.route, path.state);
             // One heartbeat at once, and then one each RTO.
             path.heartbeat.wanted |= state == PathState::PotentiallyFailed;
@@ -224,10 +222,27 @@ impl Association {
     }
 
     /// A path answers after none did: what was sent into the dark goes that way, and need not wait for timers that were doubled meanwhile.
-    fn silence_ended(&mut self) {
+    fn silence_ended(&mut self, now: Instant) {
+        self.begin_afresh(now);
         for index in 0..self.paths.len() {
             self.lose_all_on(index);
             self.paths[index].t3 = None;
+        }
+    }
+
+    /// What was sent before now shows nothing of any path; see [`Path::shows`].
+    fn begin_afresh(&mut self, now: Instant) {
+        for several in self.paths.iter_mut().filter_map(|p| p.several.as_mut()) {
+            several.shows_from = Some(now);
+        }
+    }
+
+    /// An acknowledgement comes. If no path has answered for long it is of what was sent before that, or of what the timers sent
+    /// into the dark on one path after another: which of them works now, heartbeats show.
+    pub(super) fn acknowledged_in_silence(&mut self, now: Instant) {
+        let long = self.silent_since < now && now - self.silent_since > LONG_SILENCE;
+        if long && self.config.silent_probing.is_some() && self.is_silent() {
+            self.begin_afresh(now);
         }
     }
 
@@ -269,7 +284,7 @@ impl Association {
             if path.heartbeat.take_lost(now) {
                 path.rtt.back_off();
                 let counts = path.state != PathState::Unconfirmed && index == self.current;
-                self.failed(now, index, counts);
+                self.failed(index, counts);
                 if self.is_closed() {
                     return;
                 }

@@ -215,7 +215,7 @@ impl Association {
         if timeouts > 1 {
             self.suspect_size(index);
         }
-        self.failed(now, index, true);
+        self.failed(index, true);
         if !self.is_closed() {
             self.after_losses(now);
         }

@@ -112,14 +112,14 @@ impl Association {
                 // With another path that works the peer is there.
                 let several = self.live_paths().filter(|p| p.state != PathState::Unconfirmed).count() > 1;
                 if several || self.is_doubtful(route.remote) {
-                    self.failed(now, index, false);
+                    self.failed(index, false);
                 } else {
                     self.close(CloseReason::Refused("nobody listens there (ICMP)"));
                 }
             }
             IcmpError::ProtocolUnreachable => {}
             // ICMP9: one more error of the path.
-            IcmpError::Unreachable => self.failed(now, index, false),
+            IcmpError::Unreachable => self.failed(index, false),
             // ICMP3.
             IcmpError::PortUnreachable => {}
         }

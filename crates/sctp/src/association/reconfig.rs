@@ -207,7 +207,7 @@ impl Association {
         self.reconfig.wanted |= waits;
     }
 
-    pub(super) fn reconfig_timeout(&mut self, now: Instant) {
+    pub(super) fn reconfig_timeout(&mut self) {
         self.timers.reconfig = None;
         if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
             // The peer need not answer any more, and its silence says nothing.
@@ -221,7 +221,7 @@ impl Association {
         }
         let current = self.current;
         self.paths[current].rtt.back_off();
-        self.failed(now, current, true);
+        self.failed(current, true);
     }
 
     pub(super) fn on_reconfig(&mut self, now: Instant, chunk: &ReConfig<'_>) {

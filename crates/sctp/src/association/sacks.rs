@@ -70,6 +70,7 @@ impl Association {
             path.ack = PathAck { before: path.in_flight, lowest: u64::MAX, ..PathAck::default() };
         }
         self.note_earliest();
+        self.acknowledged_in_silence(now);
         let advanced = self.read_acknowledgment(now, cumulative, gaps);
         if self.out.has_reneged() && !self.out.forget_received() {
             return self.violation("data is taken back that was called non-renegable");

@@ -51,17 +51,17 @@ impl Association {
             self.t1_timeout();
         }
         if due(self.timers.t2) {
-            self.t2_timeout(now);
+            self.t2_timeout();
         }
         if due(self.timers.guard) {
             let causes = [ProtocolViolation(b"shutdown takes too long").into()];
             self.abort_with(&causes, CloseReason::ShutdownTimeout);
         }
         if due(self.timers.reconfig) {
-            self.reconfig_timeout(now);
+            self.reconfig_timeout();
         }
         if due(self.timers.asconf) && !self.is_closed() {
-            self.asconf_timeout(now);
+            self.asconf_timeout();
         }
         if due(self.first_expiry()) {
             self.expire(now);
@@ -102,7 +102,7 @@ impl Association {
     }
 
     /// T2-shutdown (section 9.2).
-    fn t2_timeout(&mut self, now: Instant) {
+    fn t2_timeout(&mut self) {
         self.timers.t2 = None;
         self.tries += 1;
         let current = self.current;
@@ -111,6 +111,6 @@ impl Association {
             return self.close(CloseReason::Unreachable);
         }
         self.outbox.state = true;
-        self.failed(now, current, false);
+        self.failed(current, false);
     }
 }

@@ -96,8 +96,8 @@ pub(crate) struct Several {
     pub(crate) count: Count,
     /// When a packet came by it last.
     pub(crate) heard: Option<Instant>,
-    /// When the path was last found not to work any more, or got another route.
-    pub(crate) works_until: Option<Instant>,
+    /// What was sent before shows nothing of the path: all were silent, or it got another route.
+    pub(crate) shows_from: Option<Instant>,
     /// How many times a path of the association had become potentially failed when this one last did.
     pub(crate) doubted: u32,
 }
@@ -311,8 +311,8 @@ impl Path {
     /// Whether the answer to what was sent then shows how the path is. Where there are several, a chunk that is acknowledged now
     /// may have arrived long ago: after all were silent, the first acknowledgement by any of them covers what all had carried.
     pub(crate) fn shows(&self, sent_at: Instant) -> bool {
-        let failed = self.several.as_ref().and_then(|s| s.works_until);
-        failed.is_none_or(|at| sent_at >= at)
+        let from = self.several.as_ref().and_then(|s| s.shows_from);
+        from.is_none_or(|at| sent_at >= at)
     }
 
     /// The earliest of the path's deadlines.
