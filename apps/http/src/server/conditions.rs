@@ -7,7 +7,7 @@ use std::time::SystemTime;
 /// What tells one state of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// A strong entity tag, with its quotes; none where states are not told apart.
+    /// A strong entity tag, with its quotes; none where states cannot be distinguished.
     pub(crate) etag: Option<String>,
     /// When the file was last changed, in whole seconds.
     pub(crate) modified: Option<SystemTime>,

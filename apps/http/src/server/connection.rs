@@ -112,7 +112,7 @@ struct Client {
     who: Who,
     /// Its whole address, of which `who` has a network.
     peer: Option<IpAddr>,
-    /// Whether nobody else can read it or write to it.
+    /// Whether it is encrypted and authenticated.
     secured: bool,
 }
 

@@ -113,7 +113,7 @@ impl Association {
         let (route, current) = (candidate.route, self.current);
         let near = |i: &usize| self.paths[*i].route.layer == route.layer && self.paths[*i].state != PathState::Removed;
         let same = |i: &usize| near(i) && self.paths[*i].route.remote.ip() == route.remote.ip();
-        let age = |i: &usize| (self.paths[*i].several.as_ref().and_then(|s| s.heard), *i != current);
+        let age = |i: &usize| (self.paths[*i].several.as_ref().and_then(|s| s.last_received), *i != current);
         let moved = (0..self.paths.len()).filter(same).min_by_key(age).or_else(|| Some(current).filter(near));
         let silent = self.is_silent();
         match moved {
@@ -223,7 +223,7 @@ impl Association {
 
     /// A path answers after none did: what was sent into the dark goes that way, and need not wait for timers that were doubled meanwhile.
     fn silence_ended(&mut self, now: Instant) {
-        self.begin_afresh(now);
+        self.discount_earlier(now);
         for index in 0..self.paths.len() {
             self.lose_all_on(index);
             self.paths[index].t3 = None;
@@ -231,7 +231,7 @@ impl Association {
     }
 
     /// What was sent before now shows nothing of any path; see [`Path::shows`].
-    fn begin_afresh(&mut self, now: Instant) {
+    fn discount_earlier(&mut self, now: Instant) {
         for several in self.paths.iter_mut().filter_map(|p| p.several.as_mut()) {
             several.shows_from = Some(now);
         }
@@ -242,7 +242,7 @@ impl Association {
     pub(super) fn acknowledged_in_silence(&mut self, now: Instant) {
         let long = self.silent_since < now && now - self.silent_since > LONG_SILENCE;
         if long && self.config.silent_probing.is_some() && self.is_silent() {
-            self.begin_afresh(now);
+            self.discount_earlier(now);
         }
     }
 

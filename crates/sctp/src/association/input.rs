@@ -88,7 +88,7 @@ impl Association {
         }
         if let Some(several) = path.and_then(|p| self.paths.get_mut(p)?.several.as_mut()) {
             several.count.received += self.stats.bytes_received - before;
-            several.heard = Some(now);
+            several.last_received = Some(now);
         }
         if !self.is_closed() {
             // An ASCONF chunk may have made it a path meanwhile.

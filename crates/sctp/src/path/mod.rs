@@ -95,7 +95,7 @@ pub(crate) struct Several {
     pub(crate) earliest: (u64, u64),
     pub(crate) count: Count,
     /// When a packet came by it last.
-    pub(crate) heard: Option<Instant>,
+    pub(crate) last_received: Option<Instant>,
     /// What was sent before shows nothing of the path: all were silent, or it got another route.
     pub(crate) shows_from: Option<Instant>,
     /// How many times a path of the association had become potentially failed when this one last did.

@@ -347,6 +347,9 @@ fn count(bench: &Bench<'_>, out: &mut Outcome, messages: &[(u64, &str)], counts_
                 (Tool::Instructions, "instructions_per_datagram", "instructions", 3000.0),
                 (Tool::Copies, "copies_per_byte", "copies", 1.1),
             ] {
+                if counts_alone && tool == Tool::Copies {
+                    continue;
+                }
                 (bench.lab.progress)(&format!("{figure}, {name}, {variant}"));
                 let f = Figure::new("S1", figure, format!("{variant}-{name}"), unit);
                 let f = match bench.counted(*message, side, tool) {
