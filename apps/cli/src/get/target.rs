@@ -15,6 +15,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The largest `NAME.part.json` that is looked at; ours are far smaller.
 const NOTE_MAX: u64 = 64 << 10;
@@ -108,6 +109,10 @@ pub(crate) struct Sink {
     out: Arc<File>,
     /// A pipe or a device, whose writer may have to wait for as long as a reader likes, or a disk that takes its time.
     slow: bool,
+    /// It is a file or the null device, and no reader is waited for.
+    takes_all: bool,
+    /// Writes in a row to a file, or to what takes everything, that were not slow any more.
+    quick: u32,
     /// Bytes that were taken: those that are written, being written, or held.
     written: u64,
     /// Of a slow target: what is being written elsewhere, and what is to be written next.
@@ -126,7 +131,7 @@ pub(crate) struct Sink {
 
 /// What is being written on another thread.
 struct Writing {
-    task: tokio::task::JoinHandle<(u64, io::Result<()>)>,
+    task: tokio::task::JoinHandle<(u64, io::Result<()>, bool)>,
     bytes: usize,
 }
 
@@ -134,6 +139,12 @@ struct Writing {
 const HELD: usize = 256 * 1024;
 /// A write to a file that takes longer goes to another thread from then on: a transport that is not attended to for as long slows down.
 const LONG: Duration = Duration::from_millis(20);
+/// After so many shorter ones in a row it was the machine that was busy, and not the file that is slow.
+const QUICK: u32 = 32;
+/// A file of at most so many bytes is brought to the disk by the thread that has written it, unless that has taken longer than
+/// [`SHORT`] before: where it takes microseconds, handing it over takes longer.
+const SMALL: u64 = 1 << 20;
+const SHORT: Duration = Duration::from_millis(2);
 
 /// The most bytes of a file's name on the file systems that there are.
 const NAME_MAX: usize = 255;
@@ -162,19 +173,26 @@ impl Sink {
     /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can be gone on with is; one
     /// that this transfer would destroy without an answer of the server's saying that it is of no use is refused.
     pub(crate) async fn open(target: &Target, url: &str, resume: bool) -> Result<Self, Failure> {
-        let of = |out: File| Self {
-            target: target.clone(),
-            slow: !out.metadata().is_ok_and(|m| m.is_file() || is_null(&m)),
-            out: Arc::new(out),
-            written: 0,
-            writing: None,
-            held: Vec::new(),
-            held_bytes: 0,
-            version: Version::default(),
-            stale: false,
-            made: false,
-            noted: false,
-            finished: false,
+        let of = |out: File| {
+            // open_part opens nothing but files.
+            let is_file = matches!(target, Target::File(_));
+            let takes_all = is_file || out.metadata().is_ok_and(|m| m.is_file() || is_null(&m));
+            Self {
+                target: target.clone(),
+                slow: !takes_all,
+                takes_all,
+                quick: 0,
+                out: Arc::new(out),
+                written: 0,
+                writing: None,
+                held: Vec::new(),
+                held_bytes: 0,
+                version: Version::default(),
+                stale: false,
+                made: false,
+                noted: false,
+                finished: false,
+            }
         };
         match target {
             Target::Stdout => {
@@ -203,7 +221,10 @@ impl Sink {
     /// Decides what becomes of the part that is there.
     fn look_at(&mut self, path: &Path, url: &str, resume: bool) -> Result<(), Failure> {
         let part = beside(path, ".part");
-        let length = self.out.metadata().map_err(|e| super::file("write", &part, &e))?.len();
+        let length = match self.made {
+            true => 0,
+            false => self.out.metadata().map_err(|e| super::file("write", &part, &e))?.len(),
+        };
         let refuse = |what: String| Failure::new(Exit::Local, "part", what);
         let note = match noted(path)? {
             Noted::Foreign => {
@@ -307,6 +328,11 @@ impl Sink {
             self.held_bytes += data.len();
             self.held.push(data);
             let busy = self.writing.as_ref().is_some_and(|w| !w.task.is_finished());
+            if !busy && self.quick >= QUICK {
+                self.flush().await?;
+                (self.slow, self.quick) = (false, 0);
+                return Ok(());
+            }
             return if busy && self.held_bytes < HELD { Ok(()) } else { self.pass_on().await };
         }
         let began = std::time::Instant::now();
@@ -323,7 +349,12 @@ impl Sink {
         self.settle().await?;
         let (out, held) = (self.out.clone(), core::mem::take(&mut self.held));
         let bytes = core::mem::take(&mut self.held_bytes);
-        let task = tokio::task::spawn_blocking(move || write_all(&out, &held));
+        let takes_all = self.takes_all;
+        let task = tokio::task::spawn_blocking(move || {
+            let began = std::time::Instant::now();
+            let (n, done) = write_all(&out, &held);
+            (n, done, takes_all && began.elapsed() <= LONG)
+        });
         self.writing = Some(Writing { task, bytes });
         Ok(())
     }
@@ -331,7 +362,8 @@ impl Sink {
     /// Waits for what is being written.
     async fn settle(&mut self) -> Result<(), Failure> {
         let Some(Writing { task, bytes }) = self.writing.take() else { return Ok(()) };
-        let (n, done) = task.await.unwrap_or_else(|e| (0, Err(io::Error::other(e))));
+        let (n, done, quick) = task.await.unwrap_or_else(|e| (0, Err(io::Error::other(e)), false));
+        self.quick = if quick { self.quick + 1 } else { 0 };
         done.map_err(|e| {
             let held = core::mem::take(&mut self.held_bytes);
             self.held.clear();
@@ -353,11 +385,8 @@ impl Sink {
         self.flush().await?;
         let Target::File(path) = &self.target else { return Ok(()) };
         let part = beside(path, ".part");
-        // A disk that is full or broken may tell only now; under its name the file must be whole. Other transfers go on meanwhile.
-        let out = self.out.clone();
-        let synced = tokio::task::spawn_blocking(move || out.sync_data()).await;
-        let synced = synced.unwrap_or_else(|e| Err(io::Error::other(e)));
-        synced.map_err(|e| super::file("write", &part, &e))?;
+        // A disk that is full or broken may report that only now; under its name the file must be whole.
+        self.sync().await.map_err(|e| super::file("write", &part, &e))?;
         if !is_still(&part, &self.out) {
             let what = format!("{} was removed or replaced while it was being written", part.display());
             return Err(Failure::new(Exit::Local, "file", what).advise("ask for it again"));
@@ -369,6 +398,23 @@ impl Sink {
             let _ = std::fs::remove_file(beside(path, ".part.json"));
         }
         Ok(())
+    }
+
+    /// Brings what is written to the disk. Where that takes long, or may, other transfers go on meanwhile.
+    async fn sync(&self) -> io::Result<()> {
+        /// A small file was not brought to the disk at once.
+        static SLOW: AtomicBool = AtomicBool::new(false);
+        if self.written <= SMALL && !SLOW.load(Ordering::Relaxed) {
+            let began = std::time::Instant::now();
+            let synced = self.out.sync_data();
+            if began.elapsed() > SHORT {
+                SLOW.store(true, Ordering::Relaxed);
+            }
+            return synced;
+        }
+        let out = self.out.clone();
+        let synced = tokio::task::spawn_blocking(move || out.sync_data()).await;
+        synced.unwrap_or_else(|e| Err(io::Error::other(e)))
     }
 
     /// What is kept, in words; `None` when there is nothing.
@@ -427,36 +473,24 @@ impl Drop for Sink {
 
 /// Opens the part of a file for appending, or makes it, and keeps others from writing to it; whether it was made.
 fn open_part(path: &Path) -> Result<(File, bool), Failure> {
-    if path.is_dir() {
+    let there = std::fs::metadata(path).ok();
+    if there.as_ref().is_some_and(std::fs::Metadata::is_dir) {
         let what = format!("{} is a folder", path.display());
         return Err(Failure::new(Exit::Local, "file", what).advise("give a file's name with -o FILE"));
     }
     let part = beside(path, ".part");
-    match std::fs::symlink_metadata(&part) {
-        Ok(m) if m.is_symlink() || is_shared(&m) => return Err(elsewhere(&part)),
-        Ok(m) if !m.is_file() && !m.is_dir() => {
-            return Err(Failure::new(Exit::Local, "file", format!("{} is not a file", part.display())));
-        }
-        _ => {}
-    }
     let bad = |e: &io::Error| super::file("write", &part, e);
     let mut how = OpenOptions::new();
     how.append(true);
+    // This follows no link.
     let (file, made) = match how.clone().create_new(true).open(&part) {
         Ok(file) => (file, true),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (how.open(&part).map_err(|e| bad(&e))?, false),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (open_existing_part(&part, &how)?, false),
         Err(e) => return Err(bad(&e)),
     };
-    if !is_still(&part, &file) {
-        // Somebody was quicker than the look above.
-        return Err(elsewhere(&part));
-    }
-    if !made && !is_mine(&file) {
-        return Err(of_another(&part));
-    }
     if made {
         // Bytes that are for few are not shown to all while they come.
-        keep_mode(path, &file).map_err(|e| bad(&e))?;
+        take_mode(there.as_ref(), &file).map_err(|e| bad(&e))?;
     }
     match file.try_lock() {
         Ok(()) => {}
@@ -468,6 +502,26 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         Err(TryLockError::Error(_)) => {}
     }
     Ok((file, made))
+}
+
+/// Opens a part that is there, if it is a file of this user that has no other name.
+fn open_existing_part(part: &Path, how: &OpenOptions) -> Result<File, Failure> {
+    match std::fs::symlink_metadata(part) {
+        Ok(m) if m.is_symlink() || is_shared(&m) => return Err(elsewhere(part)),
+        Ok(m) if !m.is_file() && !m.is_dir() => {
+            return Err(Failure::new(Exit::Local, "file", format!("{} is not a file", part.display())));
+        }
+        _ => {}
+    }
+    let file = how.open(part).map_err(|e| super::file("write", part, &e))?;
+    if !is_still(part, &file) {
+        // It was replaced since the look above.
+        return Err(elsewhere(part));
+    }
+    if !is_mine(&file) {
+        return Err(of_another(part));
+    }
+    Ok(file)
 }
 
 /// Whether a file belongs to whoever runs this: others know what is in theirs, and may write to it.
@@ -509,16 +563,19 @@ fn is_shared(m: &std::fs::Metadata) -> bool {
 
 /// Whoever may read and write what was there may do so with what takes its place, and nobody else.
 pub(super) fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
+    take_mode(std::fs::metadata(path).ok().as_ref(), file)
+}
+
+/// The same, of what was looked at.
+fn take_mode(there: Option<&std::fs::Metadata>, file: &File) -> io::Result<()> {
     #[cfg(unix)]
-    if let Ok(there) = std::fs::metadata(path)
-        && there.is_file()
-    {
+    if let Some(there) = there.filter(|m| m.is_file()) {
         use std::os::unix::fs::PermissionsExt;
         let mode = there.permissions().mode() & 0o777;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
     }
     #[cfg(not(unix))]
-    let _ = (path, file);
+    let _ = (there, file);
     Ok(())
 }
 
@@ -529,7 +586,8 @@ fn write_note(note: &Path, text: &str, ours: bool) -> io::Result<()> {
     how.write(true);
     let mut file = match how.clone().create_new(true).open(note) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(note)?,
-        opened => opened?,
+        // It was made just now, and has nothing in it.
+        made => return made?.write_all(text.as_bytes()),
     };
     let length = file.metadata()?.len();
     if !is_still(note, &file) || !is_mine(&file) || !ours && length > 0 {

@@ -205,7 +205,8 @@ pub(super) async fn run(
 pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -> Result<Option<Done>, Failure> {
     let started = Instant::now();
     let Target::File(path) = &job.target else { return Ok(None) };
-    let Some(meta) = path.metadata().ok().filter(|m| job.resume && m.is_file()) else { return Ok(None) };
+    let there = if job.resume { path.metadata().ok() } else { None };
+    let Some(meta) = there.filter(|m| m.is_file()) else { return Ok(None) };
     if [".part", ".multi"].iter().any(|end| beside(path, end).exists()) {
         return Ok(None);
     }
