@@ -177,14 +177,15 @@ that send parts, and that tell by an ETag or a date whether the file is still th
 earlier run left in FILE.part is continued if the server vouches that the file is still the same,
 and given up only when its answer says that it is not; a part of another URL, or one that neater
 did not write, is never touched. Redirections are followed, but never from https to http. The
-variables http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server
-itself.
+variables http_proxy, https_proxy, all_proxy and no_proxy are heeded as curl heeds them.
 
 Which transport and address worked for a server, and which did not, is kept for the next run, for ten
 minutes at most, in the file outcomes of the folder that NEATER_CACHE names (empty: nowhere), else of
 $XDG_CACHE_HOME/neater or ~/.cache/neater. Only its owner can read it: addresses of servers are in it,
 and numbers from which their names and the networks of this host can be guessed, but no URL and
 nothing that was fetched. Connections with isolateSession leave nothing there. --no-cache does without.
+Rates of transfers of 1 MB or more are kept for a day: of two protocols that are equally good for what
+is asked the faster one goes first (explain shows it; --needs _neater.measuredRates=false switches it off).
 
 JSON events: connected, timeline (with -v), progress, paths (where there are several), retry, anew, way
 and one-way (with --multi), insecure (with -k), cache (a file that cannot be used), head (with -I), fault,

@@ -212,6 +212,7 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
         Step::Resolving { .. } => ("resolving", None),
         Step::Resolved { .. } => ("resolved", None),
         Step::Policy { .. } => ("policy", None),
+        Step::ByRate { .. } => ("by-rate", None),
         Step::FromCache { stack, addr } => ("from-cache", Some((stack, addr))),
         Step::Doubted { stack, addr, .. } => ("doubted", Some((stack, addr))),
         Step::Started { stack, addr } => ("started", Some((stack, addr))),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, Serving, neater, of, run};
+use common::{Folder, Serving, neater, noise, of, run};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -326,4 +326,55 @@ fn dtls_by_name_is_a_candidate() {
     let events = r.events();
     let names: Vec<_> = of(&events, "candidate").iter().map(|c| c["transport"].clone()).collect();
     assert_eq!(names, ["DTLS/UDP"], "{events:?}");
+}
+
+#[test]
+fn of_what_serves_equally_well_the_faster_goes_first() {
+    let f = Folder::new("rates");
+    f.put("root/file", noise(3_000_000, 1));
+    f.put("root/small", noise(900_000, 2));
+    let server = Serving::new(&f.path("root"), &f.path("state"), &[]);
+    let kept = f.path("cache/outcomes");
+    let cached = |command: &mut std::process::Command| run(command.env("NEATER_CACHE", f.path("cache")));
+    let get = |file: &str, more: &[&str]| {
+        let r = cached(server.get().args(["--json", "-v", "-o", "/dev/null", &server.url(file)]).args(more));
+        assert_eq!(r.code, 0, "{}\n{}", r.out, r.err);
+        let line = |l: &str| l.strip_prefix("r ").map(str::to_owned);
+        let text = std::fs::read_to_string(&kept).unwrap_or_default();
+        (r, text.lines().filter_map(line).collect::<Vec<_>>())
+    };
+    assert_eq!(get("small", &[]).1, Vec::<String>::new(), "too short to be measured");
+    assert_eq!(get("file", &["--limit-rate", "20M"]).1, Vec::<String>::new(), "it was slowed down");
+    assert_eq!(get("file", &["--needs", "_neater.measuredRates=false"]).1, Vec::<String>::new());
+    assert_eq!(get("file", &["--transport", "QUIC"]).1.len(), 1);
+    let rates = get("file", &["--transport", "TLS"]).1;
+    assert_eq!(rates.len(), 2, "{rates:?}");
+
+    // Machines differ, so the file says which was how fast.
+    let text = f.read("cache/outcomes");
+    let text = String::from_utf8(text).expect("text");
+    let with = |rate: &str, per_second: &str| {
+        let mut words: Vec<_> = rate.split(' ').collect();
+        words[3] = per_second;
+        format!("r {}", words.join(" "))
+    };
+    let (quic, tls) = (format!("r {}", rates[0]), format!("r {}", rates[1]));
+    let text = text.replace(&quic, &with(&rates[0], "113000000")).replace(&tls, &with(&rates[1], "430000000"));
+    f.put("cache/outcomes", &text);
+    let by_rate = |r: &common::Ran| {
+        let events = r.events();
+        let step = events.iter().find(|e| e["step"] == "by-rate");
+        step.map(|e| e["text"].as_str().unwrap_or_default().to_owned())
+    };
+    let why = "TLS/TCP first: earlier transfers from this host: TLS/TCP 430.0 MB/s, QUIC 113.0 MB/s";
+    let explain = |more: &[&str]| {
+        let mut explain = neater();
+        explain.args(["explain", "--json", &server.url("file"), "--ca"]).arg(&server.ca).args(more);
+        by_rate(&cached(&mut explain))
+    };
+    assert_eq!(explain(&[]).as_deref(), Some(why));
+    assert_eq!(explain(&["--needs", "_neater.measuredRates=false"]), None);
+    // One race in 20 begins with the other.
+    let first = |text: Option<String>| text.is_some_and(|t| t == why);
+    assert!((0..4).any(|_| first(by_rate(&get("small", &[]).0))));
 }

@@ -20,6 +20,8 @@ pub(crate) mod check;
 pub(crate) mod lessons;
 pub(crate) mod paths;
 
+pub(crate) mod rated;
+
 pub(crate) mod served;
 
 pub(crate) mod unanswered;

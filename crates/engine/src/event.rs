@@ -452,6 +452,15 @@ pub enum Step {
         /// Where to.
         addr: SocketAddr,
     },
+    /// Rates of earlier transfers put this stack before others that are equally good.
+    ByRate {
+        /// The stack that goes first.
+        first: Stack,
+        /// The stacks that were measured, in bytes per second, in the order of the race.
+        rates: Vec<(Stack, u64)>,
+        /// It is not the fastest: one race in 20 begins with another, so that its rate is known.
+        tries_other: bool,
+    },
     /// A candidate stands behind others, because of earlier establishments.
     Doubted {
         /// The stack.
@@ -530,6 +539,12 @@ impl fmt::Display for Step {
             Self::Resolving { name } => write!(f, "resolving {name}"),
             Self::Resolved { record, found } => write!(f, "{record}: {found}"),
             Self::FromCache { stack, addr } => write!(f, "{stack} to {addr}: worked before, tried alone"),
+            Self::ByRate { first, rates, tries_other } => {
+                let rate = |(stack, rate): &(Stack, u64)| format!("{stack} {:.1} MB/s", *rate as f64 / 1e6);
+                let rates = rates.iter().map(rate).collect::<Vec<_>>().join(", ");
+                let why = if *tries_other { ", one race in 20, so that its rate is known" } else { "" };
+                write!(f, "{first} first{why}: earlier transfers from this host: {rates}")
+            }
             Self::Policy { text } => write!(f, "policy: {text}"),
             Self::Doubted { stack, addr, doubt } => write!(f, "{stack} to {addr}: put back: {doubt}"),
             Self::Started { stack, addr } => write!(f, "{stack} to {addr}: started"),

@@ -184,11 +184,14 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("noFragmentation", "9.1.3.9", Message, BOOLEAN, "false", MESSAGE),
     row("noSegmentation", "9.1.3.10", Message, BOOLEAN, "false", NO_SEGMENTATION),
     row(ATTEMPT_DELAY, "", Vendor, "10 to 2000 ms or Default", "Default", Implemented),
+    row(MEASURED_RATES, "", Vendor, BOOLEAN, "true", Implemented),
 ];
 
 /// How long one attempt runs before the next is started (RFC 8305 section 8: Connection Attempt Delay).
 pub(crate) const ATTEMPT_DELAY: &str = "_neater.attemptDelay";
-/// What NEAT called it; there it was the delay of a candidate in milliseconds.
+/// Whether of stacks that are equally good the one goes first whose transfers were fastest.
+pub(crate) const MEASURED_RATES: &str = "_neater.measuredRates";
+/// What NEAT called the delay of attempts; there it was the delay of a candidate in milliseconds.
 pub(crate) const NEAT_ATTEMPT_DELAY: &str = "__he_delay";
 
 /// What is known of the property `name`, in any case, also as snake_case or kebab-case.
@@ -302,7 +305,8 @@ mod tests {
         let typed = SelectionProperty::ALL.map(SelectionProperty::name).into_iter();
         let typed = typed.chain(ConnectionProperty::ALL.map(ConnectionProperty::name));
         let typed = typed.chain(MessageProperty::ALL.map(MessageProperty::name));
-        let typed = typed.chain(["interface", "pvd", "multipath", "advertisesAltaddr", "direction", ATTEMPT_DELAY]);
+        let typed = typed.chain(["interface", "pvd", "multipath", "advertisesAltaddr", "direction"]);
+        let typed = typed.chain([ATTEMPT_DELAY, MEASURED_RATES]);
         let mut typed: Vec<_> = typed.collect();
         let mut table: Vec<_> = PROPERTIES.iter().filter(|p| p.class != ReadOnly).map(|p| p.name).collect();
         typed.sort_unstable();

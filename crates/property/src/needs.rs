@@ -42,6 +42,8 @@ pub struct Needs {
     pub message: MessageProperties,
     /// How long one attempt runs before the next is started, if the program says so.
     pub attempt_delay: Option<Duration>,
+    /// Whether rates of earlier transfers order stacks that are equally good.
+    pub measured_rates: bool,
 }
 
 impl TransportProperties {
@@ -80,6 +82,7 @@ impl TransportProperties {
             connection: self.connection.clone(),
             message: self.message.clone(),
             attempt_delay: self.attempt_delay(),
+            measured_rates: self.measured_rates(),
         })
     }
 }
@@ -121,6 +124,7 @@ impl Needs {
             connection,
             message,
             attempt_delay,
+            measured_rates,
         } = self;
         let mut f = Fingerprint::default();
         f.text(role.as_str());
@@ -144,6 +148,7 @@ impl Needs {
             f.text(&message.property(property).to_string());
         }
         f.number(attempt_delay.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
+        f.byte(u8::from(*measured_rates));
         f.finish()
     }
 }

@@ -6,7 +6,7 @@
 //! *Invariants*: what was not set is told from what was set to the default; a refused value changes nothing; the
 //! preferences for interfaces and provisioning domains are bounded by [`MAX_PREFERENCES`].
 
-use crate::catalogue::{ATTEMPT_DELAY, NEAT_ATTEMPT_DELAY, not_settable};
+use crate::catalogue::{ATTEMPT_DELAY, MEASURED_RATES, NEAT_ATTEMPT_DELAY, not_settable};
 use crate::connection::{ConnectionProperties, ConnectionProperty, boolean};
 use crate::message::{MessageProperties, MessageProperty};
 use crate::preference::{Preference, Role};
@@ -100,6 +100,8 @@ pub struct TransportProperties {
     advertises_altaddr: bool,
     direction: Direction,
     attempt_delay: Option<Duration>,
+    /// `_neater.measuredRates` is false.
+    ignores_rates: bool,
     /// What the connections begin with.
     pub connection: ConnectionProperties,
     /// The defaults for Messages.
@@ -118,12 +120,13 @@ enum Id {
     Connection(ConnectionProperty),
     Message(MessageProperty),
     AttemptDelay,
+    MeasuredRates,
 }
 
 impl Id {
     fn all() -> impl Iterator<Item = Self> {
-        let others =
-            [Self::Interface, Self::Pvd, Self::Multipath, Self::AdvertisesAltaddr, Self::Direction, Self::AttemptDelay];
+        let paths = [Self::Interface, Self::Pvd, Self::Multipath, Self::AdvertisesAltaddr];
+        let others = paths.into_iter().chain([Self::Direction, Self::AttemptDelay, Self::MeasuredRates]);
         let selection = SelectionProperty::ALL.into_iter().map(Self::Selection);
         let connection = ConnectionProperty::ALL.into_iter().map(Self::Connection);
         let message = MessageProperty::ALL.into_iter().map(Self::Message);
@@ -141,6 +144,7 @@ impl Id {
             Self::Connection(p) => p.name(),
             Self::Message(p) => p.name(),
             Self::AttemptDelay => ATTEMPT_DELAY,
+            Self::MeasuredRates => MEASURED_RATES,
         }
     }
 
@@ -187,6 +191,7 @@ impl TransportProperties {
             Id::Connection(p) => self.connection.set_property(p, &value)?,
             Id::Message(p) => self.message.set_property(p, &value)?,
             Id::AttemptDelay => self.attempt_delay = attempt_delay(name, &value)?,
+            Id::MeasuredRates => self.ignores_rates = !boolean(name, &value)?,
         }
         Ok(())
     }
@@ -220,6 +225,7 @@ impl TransportProperties {
                 Some(delay) => Value::Integer(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
                 None => "Default".into(),
             },
+            Id::MeasuredRates => (!self.ignores_rates).into(),
         }
     }
 
@@ -336,6 +342,13 @@ impl TransportProperties {
     #[must_use]
     pub fn attempt_delay(&self) -> Option<Duration> {
         self.attempt_delay
+    }
+
+    /// Whether the rates of earlier transfers decide which of equally good stacks goes first
+    /// (`_neater.measuredRates`).
+    #[must_use]
+    pub fn measured_rates(&self) -> bool {
+        !self.ignores_rates
     }
 }
 

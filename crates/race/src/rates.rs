@@ -53,7 +53,7 @@ pub struct RatedStack {
     /// The stack.
     pub stack: StackId,
     /// Stacks of one class have equal properties.
-    pub class: u64,
+    pub class: i32,
     /// Whether it protects what is sent.
     pub secure: bool,
 }
@@ -85,6 +85,12 @@ impl Rates {
         true
     }
 
+    /// Whether none is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// The rate that is remembered.
     #[must_use]
     pub fn get(&self, now: Instant, key: &RateKey) -> Option<Rate> {
@@ -95,23 +101,34 @@ impl Rates {
     /// The order in which these stacks, which are in the caller's order, should be tried: of
     /// neighbours that are as good as each other the fastest goes to the place of the first that
     /// was measured, and the others follow in their order. One time in [`TRY_OTHER_ONE_IN`], where
-    /// any rate is known, the second goes first.
-    pub fn order(&self, now: Instant, network: u64, host: u64, stacks: &mut [RatedStack], rng: &mut Rng) {
+    /// any rate is known, the second goes first, unless there is no `rng`. Returns whether it does
+    /// among the first that are equal.
+    pub fn order(
+        &self,
+        now: Instant,
+        network: u64,
+        host: u64,
+        stacks: &mut [RatedStack],
+        mut rng: Option<&mut Rng>,
+    ) -> bool {
         let rate = |s: &RatedStack| {
             let key = RateKey { network, host, stack: s.stack };
             self.get(now, &key).map(|rate| rate.bytes_per_second)
         };
-        for equal in stacks.chunk_by_mut(|a, b| a.is_as_good_as(b)) {
+        let mut tries_other = false;
+        for (class, equal) in stacks.chunk_by_mut(|a, b| a.is_as_good_as(b)).enumerate() {
             let Some(most) = equal.iter().filter_map(rate).max().filter(|_| equal.len() > 1) else { continue };
             let measured: Vec<usize> = (0..equal.len()).filter(|i| equal.get(*i).and_then(rate).is_some()).collect();
             let fast = |i: &usize| equal.get(*i).and_then(rate).is_some_and(|r| r >= most - most / TOLERANCE);
             if let (Some(first), Some(fastest)) = (measured.first(), measured.iter().find(|i| fast(i))) {
                 equal[*first..=*fastest].rotate_right(1);
             }
-            if rng.below(TRY_OTHER_ONE_IN) == 0 {
+            if rng.as_deref_mut().is_some_and(|rng| rng.below(TRY_OTHER_ONE_IN) == 0) {
                 equal.swap(0, 1);
+                tries_other |= class == 0;
             }
         }
+        tries_other
     }
 
     /// All that count now.

@@ -383,6 +383,10 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "sim/testkit/tests/all/rates.rs",
+        &[("_neater.measuredRates", "rates_do_not_outvote_the_program_nor_security_nor_other_networks")],
+    ),
+    (
         "sim/testkit/tests/all/silence.rs",
         &[
             ("keepAlive", "keep_alives_over_quic_come_as_often_as_they_were_asked_for"),

@@ -181,8 +181,9 @@ async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exi
         Err(e) if e.reason == Reason::InvalidConfiguration => return Err(Failure::usage(e.message)),
         Err(e) => return Err(establishment(&e)),
     };
-    let told = |s: &Step| matches!(s, Step::Resolving { .. } | Step::Resolved { .. } | Step::FromCache { .. });
-    let names = timeline.iter().filter(|e| told(&e.step));
+    let names = timeline.iter().filter(|e| {
+        matches!(e.step, Step::Resolving { .. } | Step::Resolved { .. } | Step::FromCache { .. } | Step::ByRate { .. })
+    });
     if output.json {
         names.for_each(|e| output.event(&step(e)));
         for (i, c) in candidates.iter().enumerate() {

@@ -80,6 +80,11 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
         output.reserve_stdout();
     }
     let mut asked = Asked::new(&args.connect, output)?;
+    if args.limit_rate.is_some() {
+        // The rate is not the transport's.
+        let off = asked.properties.set_text("_neater.measuredRates", "false");
+        off.map_err(|e| Failure::usage(e.to_string()))?;
+    }
     let request = Request::new(&args)?;
     let urls = asked::urls(&args)?;
     let work = match args.head {

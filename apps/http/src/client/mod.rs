@@ -7,6 +7,7 @@
 //! *Invariants*: a request goes over a connection that was made for its origin only; nothing that
 //! came for https is asked for again over http.
 
+mod busy;
 mod pool;
 mod proxy;
 mod response;

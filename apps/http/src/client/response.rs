@@ -2,7 +2,7 @@
 
 use super::pool::{Kept, Line, Stream3, within};
 use super::proxy::Proxy;
-use super::service::Service;
+use super::service::{Coming, Service};
 use crate::streams::Budget;
 use crate::{Error, HttpVersion, Url};
 use bytes::{Buf, Bytes};
@@ -67,6 +67,8 @@ pub struct Response {
     silence: Duration,
     /// What is to learn how the connection serves.
     service: Arc<Service>,
+    /// There is a body, and it has not come to its end.
+    coming: Option<Coming>,
 }
 
 /// The paths of a transport, to be looked at while an answer comes.
@@ -149,6 +151,7 @@ impl Response {
             in_a_row: 0,
             expected,
             silence,
+            coming: (expected != Some(0)).then(|| Coming::new(&line.service)),
             service: line.service,
         }
     }
@@ -276,7 +279,12 @@ impl Response {
                 }
                 match expected {
                     Some(expected) if received < expected => Err(Error::Length { received, expected }),
-                    _ => Ok(None),
+                    _ => {
+                        if let Some(coming) = self.coming.take() {
+                            coming.complete(received);
+                        }
+                        Ok(None)
+                    }
                 }
             }
         }

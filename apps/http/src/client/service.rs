@@ -4,6 +4,7 @@
 //! candidate that the race had chosen, so that the next connection tries others first. *Not
 //! responsible for* whether there is a next one.
 
+use super::busy::Busy;
 use super::proxy::Wire;
 use crate::error::{Fault, chain, of_h3, of_hyper};
 use crate::{Error, HttpVersion, lock};
@@ -13,6 +14,7 @@ use neater::{Carrier, PathInfo, ServiceOutcome};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How much of what a peer sends first is kept, to show what it speaks.
@@ -43,6 +45,36 @@ pub(super) struct Service {
     /// Over HTTP/1.1, what has come before the first answer was understood: at most [`BEGINNING`]
     /// bytes.
     beginning: Mutex<Vec<u8>>,
+    busy: Mutex<Busy>,
+}
+
+/// The body of an answer that is coming.
+pub(super) struct Coming(Option<Arc<Service>>);
+
+impl Coming {
+    /// From its head on.
+    pub(super) fn new(service: &Arc<Service>) -> Self {
+        lock(&service.busy).begin(Instant::now());
+        Self(Some(service.clone()))
+    }
+
+    /// All of it has come.
+    pub(super) fn complete(mut self, bytes: u64) {
+        if let Some(service) = self.0.take() {
+            let done = lock(&service.busy).end(Instant::now(), Some(bytes));
+            if let Some((bytes, took)) = done {
+                service.report(ServiceOutcome::Transferred { bytes, took });
+            }
+        }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if let Some(service) = &self.0 {
+            lock(&service.busy).end(Instant::now(), None);
+        }
+    }
 }
 
 fn is(flag: &AtomicBool) -> bool {
@@ -75,6 +107,7 @@ impl Service {
             broken: AtomicBool::new(false),
             wants_http11: AtomicBool::new(false),
             beginning: Mutex::default(),
+            busy: Mutex::default(),
         })
     }
 

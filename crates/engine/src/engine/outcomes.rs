@@ -5,6 +5,7 @@ use crate::carrier::blame::{Failure, cause_of, ended_by_refusal, is_refusal};
 use crate::carrier::terms::Silent;
 use crate::conn::Conn;
 use crate::establish::lessons::{FAIR_TIME, Lessons, Trial, lesson};
+use crate::establish::rated;
 use crate::establish::served::{Carrier, ServiceOutcome};
 use crate::establish::{Attempt, Establishing};
 use crate::event::{AttemptError, ConnectionError};
@@ -14,7 +15,7 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_race::{BadCause, CacheKey, CandidateOutcome, Lesson, MAX_ATTEMPT_DELAY, PathId, StackId};
+use neater_race::{BadCause, CacheKey, CandidateOutcome, Lesson, MAX_ATTEMPT_DELAY, PathId, RateKey, StackId};
 
 impl<N: Net> Engine<N> {
     /// Where outcomes of this connection are remembered, if the host is still where it was when it was initiated.
@@ -204,7 +205,8 @@ impl<N: Net> Engine<N> {
         };
         // Where the race has found it, wherever it has moved since.
         let addr = if c.flow.may_migrate() { self.carriers.found_at(c.flow)? } else { self.remote_addr(conn)? };
-        Some(Carrier { network, key, stack, addr })
+        let host = rated::host(&c.request, &c.remotes);
+        Some(Carrier { network, key, stack, addr, host })
     }
 
     /// Reports how a connection has served. What is reported against a carrier is advice to later
@@ -224,11 +226,18 @@ impl<N: Net> Engine<N> {
         if self.network != Some(carrier.network) {
             return;
         }
-        let Carrier { key, stack, addr, .. } = *carrier;
+        let Carrier { key, stack, addr, host, .. } = *carrier;
         let id = StackId(stack as u16);
         tracing::debug!(target: "neater::race", %stack, %addr, ?outcome, "how a connection has served");
         let cause = match outcome {
             ServiceOutcome::Answered => return self.outcomes.record_served(&key, id, addr),
+            ServiceOutcome::Transferred { bytes, took } => {
+                if let Some(host) = host {
+                    let key = RateKey { network: key.network, host, stack: id };
+                    self.outcomes.record_rate(self.cx.now, key, bytes, took);
+                }
+                return;
+            }
             ServiceOutcome::Silent => BadCause::Unanswered,
             ServiceOutcome::WantsOther if stack.is_secure() => BadCause::WantsOther,
             // In the clear, anything on the path can send that.

@@ -5,7 +5,7 @@
 //!
 //! *Invariants*: nothing is sent but to name servers, and no socket is opened for a peer; nothing is learnt from it.
 
-use crate::establish::Path;
+use crate::establish::{Path, rated};
 use crate::event::{AttemptError, Fate, Step};
 use crate::{ConnectionId, Engine, EstablishmentError, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use neater_base::Key;
@@ -34,9 +34,11 @@ impl<N: Net> Engine<N> {
     ) -> Result<ConnectionId, EstablishmentError> {
         self.cx.now = self.cx.net.now();
         let (mut conn, outcome) = self.prepare(request, remotes, locals, None)?;
+        let (outcome, rated) = rated::heed(&mut conn, outcome, &self.outcomes, self.cx.now, None);
         conn.ext().planning = true;
         let conn = self.conns.insert(conn);
         self.report_advice(conn);
+        rated.into_iter().for_each(|step| self.step(conn, step));
         if let Some(outcome) = outcome
             && let Some(stack) = Stack::from_number(outcome.stack.0)
         {

@@ -24,6 +24,7 @@ use crate::establish::cached::patience;
 use crate::establish::check::{check_locals, check_names, check_remotes, refused_first};
 use crate::establish::lessons::FAIR_TIME;
 use crate::establish::paths;
+use crate::establish::rated;
 use crate::establish::unanswered::Verdict;
 use crate::establish::{Attempt, Establishing, Path};
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
@@ -95,10 +96,13 @@ impl<N: Net> Engine<N> {
         locals: &[LocalEndpoint],
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
-        let (conn, outcome) = self.prepare(request, remotes, locals, first.as_ref())?;
+        let (mut conn, outcome) = self.prepare(request, remotes, locals, first.as_ref())?;
+        let rng = Some(&mut self.cx.rng);
+        let (outcome, rated) = rated::heed(&mut conn, outcome, &self.outcomes, self.cx.now, rng);
         self.cx.stats.initiated += 1;
         let conn = self.conns.insert(conn);
         self.report_advice(conn);
+        rated.into_iter().for_each(|step| self.step(conn, step));
         let known = outcome.and_then(|o| Some((Stack::from_number(o.stack.0)?, o)));
         if !known.is_some_and(|(stack, outcome)| self.try_cached(conn, stack, &outcome, &first)) {
             self.begin_race(conn, locals, first, None);
@@ -184,8 +188,10 @@ impl<N: Net> Engine<N> {
                 return self.fail(conn, error);
             }
         };
-        let stacks: Vec<_> = request
-            .stacks
+        let by_rate = c.ext.as_ref().and_then(|e| e.order.clone());
+        let stacks: Vec<_> = by_rate
+            .as_deref()
+            .unwrap_or(&request.stacks)
             .iter()
             .map(|s| StackOption {
                 id: StackId(*s as u16),
@@ -584,7 +590,8 @@ impl<N: Net> Engine<N> {
         if c.network.is_some() {
             c.network = Some(network);
         }
-        let locals = c.ext.as_ref().map(|e| e.locals.clone()).unwrap_or_default();
+        // Rates were measured on another network.
+        let locals = c.ext.as_mut().map(|e| (e.order = None, e.locals.clone()).1).unwrap_or_default();
         self.begin_race(conn, &locals, None, None);
     }
 

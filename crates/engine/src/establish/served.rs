@@ -7,6 +7,7 @@
 
 use crate::Stack;
 use core::num::NonZeroU64;
+use core::time::Duration;
 use neater_race::CacheKey;
 use std::net::SocketAddr;
 
@@ -25,6 +26,17 @@ pub enum ServiceOutcome {
     /// The peer has demanded that it be asked by another protocol, such as H3_VERSION_FALLBACK of
     /// HTTP/3 (RFC 9114 section 8.1).
     WantsOther,
+    /// A transfer has ended as it should: so many bytes of it came within this time, from the first
+    /// to the last. Where `_neater.measuredRates` is not switched off, later races to the same host
+    /// on the same network begin, among stacks that are equally good for the request, with the one
+    /// whose transfers were fastest. Fewer than 1,000,000 bytes do not count; a rate is forgotten
+    /// after a day; one race in 20 begins with the second.
+    Transferred {
+        /// How many bytes.
+        bytes: u64,
+        /// How long they took. Zero does not count.
+        took: Duration,
+    },
 }
 
 /// What carries a connection, as the history of outcomes knows it: stack and remote address, and
@@ -35,6 +47,8 @@ pub struct Carrier {
     pub(crate) key: CacheKey,
     pub(crate) stack: Stack,
     pub(crate) addr: SocketAddr,
+    /// Where rates of transfers are remembered, if they are.
+    pub(crate) host: Option<u64>,
 }
 
 impl Carrier {

@@ -12,7 +12,7 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-fn stack(stack: StackId, class: u64, secure: bool) -> RatedStack {
+fn stack(stack: StackId, class: i32, secure: bool) -> RatedStack {
     RatedStack { stack, class, secure }
 }
 
@@ -22,7 +22,7 @@ fn firsts(rates: &Rates, now: Instant, stacks: &[RatedStack]) -> Vec<usize> {
     let mut firsts = vec![0; stacks.len()];
     for _ in 0..1000 {
         let mut order = stacks.to_vec();
-        rates.order(now, 1, 2, &mut order, &mut rng);
+        rates.order(now, 1, 2, &mut order, Some(&mut rng));
         let first = stacks.iter().position(|s| *s == order[0]).unwrap();
         firsts[first] += 1;
         order.sort_by_key(|s| s.stack);
@@ -62,7 +62,7 @@ fn what_is_about_as_fast_changes_nothing() {
 fn without_rates_nothing_changes_and_no_number_is_drawn() {
     let rates = Rates::default();
     let (mut rng, mut stacks) = (Rng::from_number(1), two());
-    rates.order(at(0), 1, 2, &mut stacks, &mut rng);
+    rates.order(at(0), 1, 2, &mut stacks, Some(&mut rng));
     assert_eq!((stacks, rng.u64()), (two(), Rng::from_number(1).u64()));
 }
 
@@ -76,7 +76,7 @@ fn one_that_is_not_measured_is_tried_one_time_in_twenty() {
     let three = [stack(QUIC, 0, true), stack(StackId(9), 0, true), stack(TLS, 0, true)];
     let mut order = three;
     let mut rng = Rng::from_number(2);
-    measured(100_000, 900_000).order(at(1), 1, 2, &mut order, &mut rng);
+    measured(100_000, 900_000).order(at(1), 1, 2, &mut order, Some(&mut rng));
     assert_eq!(order.map(|s| s.stack), [TLS, QUIC, StackId(9)]);
 }
 

@@ -31,6 +31,7 @@ mod programs;
 mod properties;
 mod quic_windows;
 mod race;
+mod rates;
 mod replay;
 mod restart;
 mod sctp;
