@@ -3,9 +3,9 @@
 //! *Responsible for* measuring the kernel through the live lab with the same links and the same losses as the simulator, and
 //! for the table. *Not responsible for* the points and the simulation: `neater_netsim::calibration` has them.
 
-use crate::live::{Lab, LiveError, Options, Plan};
 use crate::runner::environment::kernel;
 use clap::Args;
+use neater_emulator::{Lab, LiveError, Options, Plan};
 use neater_netsim::calibration::{BUFFER, COLUMNS, LINUX, Point, Row, rows, simulate};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

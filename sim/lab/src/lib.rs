@@ -9,16 +9,13 @@
 //! *Invariants*: every child has a time limit of its own and is ended by its process id; everything random (the order of
 //! interleaved samples, the bootstrap) follows from one seed.
 
-#![allow(
-    unsafe_code,
-    reason = "process limits, timers, resource usage, namespaces and TUN devices are only reachable through libc"
-)]
+#![allow(unsafe_code, reason = "process limits, timers and resource usage are only reachable through libc")]
 
 pub mod calibrate;
 pub mod call;
 pub mod experiments;
-pub mod live;
 pub mod measure;
+pub mod net;
 pub mod plot;
 pub mod programs;
 pub mod report;

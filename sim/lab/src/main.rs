@@ -4,10 +4,11 @@
 //! was missed with `--strict` or where `--strict-for` says so, 2 for bad usage, 3 when a needed tool is missing.
 
 use clap::{Parser, Subcommand};
+use neater_emulator::LiveError;
 use neater_lab::calibrate;
 use neater_lab::experiments::ALL;
-use neater_lab::live::{self, LiveError};
 use neater_lab::measure::process;
+use neater_lab::net;
 use neater_lab::report::page;
 use neater_lab::runner::{self, Ended, Options, Strict};
 use neater_lab::simulate;
@@ -140,7 +141,7 @@ enum Command {
     Call(neater_lab::call::CallArgs),
     /// Run a scenario in the simulator.
     Sim(simulate::Arguments),
-    Net(live::cli::NetArgs),
+    Net(net::NetArgs),
     Calibrate(calibrate::CalibrateArgs),
     /// Make one page of what `run` has kept: DIR/report.html.
     Report {
@@ -205,7 +206,7 @@ fn main() -> ExitCode {
             };
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
-        Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
+        Command::Net(args) => return net::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run {
             ids,
             quick,

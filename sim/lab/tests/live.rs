@@ -1,6 +1,6 @@
 //! The live lab, with real packets in namespaces. Skips loudly without the privileges it needs.
 
-use neater_lab::live::{Cmd, Emulation, Lab, LiveError, Options, Plan, cradle, pcap, privileges};
+use neater_emulator::{Cmd, Lab, LiveError, Options, Plan, cradle, pcap, privileges};
 use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -45,7 +45,7 @@ fn hosts_see_each_other_by_name_over_both_families_and_the_delay_is_the_links() 
     for family in ["-4", "-6"] {
         let start = Instant::now();
         let out = lab.run("client1", Cmd::new("ping").args([family, "-c", "3", "-i", "0.02", "server1"]).limit(LIMIT));
-        let out = out.and_then(neater_lab::live::Output::success).expect("answers");
+        let out = out.and_then(neater_emulator::Output::success).expect("answers");
         assert!(out.text().contains("3 received"), "{}", out.text());
         assert!(start.elapsed() >= Duration::from_millis(60), "three round trips take 20 ms each");
         let least: f64 =
@@ -94,7 +94,7 @@ fn tcp_gets_the_rate_of_the_link_and_its_settings() {
     assert_eq!(got, "reno");
     let _server = lab.serve("server1", Cmd::new("iperf3").arg("-s"), 5201, LIMIT).expect("listens");
     let out = lab.run("client1", Cmd::new("iperf3").args(["-c", "server1", "-t", "2", "-J"]).limit(LIMIT));
-    let out = out.and_then(neater_lab::live::Output::success).expect("runs");
+    let out = out.and_then(neater_emulator::Output::success).expect("runs");
     let json: serde_json::Value = serde_json::from_str(&out.text()).expect("JSON");
     let rate = json["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
     // 1,448 bytes of 1,500 with timestamps; the machine may be busy, so the lower bound is generous.
@@ -142,7 +142,7 @@ fn the_kernels_tcp_and_ping_cross_a_nat_box() {
     // Two hosts at once, so that identifiers and ports meet.
     for host in ["phone", "laptop"] {
         let out = lab.run(host, Cmd::new("ping").args(["-4", "-n", "-c", "2", "-i", "0.1", "server"]).limit(LIMIT));
-        let text = out.and_then(neater_lab::live::Output::success).expect("answers").text();
+        let text = out.and_then(neater_emulator::Output::success).expect("answers").text();
         assert!(text.contains("2 received"), "{text}");
     }
     let server = lab.address("server", false).expect("address");
@@ -172,61 +172,6 @@ fn the_kernels_tcp_and_ping_cross_a_nat_box() {
 }
 
 #[test]
-fn the_kernel_emulates_what_it_can_and_what_it_cannot_is_refused_before_anything_is_built() {
-    if !possible() || !tool("ping") || !tool("tc") {
-        return;
-    }
-    let options = Options { emulation: Emulation::Netem, ..Options::default() };
-    // Routers, addresses, routes and a rate: what every kernel with a token bucket has.
-    let rate = LinkConfig { rate: neater_link::Rate::Fixed(1_000_000), ..LinkConfig::default() };
-    let rate = rate.with_queue(QueueLimit::Packets(20));
-    let lab = Lab::up(&Plan::dumbbell(1, rate, LinkConfig::default(), 1), &options).expect("a lab");
-    for family in ["-4", "-6"] {
-        let ping = Cmd::new("ping").args([family, "-n", "-c", "3", "-i", "0.05", "server1"]).limit(LIMIT);
-        let text = lab.run("client1", ping).and_then(neater_lab::live::Output::success).expect("answers").text();
-        assert!(text.contains("3 received") && text.contains("ttl=62"), "two routers: {text}");
-    }
-    // 40 packets of 1,400 bytes at once: the bucket takes one, the queue twenty.
-    let to = lab.address("server1", false).expect("address");
-    let burst = || {
-        let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");
-        (0..40).for_each(|_| drop(socket.send_to(&[0; 1372], (to, 9))));
-        Ok(())
-    };
-    let middle = || {
-        let links = lab.links().expect("counters");
-        links.into_iter().find(|l| l.link == "middle" && l.from == "left").expect("there")
-    };
-    let before = middle();
-    lab.netns("client1").and_then(|n| n.with(burst)).expect("sent");
-    std::thread::sleep(Duration::from_millis(800));
-    let now = middle();
-    let dropped = now.queue_full - before.queue_full;
-    assert!((16..=21).contains(&dropped), "{now:?}");
-    // A router that speaks IPv6 tells of its multicast groups now and then: a few small packets more.
-    let delivered = now.delivered - before.delivered;
-    assert!((40..=44).contains(&(delivered + dropped)), "{before:?} {now:?}");
-    let bytes = (now.delivered_bytes - before.delivered_bytes).abs_diff((40 - dropped) * 1400);
-    assert!(bytes <= 500, "IP bytes are counted: {before:?} {now:?}");
-    // What has no words, and what this kernel may not have.
-    let every = LinkConfig { loss: neater_link::Loss::EveryNth(3), ..LinkConfig::default() };
-    let error = Lab::up(&Plan::pair(every, LinkConfig::default(), 1), &options).expect_err("no words").to_string();
-    assert!(error.contains("link: the loss of every nth packet"), "{error}");
-    let delay = LinkConfig::delay(Duration::from_millis(5));
-    match Lab::up(&Plan::pair(delay.clone(), delay, 1), &options) {
-        Err(e @ LiveError::Privileges(_)) => {
-            assert!(e.to_string().contains("no netem") && e.to_string().contains("--emulator neater"), "{e}");
-        }
-        Err(e) => panic!("{e}"),
-        Ok(lab) => {
-            let ping = Cmd::new("ping").args(["-n", "-c", "3", "-i", "0.05", "server"]).limit(LIMIT);
-            let text = lab.run("client", ping).expect("runs").text();
-            assert!(text.contains("time=10."), "{text}");
-        }
-    }
-}
-
-#[test]
 fn captures_have_every_packet_with_its_time() {
     if !possible() || !tool("tcpdump") || !tool("ping") {
         return;
@@ -236,7 +181,7 @@ fn captures_have_every_packet_with_its_time() {
     std::fs::create_dir_all(&dir).expect("made");
     let all = lab.capture_all(&dir, 64).expect("begin");
     let ping = Cmd::new("ping").args(["-c", "5", "-i", "0.01", "server"]).limit(LIMIT);
-    lab.run("client", ping).and_then(neater_lab::live::Output::success).expect("answers");
+    lab.run("client", ping).and_then(neater_emulator::Output::success).expect("answers");
     let mut files = Vec::new();
     for c in all {
         let caught = c.stop().expect("ends");

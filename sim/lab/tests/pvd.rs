@@ -1,8 +1,8 @@
 //! Provisioning domains (RFC 8801), for real: a router of its own namespace advertises two domains on one link, nginx serves
 //! their documents over HTTPS, and `neater pm` tells what it heard. Skips loudly without the privileges it needs.
 
-use neater_lab::live::provision::{Document, Provisioner, serve_documents};
-use neater_lab::live::{Cmd, Kind, Lab, Options, Plan, privileges};
+use neater_emulator::provision::{Document, Provisioner, serve_documents};
+use neater_emulator::{Cmd, Kind, Lab, Options, Plan, privileges};
 use neater_link::LinkConfig;
 use neater_policy::pvd::{Advertisement, Configuration, Header, Prefix, PrefixInfo, PvdOption};
 use serde_json::Value;
@@ -117,7 +117,7 @@ fn what_a_router_advertises_is_in_the_cib_with_its_document_and_goes_with_it() {
     }
     let ask = |request: &str| {
         let cmd = Cmd::new(&neater).args(["policy", "ask", "--json", request, "--sock"]).arg(&sock).limit(LIMIT);
-        let out = lab.run("client", cmd).and_then(neater_lab::live::Output::success).expect("an answer");
+        let out = lab.run("client", cmd).and_then(neater_emulator::Output::success).expect("an answer");
         let line: Value = serde_json::from_str(out.text().lines().last().unwrap_or_default()).expect("JSON");
         let all = line["candidates"].as_array().expect("candidates").clone();
         let of = |c: &Value, key: &str| c[key]["value"].clone();

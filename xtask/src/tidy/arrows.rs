@@ -80,6 +80,11 @@ const ROWS: &[Row] = &[
         may: &["crates/*", "io/*"],
         why: "what is measured is built with what a program would be built with, and with nothing of the laboratory",
     },
+    Row {
+        room: "sim/emulator",
+        may: &["crates/base", "crates/dns", "io/net", "sim/link", "sim/scenario"],
+        why: "networks are emulated for any program; it knows neither the engine nor an experiment",
+    },
     Row { room: "sim/*", may: ANYTHING, why: "" },
     Row { room: "interop", may: ANYTHING, why: "" },
     Row { room: "interop/*", may: ANYTHING, why: "" },
@@ -159,6 +164,7 @@ mod tests {
             ("apps/cli", "apps/http"),
             ("sim/netsim", "sim/link"),
             ("sim/lab", "io/neater"),
+            ("sim/lab", "sim/emulator"),
             ("fuzz/harness", "crates/dns"),
             ("interop", "apps/http"),
         ] {

@@ -1,7 +1,6 @@
 //! A8: system calls, instructions and CPU time per transferred megabyte, and throughput with small writes.
 
 use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, PAIRS, Ratios, for_each, steadied};
-use crate::live::netns::Netns;
 use crate::measure::cpu::interleave;
 use crate::measure::stats::{self, ratio_of_medians};
 use crate::measure::turns::{self, Pair, in_turns};
@@ -9,6 +8,7 @@ use crate::measure::{Child, Counter, Exit, MeasureError, Result, Server, failed,
 use crate::plot::Row;
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
+use neater_emulator::netns::Netns;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -53,7 +53,7 @@ struct Place(Option<Netns>);
 
 impl Place {
     fn new() -> Self {
-        let made = || -> std::result::Result<Netns, crate::live::LiveError> {
+        let made = || -> std::result::Result<Netns, neater_emulator::LiveError> {
             let namespace = Netns::new()?;
             namespace.ip("link set lo up")?;
             namespace.sysctl("net.ipv4.tcp_rmem", &format!("4096 {RECEIVE_BUFFER} {RECEIVE_BUFFER}"))?;

@@ -9,12 +9,12 @@ mod parts;
 mod theory;
 
 use super::{Lab, Outcome};
-use crate::live::privileges;
 use crate::measure::stats::{median, quantile};
 use crate::measure::{MeasureError, Result};
 use crate::plot::{Axis, Curve, Lines, Panel, Point};
 use crate::report::record::Beside;
 use crate::report::{Bound, Figure, number};
+use neater_emulator::privileges;
 use neater_link::{LinkConfig, Loss};
 use parts::{Pairs, Seen, Share};
 use std::path::Path;

@@ -4,11 +4,11 @@
 pub(crate) mod watch;
 
 use super::{Lab, Outcome};
-use crate::live::plan::{Change, NatPlan, What};
-use crate::live::{self, Cmd, Kind, Options, Plan, Running};
 use crate::measure::{MeasureError, Result, failed};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::report::{Bound, Figure};
+use neater_emulator::plan::{Change, NatPlan, What};
+use neater_emulator::{self as live, Cmd, Kind, Options, Plan, Running};
 use neater_link::{LinkConfig, NatConfig, QueueLimit};
 use neater_scenario::NatChange;
 use std::fs;

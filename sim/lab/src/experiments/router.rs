@@ -5,7 +5,6 @@
 //! kernel accounts for it can be read from here.
 
 use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, Ratios};
-use crate::live::{self, Kind, Options, Plan};
 use crate::measure::cpu::{Interleaved, Series};
 use crate::measure::stats::{difference_of_medians, median, quantile, ratio_of_medians};
 use crate::measure::{Child, Counter, MeasureError, Result, Server, failed, memory, process, wrap};
@@ -13,6 +12,7 @@ use crate::plot::{Axis, Curve, Drawing, Lines, Panel, Point};
 use crate::programs::{HOST, Program};
 use crate::report::{Bound, Figure};
 use neater_base::Rng;
+use neater_emulator::{self as live, Kind, Options, Plan};
 use neater_link::{LinkConfig, QueueLimit};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

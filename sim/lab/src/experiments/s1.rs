@@ -4,12 +4,12 @@
 //! its own.
 
 use super::{LIMIT, Lab, Outcome, counts};
-use crate::live::netns::Netns;
 use crate::measure::stats::{median, ratio_of_medians, slope};
 use crate::measure::{Counter, Exit, MeasureError, Result, Server, copies, failed, process, wrap};
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
 use neater_base::Rng;
+use neater_emulator::netns::Netns;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -4,13 +4,13 @@
 //! protocol they are of.
 
 use super::{Lab, Outcome};
-use crate::live::{self, Cmd, Options, Output, Plan};
 use crate::measure::stats::{Estimate, bootstrap};
 use crate::measure::{MeasureError, Result, soundest};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
 use neater_base::Rng;
+use neater_emulator::{self as live, Cmd, Options, Output, Plan};
 use neater_link::{LinkConfig, QueueLimit};
 use std::process::Command;
 use std::time::Duration;

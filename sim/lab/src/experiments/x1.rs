@@ -2,10 +2,10 @@
 //! the time that passes, and on a busy one it is still what the simulator costs. The time that passed is told beside it.
 
 use super::{Lab, Outcome};
-use crate::live::sys::thread_cpu;
 use crate::measure::stats::{median, quantile};
 use crate::measure::{MeasureError, Result};
 use crate::report::{Bound, Figure};
+use neater_emulator::sys::thread_cpu;
 use neater_netsim::World;
 use neater_scenario::{Scenario, shipped};
 use std::time::Instant;

@@ -55,6 +55,16 @@ impl fmt::Display for MeasureError {
 
 impl std::error::Error for MeasureError {}
 
+impl From<neater_emulator::LiveError> for MeasureError {
+    fn from(e: neater_emulator::LiveError) -> Self {
+        use neater_emulator::LiveError;
+        match e {
+            LiveError::MissingTool { tool, package } => Self::MissingTool { tool, package },
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
 impl MeasureError {
     /// Whether it is the machine that lacks something, rather than the measurement that failed.
     #[must_use]

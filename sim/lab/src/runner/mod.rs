@@ -11,7 +11,6 @@ pub mod journal;
 mod progress;
 
 use crate::experiments::{ALL, Experiment, Lab, Need, Outcome};
-use crate::live;
 use crate::measure::{MeasureError, process};
 use crate::plot::{self, Drawing};
 use crate::programs::{Build, Programs, Wanted};
@@ -19,6 +18,7 @@ use crate::report::record::{Beside, DrawingRecord, MetricRecord, Record};
 use crate::report::{self, Figure};
 use busy::{Others, Reading};
 use environment::Environment;
+use neater_emulator as live;
 use progress::span;
 use std::cell::RefCell;
 use std::fmt;

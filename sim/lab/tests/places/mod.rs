@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use neater_base::net::{Ecn, ErrorKind, Net, RecvBatch, Sock, SocketOption, SocketOptions, Token, Transmit};
-use neater_lab::live::{Lab, Options, Plan, privileges, sys};
+use neater_emulator::{Lab, Options, Plan, privileges, sys};
 use neater_netsim::{Network, SimNet, World};
 use neater_scenario::Scenario;
 use std::collections::BTreeMap;

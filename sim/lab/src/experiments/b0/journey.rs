@@ -1,7 +1,7 @@
 //! Packets that are sent, seen at both ends by tcpdump, and sent once more over the same link in the simulator.
 
-use crate::live::{Capture, Lab, LiveError, pcap};
 use neater_base::{Instant, Rng};
+use neater_emulator::{Capture, Lab, LiveError, pcap};
 use neater_link::LinkConfig;
 use neater_netsim::{TraceVerdict, World};
 use neater_scenario::{Builder, Direction};

@@ -1,8 +1,8 @@
 //! The measurements of B0, each with a lab of its own.
 
 use super::journey::{self, Journey, Step};
-use crate::live::{Cmd, EmulatorReport, Kind, Lab, LiveError, Options, Output, Plan, Running};
 use neater_base::Rng;
+use neater_emulator::{Cmd, EmulatorReport, Kind, Lab, LiveError, Options, Output, Plan, Running};
 use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate, RateSteps};
 use std::path::Path;
 use std::sync::Arc;

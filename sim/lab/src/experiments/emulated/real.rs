@@ -3,9 +3,9 @@
 use super::path::Path;
 use super::{Stack, Transfer, Work};
 use crate::experiments::Lab;
-use crate::live::{self, Cmd, LinkReport, Options, Plan, Running};
 use crate::measure::{MeasureError, Result, failed};
 use neater_base::Rng;
+use neater_emulator::{self as live, Cmd, LinkReport, Options, Plan, Running};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};

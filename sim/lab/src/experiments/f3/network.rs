@@ -6,9 +6,9 @@
 use super::Scenario;
 use super::day::{self, Day, Kind, Workload};
 use crate::experiments::Lab;
-use crate::live::provision::{Document, Provisioner, serve_documents};
-use crate::live::{self, Cmd, Kind as Node, Options, Plan, Running};
 use crate::measure::{MeasureError, Result, failed};
+use neater_emulator::provision::{Document, Provisioner, serve_documents};
+use neater_emulator::{self as live, Cmd, Kind as Node, Options, Plan, Running};
 use neater_link::{LinkConfig, QueueLimit};
 use neater_policy::pvd::{Advertisement, Configuration, Header, Prefix, PrefixInfo, PvdOption};
 use serde_json::{Value, json};

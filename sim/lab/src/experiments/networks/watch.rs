@@ -7,7 +7,6 @@
 
 use super::{BOTH, DELAY, PATIENCE, Place, QUEUE, RATE, cut};
 use crate::experiments::Lab;
-use crate::live::{Cmd, Running};
 use crate::measure::{MeasureError, Result};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -16,6 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use neater::{LocalEndpoint, Neater, SecurityParameters, Stack};
+use neater_emulator::{Cmd, Running};
 use neater_link::{Filter, LinkConfig, Match, Protocol};
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -3,10 +3,10 @@
 use super::bench::{Bench, CIPHER};
 use super::{ID, Run, Side};
 use crate::experiments::{LIMIT, Outcome};
-use crate::live::sys;
 use crate::measure::strace::{self, Calls};
 use crate::measure::{Child, Result, failed, process};
 use crate::report::Figure;
+use neater_emulator::sys;
 use serde_json::{Map, Value};
 use std::fs;
 use std::process::Command;

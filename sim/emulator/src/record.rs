@@ -3,7 +3,7 @@
 use super::capture::Captured;
 use super::command::Output;
 use super::error::{Result, failed};
-use super::lab::{Emulation, Lab};
+use super::lab::Lab;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -111,11 +111,7 @@ pub(crate) fn keep(lab: &Lab, record: &Record, dir: &Path, commands: &[Output], 
             "steal": load.map(|l| l.1),
             "load_average": fs::read_to_string("/proc/loadavg").ok().map(|t| t.trim().to_owned()),
         },
-        "emulation": match lab.emulation() { Emulation::Neater => "neater", Emulation::Netem => "netem" },
-        "emulator": match lab.emulation() {
-            Emulation::Neater => serde_json::to_value(lab.emulator()?).unwrap_or_default(),
-            Emulation::Netem => Value::Null,
-        },
+        "emulator": serde_json::to_value(lab.emulator()?).unwrap_or_default(),
         "unread_by_emulator": lab.unread()?,
         "links": lab.links()?,
         "happened": lab.happened(),

@@ -1,13 +1,10 @@
 //! `neater-lab net`: a scenario made real, and commands in it.
 
-use super::capture::Captured;
-use super::command::{Cmd, Output, Running};
-use super::error::{LiveError, Result};
-use super::lab::{Emulation, Lab, Options};
-use super::plan::{Kind, Plan};
-use super::{privileges, watch};
+mod watch;
+
 use crate::source::Source;
 use clap::Args;
+use neater_emulator::{Captured, Cmd, Kind, Lab, LiveError, Options, Output, Plan, Result, Running, privileges};
 use neater_scenario::Scenario;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +16,6 @@ const HELP: &str = "Examples:
   neater-lab net my.toml --out results --capture -- client: curl -o /dev/null http://server/
   neater-lab net dumbbell                      a shell in the first host
   neater-lab net home-nat --set kind=symmetric -- phone: ping -c 3 server
-  neater-lab net my.toml --emulator netem -- client: ping -c 3 server
 
 Every host is a network namespace with its own addresses, routes and kernel settings; names of hosts resolve inside.
 Links behave as the scenario says. Everything is gone when this ends, however it ends.";
@@ -36,10 +32,6 @@ pub struct NetArgs {
     /// Everything random of the links follows from it; the scenario's own otherwise.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Who moves the packets: neater's own link model in real time, or the kernel's netem and token buckets, where they are
-    /// and for what they can express.
-    #[arg(long, value_enum, default_value = "neater")]
-    emulator: Emulation,
     /// Runs beside the command and is ended after it. May be given often; they start in this order.
     #[arg(short, long, value_name = "HOST: COMMAND", value_parser = in_host)]
     background: Vec<(String, String)>,
@@ -101,7 +93,7 @@ pub fn run(args: &NetArgs) -> Result<u8> {
     if args.capture {
         privileges::need("tcpdump", "tcpdump")?;
     }
-    let lab = Lab::up(&plan, &Options { emulation: args.emulator, ..Options::default() })?;
+    let lab = Lab::up(&plan, &Options::default())?;
     let captures = match &args.out {
         Some(dir) if args.capture => {
             std::fs::create_dir_all(dir).map_err(|e| LiveError::Failed(format!("{}: {e}", dir.display())))?;
@@ -137,7 +129,7 @@ pub fn run(args: &NetArgs) -> Result<u8> {
         show(&out);
         outputs.push(out);
     }
-    let caught: Vec<Captured> = captures.into_iter().map(super::Capture::stop).collect::<Result<_>>()?;
+    let caught: Vec<Captured> = captures.into_iter().map(neater_emulator::Capture::stop).collect::<Result<_>>()?;
     for c in caught.iter().filter(|c| c.missed > 0) {
         eprintln!("neater-lab: {}: tcpdump missed {} packets", c.file.display(), c.missed);
     }
@@ -189,9 +181,6 @@ fn warn(lab: &Lab) -> Result<()> {
             }
             None => {}
         }
-    }
-    if lab.emulation() == Emulation::Netem {
-        return Ok(());
     }
     let e = lab.emulator()?;
     let unread = lab.unread()?;

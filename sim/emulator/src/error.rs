@@ -36,15 +36,6 @@ impl std::error::Error for LiveError {}
 /// What the lab's functions give.
 pub type Result<T> = std::result::Result<T, LiveError>;
 
-impl From<LiveError> for crate::measure::MeasureError {
-    fn from(e: LiveError) -> Self {
-        match e {
-            LiveError::MissingTool { tool, package } => Self::MissingTool { tool, package },
-            other => Self::Failed(other.to_string()),
-        }
-    }
-}
-
 /// A failure with what was attempted.
 pub(crate) fn failed<T>(what: &str, why: impl fmt::Display) -> Result<T> {
     Err(LiveError::Failed(format!("{what}: {why}")))

@@ -94,7 +94,7 @@ pub(crate) fn readable(fd: &OwnedFd, limit: Duration) -> bool {
 }
 
 /// Sends a signal to a process, or to a group when `pid` is negative. An error means that nobody is there.
-pub(crate) fn kill(pid: libc::pid_t, signal: libc::c_int) -> bool {
+pub fn kill(pid: libc::pid_t, signal: libc::c_int) -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::kill(pid, signal) == 0 }
 }

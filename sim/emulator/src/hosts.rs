@@ -1,5 +1,4 @@
-//! What a schedule does to hosts: interfaces that go down and up at their times. Where the kernel emulates the links, their
-//! changes are told to it here, too.
+//! What a schedule does to hosts: interfaces that go down and up at their times.
 //!
 //! A thread of its own, because the kernel takes its time over an interface (it waits for who still uses it), and the emulator
 //! must not. The interface really goes down: its system flushes the routes over it and tells whoever listens (netlink), and
@@ -20,7 +19,7 @@ use std::time::Duration;
 /// A change, as it was.
 #[derive(Clone, Debug, Serialize)]
 pub struct Happened {
-    /// What: `HOST.INTERFACE down`, or a link.
+    /// What: `HOST.INTERFACE down`.
     pub what: String,
     /// When it was to happen, from the start of the emulation, in seconds.
     pub at: f64,
@@ -30,27 +29,18 @@ pub struct Happened {
     pub failed: Option<String>,
 }
 
-/// Lines for `tc` that are told at a time: when, what changes, and where.
-pub type Told = (Duration, String, Vec<(Netns, String)>);
-
 /// A change that waits for its time.
 struct Task {
     at: Duration,
     what: String,
-    how: How,
-}
-
-enum How {
-    Interface {
-        name: String,
-        up: bool,
-        /// A socket of the host, through which its interfaces are reached without going there.
-        door: OwnedFd,
-        netns: Netns,
-        /// What gives the routes back, for `ip -batch`.
-        routes: String,
-    },
-    Disciplines(Vec<(Netns, String)>),
+    /// The interface.
+    name: String,
+    up: bool,
+    /// A socket of the host, through which its interfaces are reached without going there.
+    door: OwnedFd,
+    netns: Netns,
+    /// What gives the routes back, for `ip -batch`.
+    routes: String,
 }
 
 #[derive(Default)]
@@ -73,7 +63,7 @@ impl std::fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    /// Starts it, if the plan has anything for it or `told` has; times count from `start`. `netns` and `routes` give the
+    /// Starts it, if the plan has anything for it; times count from `start`. `netns` and `routes` give the
     /// namespace of a node, and the lines for `ip` that restore the routes over an interface of it.
     ///
     /// # Errors
@@ -83,10 +73,8 @@ impl Hosts {
         start: Instant,
         netns: impl Fn(usize) -> Result<Netns>,
         routes: impl Fn(usize, usize) -> String,
-        told: Vec<Told>,
     ) -> Result<Self> {
-        let disciplines = |(at, what, lines): Told| Task { at, what, how: How::Disciplines(lines) };
-        let mut tasks: Vec<Task> = told.into_iter().map(disciplines).collect();
+        let mut tasks: Vec<Task> = Vec::new();
         for change in &plan.changes {
             let What::Interface { node, interface, up } = change.what else { continue };
             let Some(host) = plan.nodes.get(node).filter(|n| n.kind == Kind::Host) else { continue };
@@ -94,8 +82,7 @@ impl Hosts {
             let netns = netns(node)?;
             let door = netns.with(sys::datagram_socket)?;
             let what = format!("{}.{name} {}", host.name, if up { "up" } else { "down" });
-            let how = How::Interface { name, up, door, netns, routes: routes(node, interface) };
-            tasks.push(Task { at: change.at, what, how });
+            tasks.push(Task { at: change.at, what, name, up, door, netns, routes: routes(node, interface) });
         }
         tasks.sort_by_key(|t| t.at);
         let shared = Arc::new(Shared::default());
@@ -153,16 +140,9 @@ impl Shared {
 
 impl Task {
     fn run(&self) -> Result<()> {
-        match &self.how {
-            How::Interface { name, up, door, netns, routes } => {
-                if !tun::set_up(door.as_raw_fd(), name, *up) {
-                    return last(&self.what);
-                }
-                if *up { netns.ip(routes) } else { Ok(()) }
-            }
-            How::Disciplines(all) => {
-                all.iter().filter(|(_, lines)| !lines.is_empty()).try_for_each(|(netns, lines)| netns.tc(lines))
-            }
+        if !tun::set_up(self.door.as_raw_fd(), &self.name, self.up) {
+            return last(&self.what);
         }
+        if self.up { self.netns.ip(&self.routes) } else { Ok(()) }
     }
 }

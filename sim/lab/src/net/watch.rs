@@ -1,8 +1,7 @@
 //! What the links carried over time, while a command ran: a table and a drawing.
 
-use super::error::{Result, failed};
-use super::lab::{Lab, LinkReport};
 use crate::timeline::{self, Course};
+use neater_emulator::{Lab, LinkReport, LiveError, Result};
 use neater_scenario::Scenario;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -115,7 +114,7 @@ pub(super) fn keep(dir: &Path, scenario: &Scenario, course: &[Seen]) -> Result<(
         &timeline::changes(scenario),
     );
     let written = std::fs::write(dir.join("links.csv"), csv).and_then(|()| timeline::write(dir, "timeline", &drawing));
-    written.or_else(|e| failed(&dir.display().to_string(), e))
+    written.map_err(|e| LiveError::Failed(format!("{}: {e}", dir.display())))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use super::cradle::Cradle;
 use super::emulator::{Emulator, EmulatorReport};
 use super::error::{LiveError, Result};
 use super::hosts::{Happened, Hosts};
-use super::kernel::{self, Kernel};
 use super::netns::Netns;
 use super::plan::{Kind, Plan, Routes};
 use super::record::Record;
@@ -20,28 +19,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Who moves the packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Emulation {
-    /// The link model of the simulator, in real time, over TUN devices.
-    #[default]
-    Neater,
-    /// The kernel: routers are namespaces, links its queueing disciplines (netem, TBF).
-    Netem,
-}
-
 /// How a lab is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Who moves the packets.
-    pub emulation: Emulation,
-    /// Packet buffers of our own emulator: the most packets that wait or travel in all links together.
+    /// Packet buffers of the emulator: the most packets that wait or travel in all links together.
     pub buffers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { emulation: Emulation::Neater, buffers: 32_768 }
+        Self { buffers: 32_768 }
     }
 }
 
@@ -49,14 +36,6 @@ impl Default for Options {
 struct Host {
     node: usize,
     netns: Netns,
-}
-
-/// Who moves the packets, and what is needed to ask it.
-#[derive(Debug)]
-enum Mover {
-    Ours(Emulator),
-    /// With the namespaces of all nodes, routers included.
-    Kernel(Kernel, Vec<Netns>),
 }
 
 /// What one direction of a link did.
@@ -76,7 +55,7 @@ pub struct LinkReport {
     pub delivered_bytes: u64,
     /// Lost on the wire.
     pub lost: u64,
-    /// Dropped by the full queue; where the kernel emulates links, by the discipline of the queue, too.
+    /// Dropped by the full queue.
     pub queue_full: u64,
     /// Dropped by the discipline of the queue: CoDel, RED.
     pub managed: u64,
@@ -92,7 +71,7 @@ pub struct Lab {
     // Dropped in this order: commands first, so that nobody sees the network go.
     cradle: Cradle,
     happenings: Hosts,
-    mover: Mover,
+    emulator: Emulator,
     hosts: Vec<Host>,
     plan: Plan,
     hosts_file: String,
@@ -108,37 +87,26 @@ impl Lab {
     /// The plan makes no sense, the machine or the user does not allow it, or a tool is missing.
     pub fn up(plan: &Plan, options: &Options) -> Result<Self> {
         plan.check().map_err(LiveError::Usage)?;
-        // Whatever speaks against it is said before anything is built.
-        let words = if options.emulation == Emulation::Netem { Some(kernel::words(plan)?) } else { None };
         privileges::check()?;
-        if let Some(words) = &words {
-            kernel::check(words)?;
-        }
         let record = Record::begin();
         let ipv6 = settle::has_ipv6();
         let cradle = Cradle::new()?;
         let routes = plan.routes();
-        let (mover, hosts) = match words {
-            None => Self::over_tun(plan, options, &routes, ipv6)?,
-            Some(words) => Self::over_kernel(plan, words, &routes, ipv6)?,
-        };
+        let (emulator, hosts) = Self::over_tun(plan, options, &routes, ipv6)?;
         let netns = |node: usize| match hosts.iter().find(|h: &&Host| h.node == node) {
             Some(host) => host.netns.again(),
             None => Err(LiveError::Failed(format!("node {node} is no host"))),
         };
         let restore = |node: usize, i: usize| settle::restore(plan, node, i, &routes[node], ipv6);
-        // Our emulator answers only when it runs, so a lab that is up is ready.
-        let (start, told) = match &mover {
-            Mover::Ours(emulator) => (emulator.report()?.start, Vec::new()),
-            Mover::Kernel(kernel, nodes) => (super::sys::now(), kernel.retold(plan, nodes)?),
-        };
-        let happenings = Hosts::start(plan, start, netns, restore, told)?;
+        // The emulator answers only when it runs, so a lab that is up is ready.
+        let start = emulator.report()?.start;
+        let happenings = Hosts::start(plan, start, netns, restore)?;
         let hosts_file = settle::hosts_file(plan, ipv6);
-        Ok(Self { cradle, happenings, mover, hosts, plan: plan.clone(), hosts_file, ipv6, record, start })
+        Ok(Self { cradle, happenings, emulator, hosts, plan: plan.clone(), hosts_file, ipv6, record, start })
     }
 
-    /// The hosts, their interfaces TUN devices of our own emulator.
-    fn over_tun(plan: &Plan, options: &Options, routes: &[Routes], ipv6: bool) -> Result<(Mover, Vec<Host>)> {
+    /// The hosts, their interfaces TUN devices of the emulator.
+    fn over_tun(plan: &Plan, options: &Options, routes: &[Routes], ipv6: bool) -> Result<(Emulator, Vec<Host>)> {
         let (mut hosts, mut tuns) = (Vec::new(), Vec::new());
         for (node, planned) in plan.nodes.iter().enumerate().filter(|(_, n)| n.kind == Kind::Host) {
             let netns = Netns::new()?;
@@ -153,33 +121,7 @@ impl Lab {
             netns.ip(&settle::batch(plan, node, &routes[node], ipv6))?;
             hosts.push(Host { node, netns });
         }
-        Ok((Mover::Ours(Emulator::start(plan.clone(), tuns, options.buffers)?), hosts))
-    }
-
-    /// The hosts and routers, their interfaces ends of the kernel's wires.
-    fn over_kernel(plan: &Plan, words: kernel::Words, routes: &[Routes], ipv6: bool) -> Result<(Mover, Vec<Host>)> {
-        let nodes = plan.nodes.iter().map(|_| Netns::new()).collect::<Result<Vec<_>>>()?;
-        for (netns, planned) in nodes.iter().zip(&plan.nodes) {
-            settle::sysctls(netns, &planned.sysctls, ipv6)?;
-        }
-        let kernel = Kernel::new(plan, words, &nodes)?;
-        let mut hosts = Vec::new();
-        for (node, netns) in nodes.iter().enumerate() {
-            for i in &plan.nodes[node].interfaces {
-                netns.with(|| tun::offloads_off(&i.name))?;
-            }
-            if kernel::forwards(plan, node) {
-                for (key, value) in kernel::FORWARD.iter().filter(|(k, _)| ipv6 || !k.starts_with("net.ipv6")) {
-                    netns.sysctl(key, value)?;
-                }
-                netns.ip(&kernel::router_batch(plan, node, &routes[node], ipv6))?;
-            } else {
-                netns.ip(&(kernel::host_prelude(plan, node) + &settle::batch(plan, node, &routes[node], ipv6)))?;
-                hosts.push(Host { node, netns: netns.again()? });
-            }
-            kernel.emulate(plan, node, netns)?;
-        }
-        Ok((Mover::Kernel(kernel, nodes), hosts))
+        Ok((Emulator::start(plan.clone(), tuns, options.buffers)?, hosts))
     }
 
     /// What it was built from.
@@ -306,32 +248,15 @@ impl Lab {
     pub fn set_link(&self, link: &str, side: usize, config: LinkConfig) -> Result<()> {
         let wire = self.plan.wire(link);
         let wire = wire.ok_or_else(|| LiveError::Usage(format!("there is no link {link}")))?;
-        match &self.mover {
-            Mover::Ours(emulator) => emulator.set(wire, side.min(1), config),
-            Mover::Kernel(..) => {
-                Err(LiveError::Usage("a link that the kernel emulates changes by the scenario's schedule only".into()))
-            }
-        }
+        self.emulator.set(wire, side.min(1), config)
     }
 
-    /// What our emulator did so far.
+    /// What the emulator did so far.
     ///
     /// # Errors
-    /// It does not answer, or the kernel emulates.
+    /// It does not answer.
     pub fn emulator(&self) -> Result<EmulatorReport> {
-        match &self.mover {
-            Mover::Ours(emulator) => emulator.report(),
-            Mover::Kernel(..) => Err(LiveError::Usage("the kernel emulates: it tells nothing of itself".into())),
-        }
-    }
-
-    /// Who moves the packets.
-    #[must_use]
-    pub fn emulation(&self) -> Emulation {
-        match self.mover {
-            Mover::Ours(_) => Emulation::Neater,
-            Mover::Kernel(..) => Emulation::Netem,
-        }
+        self.emulator.report()
     }
 
     /// What the links did so far, there and back for each.
@@ -339,10 +264,7 @@ impl Lab {
     /// # Errors
     /// The emulator does not answer.
     pub fn links(&self) -> Result<Vec<LinkReport>> {
-        let counters = match &self.mover {
-            Mover::Ours(emulator) => emulator.links()?,
-            Mover::Kernel(kernel, nodes) => return kernel.links(&self.plan, nodes),
-        };
+        let counters = self.emulator.links()?;
         let report = |(i, c): (usize, &neater_link::Counters)| {
             let wire = self.plan.wires.get(i / 2)?;
             let name = |side: usize| self.plan.nodes[wire.ends[side].0].name.clone();
@@ -363,7 +285,7 @@ impl Lab {
         Ok(counters.iter().enumerate().filter_map(report).collect())
     }
 
-    /// What the schedule has done to hosts so far; and to links, where the kernel emulates them.
+    /// What the schedule has done to hosts so far.
     #[must_use]
     pub fn happened(&self) -> Vec<Happened> {
         self.happenings.changes()
@@ -383,18 +305,13 @@ impl Lab {
 
     /// What happened that is no property of the scenario, so that this run says nothing of what ran in it; `None` if there is
     /// no such thing. `late_max_us`: how late the 99th percentile of all packets may be, in microseconds; infinite for
-    /// whoever judges that otherwise. Of the kernel's emulation no lateness is known.
+    /// whoever judges that otherwise.
     ///
     /// # Errors
     /// The emulator does not answer, or a host's counters cannot be read.
     pub fn disturbance(&self, late_max_us: f64) -> Result<Option<String>> {
         let unread = self.unread()?;
-        match &self.mover {
-            Mover::Ours(emulator) => Ok(emulator.report()?.disturbance(unread, late_max_us)),
-            Mover::Kernel(..) => {
-                Ok((unread > 0).then(|| format!("{unread} packets were dropped before they were on a link")))
-            }
-        }
+        Ok(self.emulator.report()?.disturbance(unread, late_max_us))
     }
 
     /// Writes `run.json`: what ran, on what, how busy the machine was, and what the emulator and the links did.
