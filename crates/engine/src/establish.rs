@@ -44,7 +44,7 @@ pub(crate) struct Path {
     pub(crate) local: Option<SocketAddr>,
     /// The local port, where there is no local address: 0 is any.
     pub(crate) port: u16,
-    /// The way that policies say, if they change anything.
+    /// The path that policies advise, if they change anything.
     pub(crate) way: Option<Way>,
     /// The one family that the interface of such a way has addresses of.
     pub(crate) family: Option<Family>,
@@ -62,7 +62,7 @@ impl Path {
 pub(crate) struct Establishing {
     pub(crate) race: Race<AttemptError>,
     pub(crate) attempts: Vec<Attempt>,
-    /// The cached outcome has become this candidate, and the race has not been told yet.
+    /// The cached outcome has become this candidate, and the race has not been notified yet.
     pub(crate) adopted: Option<CandidateId>,
     /// Answers that are known already are still being handed to the race.
     pub(crate) beginning: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Establishing {
     /// What the host was attached to when the race began.
     pub(crate) network: NonZeroU64,
     pub(crate) armed: Option<Instant>,
-    /// Resolution has not been heard of yet: cancelled when the race is over.
+    /// Name resolutions without an answer yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     pub(crate) has_deadline: bool,
     /// When an attempt without a handshake is looked at again.

@@ -1,11 +1,13 @@
 //! Framers that talk to each other before the program may (RFC 9623 section 6.1).
 //!
-//! *Responsible for* connections whose transport is up and whose framer is `Readiness::Handshaking`: for the rest of the engine they
-//! are being established. What the framer says has a queue of its own, which the program's messages wait behind; what the
-//! peer says goes to the framer at once, whether or not the program reads. *Not responsible for* anything after that.
+//! *Responsible for* connections whose transport is up and whose framer is
+//! `Readiness::Handshaking`: for the rest of the engine they are being established. The framer's
+//! output has a queue of its own, which the program's messages wait behind; received bytes go to
+//! the framer at once, whether or not the program reads. *Not responsible for* anything after that.
 //!
-//! *Invariants*: nothing of the program's is on the wire before the framer is ready; a connection that was received is
-//! delivered when it is; a handshake that is not finished in time ends its connection.
+//! *Invariants*: nothing of the program's is on the wire before the framer is ready; a connection
+//! that was received is delivered when it is; a handshake that is not finished in time ends its
+//! connection.
 
 use crate::conn::Conn;
 use crate::queue::SendQueue;
@@ -24,7 +26,7 @@ pub(crate) enum HandOver {
 /// A framer's handshake.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// What the framer has said and the transport has not taken.
+    /// Output of the framer that the transport has not taken.
     pub(crate) tx: SendQueue,
     pub(crate) to: HandOver,
     pub(crate) until: Instant,

@@ -1,7 +1,8 @@
 //! Datagrams that have come to the wrong one of several engines that share a port.
 //!
-//! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking in one that another engine has
-//! found. *Not responsible for* keeping them ([`crate::siblings`]).
+//! *Responsible for* finding out to which engine a packet of each carrier belongs, and for taking
+//! in one that another engine has found. *Not responsible for* keeping them ([`crate::siblings`],
+//! the engine shards).
 
 use super::packet::{Answer, Misrouted, Packet};
 use super::quic::transmit;
@@ -21,8 +22,8 @@ fn answer<N: Net>(cx: &mut Context<N>, sock: Sock, answer: Option<&Answer>) {
 }
 
 impl QuicCarrier {
-    /// Keeps a datagram for another engine, if this one shares its port with others. Otherwise it is answered as one of an unknown
-    /// connection.
+    /// Keeps a datagram for another engine, if this one shares its port with others. Otherwise it
+    /// is answered as one of an unknown connection.
     pub(super) fn keep_foreign<N: Net>(&self, cx: &mut Context<N>, socket: Key, meta: Datagram, foreign: Foreign) {
         let Some(sock) = self.sockets.get(socket).map(|s| s.sock) else { return };
         if cx.config.shared_secret.is_none() {
@@ -35,8 +36,9 @@ impl QuicCarrier {
 }
 
 impl Carriers {
-    /// Takes in a datagram that has come to the wrong engine. `unclaimed`: the right one does not exist, and the peer is sent that
-    /// its connection is unknown. The datagram is returned if there is no socket for it here.
+    /// Takes in a datagram that has come to the wrong engine. `unclaimed`: the right one does not
+    /// exist, and the peer is sent that its connection is unknown. The datagram is returned if
+    /// there is no socket for it here.
     pub(crate) fn on_misrouted<N: Net>(
         &mut self,
         cx: &mut Context<N>,

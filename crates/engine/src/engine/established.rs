@@ -1,6 +1,7 @@
 //! How races end.
 //!
-//! The end of establishment: one attempt has won and all others are withdrawn, none is left, or it is taken back.
+//! The end of establishment: one attempt has won and all others are withdrawn, none is left, or it
+//! is taken back.
 
 use crate::carrier::terms::Abandoned;
 use crate::carrier::terms::Taken;
@@ -34,7 +35,7 @@ impl<N: Net> Engine<N> {
         let raced = est.is_some();
         let lessons = est.as_ref().map(|est| self.lessons_of(conn, est, session)).unwrap_or_default();
         if let Some(mut est) = est {
-            // The race still has its cancellations to say.
+            // The race still has cancellations to report.
             while let Some(output) = est.race.poll_output(now) {
                 if let Output::Cancel(id) = output
                     && let Some(i) = est.attempts.iter().position(|a| a.candidate == Some(id))
@@ -62,9 +63,11 @@ impl<N: Net> Engine<N> {
         c.since = now;
         let establishment = c.since - c.began;
         self.take(conn, session);
-        // An outcome that was used is no news: it is tried anew when its lifetime ends.
+        // An outcome that was reused is not recorded again: a full race follows when its lifetime
+        // ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
-        // That a stack without a handshake was chosen beside others shows only that those were silent then.
+        // That a stack without a handshake was chosen beside others shows only that those were
+        // silent then.
         let shown = self.conns.get(conn).is_some_and(|c| stack.has_handshake() || c.request.has_no_handshake());
         if let Some(key) = cache_key.filter(|_| raced && shown) {
             let rtt = lessons.answered_after.unwrap_or(establishment);
@@ -79,8 +82,8 @@ impl<N: Net> Engine<N> {
         {
             c.ext().outcome_key = Some((network, key));
         }
-        // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing. How long its peer took to answer is
-        // known where nothing stood above the answer.
+        // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing.
+        // How long its peer took to answer is known where nothing stood above the answer.
         let alone = (!raced).then_some((0, None));
         let answered_alone = (!raced && stack.is_established_by_answer()).then_some(establishment);
         let (answered_after, by) = (lessons.answered_after.or(answered_alone), lessons.by.or(alone));
@@ -115,7 +118,8 @@ impl<N: Net> Engine<N> {
         self.carriers.take_early(&mut self.cx, session, conn);
     }
 
-    /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
+    /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned
+    /// connections alike.
     pub(crate) fn enter_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.flow.waits_on().is_some() {

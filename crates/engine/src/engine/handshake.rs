@@ -16,8 +16,8 @@ use neater_base::net::Net;
 use neater_framing::{Outbound, Readiness};
 
 impl<N: Net> Engine<N> {
-    /// Starts the framer of a connection whose transport is up, if it has one. True: the connection is ready. Otherwise it
-    /// is handed over when it is, or has failed.
+    /// Starts the framer of a connection whose transport is up, if it has one. True: the connection
+    /// is ready. Otherwise it is handed over when it is, or has failed.
     pub(crate) fn begin_framing(&mut self, conn: Key, to: HandOver) -> bool {
         let Some(c) = self.conns.get_mut(conn) else { return false };
         // Messages that were sent meanwhile have made the framer already.
@@ -54,7 +54,7 @@ impl<N: Net> Engine<N> {
         false
     }
 
-    /// Queues what a handshaking framer says.
+    /// Queues the output of a framer that is in its handshake.
     pub(crate) fn greet(&mut self, conn: Key, out: Outbound) {
         let Some(greeting) = self.conns.get_mut(conn).and_then(|c| c.ext().greeting.as_mut()) else { return };
         for data in out.pieces {
@@ -77,8 +77,9 @@ impl<N: Net> Engine<N> {
         self.come_back_to(conn);
     }
 
-    /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. No task knows of one
-    /// whose framer shakes hands, so that there is none to notify.
+    /// There is more to read, and others want their turn: the next is this connection's, without
+    /// waiting for readiness. No task knows of one whose framer shakes hands, so that there is none
+    /// to notify.
     pub(crate) fn come_back_to(&mut self, conn: Key) {
         self.cx.again = true;
         let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
@@ -92,7 +93,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Writes what the framer has said, and nothing of the program's.
+    /// Writes the framer's output, and nothing of the program's.
     pub(crate) fn flush_greeting(&mut self, conn: Key) -> Result<(), ConnectionError> {
         let swap = |c: &mut Conn, state| {
             c.state = state;
@@ -109,7 +110,7 @@ impl<N: Net> Engine<N> {
         done.error.map_or(Ok(()), Err)
     }
 
-    /// Gives the framer what the peer has said; `None`: nothing has come.
+    /// Gives the framer the bytes received from the peer; `None`: nothing has arrived.
     pub(crate) fn feed_greeting(&mut self, conn: Key) -> Result<Option<Readiness>, ConnectionError> {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_greeting()) else { return Ok(None) };
         let mut ended = false;
@@ -143,14 +144,15 @@ impl<N: Net> Engine<N> {
         let Ext { framer: Some(framer), receiver, .. } = c.ext() else { return Ok(None) };
         let mut out = Outbound::default();
         let mut readiness = receiver.run(framer.as_mut(), ended, &mut out);
-        // Messages may have come with the end of the handshake, and nothing more may come for a long time.
+        // Messages may have come with the end of the handshake, and nothing more may come for a
+        // long time.
         if readiness == Ok(Readiness::Ready) && !receiver.buffer().is_empty() {
             readiness = receiver.run(framer.as_mut(), ended, &mut out);
         }
         self.greet(conn, out);
         match readiness {
             Ok(Readiness::Handshaking) if ended => {
-                // What the framer still has to say may tell the peer why.
+                // The framer's last output may carry the reason to the peer.
                 let _ = self.flush_greeting(conn);
                 Err(ConnectionError::Framer("the peer has ended the connection in the framer's handshake".into()))
             }
@@ -212,7 +214,8 @@ impl<N: Net> Engine<N> {
         Some(greeting)
     }
 
-    /// A connection is over whose framer was handshaking: what that had to say is not said.
+    /// A connection has ended during its framer's handshake: the framer's pending output is
+    /// discarded.
     pub(crate) fn drop_greeting(&mut self, conn: Key) -> Option<HandOver> {
         let mut greeting = self.end_greeting(conn)?;
         for segment in greeting.tx.made().map(|q| core::mem::take(&mut q.queue)).unwrap_or_default() {
@@ -221,7 +224,8 @@ impl<N: Net> Engine<N> {
         Some(greeting.to)
     }
 
-    /// The connection will not be ready: its opener is notified why, and one that was received was not delivered.
+    /// The connection will not be ready: its opener is notified why, and one that was received was
+    /// not delivered.
     pub(crate) fn greeting_failed(&mut self, conn: Key, error: &ConnectionError) {
         let Some(to) = self.drop_greeting(conn) else { return };
         if to != HandOver::Opener {
@@ -291,7 +295,8 @@ impl<N: Net> Engine<N> {
                         c.released = true;
                     }
                     match self.groups.get_mut(group) {
-                        // The group's opener has not asked for the peer's streams yet: no task holds it until one asks.
+                        // The group's opener has not asked for the peer's streams yet: no task
+                        // holds it until one asks.
                         Some(g) if g.listener.is_none() => g.waiting.push_back(conn),
                         // The listener stopped in the meantime.
                         _ => self.abort_with(ConnectionId(conn), ABORTED),

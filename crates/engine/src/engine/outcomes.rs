@@ -17,12 +17,13 @@ use neater_base::net::Net;
 use neater_race::{BadCause, CacheKey, CandidateOutcome, Lesson, MAX_ATTEMPT_DELAY, PathId, StackId};
 
 impl<N: Net> Engine<N> {
-    /// Where outcomes of this connection are remembered, if the host is still where it was when it was initiated.
+    /// Where outcomes of this connection are remembered, if the host is still where it was when it
+    /// was initiated.
     pub(crate) fn lesson_key(&self, c: &Conn) -> Option<CacheKey> {
         c.cache_key().filter(|_| c.network == self.network)
     }
 
-    /// Tells a race what earlier ones say against its candidates.
+    /// Passes the outcome history of earlier races to a race, which deprioritises candidates by it.
     pub(crate) fn heed_lessons(&mut self, conn: Key) {
         let now = self.cx.now;
         let Some(c) = self.conns.get(conn) else { return };
@@ -101,7 +102,8 @@ impl<N: Net> Engine<N> {
         lessons
     }
 
-    /// Remembers what a race has taught, after its winner was recorded and the others were withdrawn.
+    /// Remembers what a race has taught, after its winner was recorded and the others were
+    /// withdrawn.
     pub(crate) fn learn(&mut self, conn: Key, lessons: Lessons) {
         let (now, Some(network)) = (self.cx.now, self.network) else { return };
         if let Some((key, stack, addr)) = lessons.won {
@@ -234,7 +236,8 @@ impl<N: Net> Engine<N> {
             // In the clear, anything on the path can send that.
             ServiceOutcome::Broken | ServiceOutcome::WantsOther => BadCause::Broken,
         };
-        // A peer that does not serve at one of its addresses what networks tend to block will hardly do so at another.
+        // A peer that does not serve at one of its addresses what networks tend to block will
+        // hardly do so at another.
         let lesson = Lesson { suspect_group: stack.may_be_blocked(), ..Lesson::new(id, addr, cause) };
         self.outcomes.record_bad(self.cx.now, key, lesson);
     }
@@ -267,19 +270,22 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
+/// A connection that fails this soon after set-up, with nothing received, counts as an attempt that
+/// failed.
 const EARLY_DEATH: Duration = Duration::from_secs(5);
 
 /// And at least this many round trips of the candidate that won.
 const FAIR_ROUND_TRIPS: u32 = 4;
 
-/// How long a peer that has answered may take over the next step of its handshake, at least, and in its own round trips: it
-/// includes a loss and its repair. In a race it is held for two, the next one takes two over its handshake, and waits for two more at last.
+/// How long a peer that has answered may take over the next step of its handshake, at least, and in
+/// its own round trips: it includes a loss and its repair. In a race it is held for two, the next
+/// one takes two over its handshake, and waits for two more at last.
 const STALL_TIME: Duration = Duration::from_millis(250);
 
 const STALL_ROUND_TRIPS: u32 = 6;
 
-/// Where marks of a path's candidates are kept: where its outcome would be, had the race no other path.
+/// Where marks of a path's candidates are kept: where its outcome would be, had the race no other
+/// path.
 fn path_key(c: &Conn, est: &Establishing, path: PathId) -> Option<CacheKey> {
     let path = est.paths.get(usize::from(path.0))?;
     let mut key = c.cache_key_of(est.network, path.remote)?;

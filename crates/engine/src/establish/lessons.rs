@@ -1,9 +1,10 @@
 //! What establishments teach: which candidates were no good, so that the next race puts them back.
 //!
-//! *Responsible for* deciding what counts against a candidate. It does where something else has won, so that it is the
-//! candidate and not the network, and while the host is still attached to the same network; trouble of this host's own
-//! (descriptors, buffers, ports) counts against no candidate. *Not responsible for* how long that is remembered, nor for what a
-//! race makes of it (`neater-race`).
+//! *Responsible for* deciding what counts against a candidate. It does where something else has
+//! won, so that it is the candidate and not the network, and while the host is still attached to
+//! the same network; trouble of this host's own (descriptors, buffers, ports) counts against no
+//! candidate. *Not responsible for* how long that is remembered, nor for what a race makes of it
+//! (`neater-race`).
 
 use crate::Stack;
 use crate::carrier::SessionId;
@@ -16,13 +17,14 @@ use neater_race::{BadCause, CacheKey, Lesson, PathId, StackId};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How long a peer has to answer before its silence counts against it: as long as TCP and QUIC themselves wait before they
-/// doubt that a packet has arrived (RFC 6298 section 2, RFC 9002 section 6.2.2: 1 s each). A path of 400 ms, or a lost answer
-/// on a shorter one, needs most of it; the attempt delay, which only starts the next candidate, would condemn them all.
+/// How long a peer has to answer before its silence counts against it: as long as TCP and QUIC
+/// themselves wait before they doubt that a packet has arrived (RFC 6298 section 2, RFC 9002
+/// section 6.2.2: 1 s each). A path of 400 ms, or a lost answer on a shorter one, needs most of it;
+/// the attempt delay, which only starts the next candidate, would condemn them all.
 pub(crate) const FAIR_TIME: Duration = Duration::from_secs(1);
 
-/// Attempts that were withdrawn before their time: they are closed, but an answer that is under way is still reported by their
-/// carriers.
+/// Attempts that were withdrawn before their time: they are closed, but an answer that is under way
+/// is still reported by their carriers.
 #[derive(Debug, Default)]
 pub(crate) struct Trials(pub(crate) Vec<(SessionId, Trial)>);
 
@@ -62,7 +64,7 @@ pub(crate) struct Lessons {
     pub(crate) trials: Vec<(SessionId, CacheKey, Lesson, PathId, Instant)>,
 }
 
-/// A lesson about a candidate that lost. A winner by the same path shows what need not be suspected.
+/// The penalty of a candidate that lost. A winner by the same path shows what is not to blame.
 pub(crate) fn lesson(stack: Stack, addr: SocketAddr, cause: BadCause, winner: Option<(Stack, SocketAddr)>) -> Lesson {
     let silent = cause == BadCause::Silent;
     Lesson {

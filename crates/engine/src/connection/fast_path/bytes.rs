@@ -63,7 +63,8 @@ impl<N: Net> FastPath<'_, N> {
         FastWrite::Unknown
     }
 
-    /// Reads from the socket, if nothing else has to happen. 0: the general way knows more; what the socket has said is in `ended`.
+    /// Reads from the socket, if nothing else has to happen. 0: the general path must decide; the
+    /// socket's result is in `ended`.
     #[inline]
     pub(crate) fn read(&mut self, conn: Key, buf: &mut [u8], ended: &mut Option<FastRead>) -> usize {
         if let Some(c) = self.conns.get_fast(conn)
@@ -98,7 +99,8 @@ impl<N: Net> FastPath<'_, N> {
         }
     }
 
-    /// The connection's bytes have just been written or read: notes whether the next ones may go straight.
+    /// The connection's bytes have just been written or read: notes whether the next ones may go
+    /// straight.
     pub(crate) fn note(&mut self, conn: Key) {
         if !self.cx.config.fast_path {
             return;
@@ -129,7 +131,8 @@ impl<N: Net> FastPath<'_, N> {
         Some(lane)
     }
 
-    /// A connection's socket has become ready, and nothing is to be done but to report it. False: the general way knows more.
+    /// A connection's socket has become ready, and nothing is to be done but to report it. False:
+    /// the general way knows more.
     #[inline]
     pub(crate) fn on_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
         let Some(c) = self.conns.get_fast(conn) else { return false };

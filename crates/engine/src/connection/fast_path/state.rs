@@ -2,7 +2,8 @@
 
 use neater_base::net::{Lane, Sock};
 
-/// Whether the bytes of a connection may go straight to its socket and come straight from it; see invariants 3 to 5 of the folder.
+/// Whether the bytes of a connection may go straight to its socket and come straight from it; see
+/// invariants 3 to 5 of the folder.
 #[derive(Debug)]
 pub(crate) struct DirectBytes {
     /// The socket of the connection's own TCP.
@@ -15,7 +16,8 @@ pub(crate) struct DirectBytes {
     pub(super) read: bool,
     /// Bytes may be read, and there are none until the socket's next event.
     pub(super) read_blocked: bool,
-    /// A way around the engine, open in the same directions. In a box because most connections have none.
+    /// A way around the engine, open in the same directions. In a box because most connections have
+    /// none.
     pub(super) lane: Option<Box<Box<dyn Lane>>>,
 }
 
