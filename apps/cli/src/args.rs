@@ -23,10 +23,12 @@ pub(crate) struct Cli {
     /// One JSON object per line instead of text; `event` tells what each is
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Tell every step of establishment on standard error, as it happens; of serve, every request, and whom it turns away
+    /// Tell every step of establishment on standard error, as it happens; of serve, every request,
+    /// and whom it turns away
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// What the library logs, as in RUST_LOG: `debug`, `neater::race=debug`. The variables NEATER_LOG and RUST_LOG do the same
+    /// What the library logs, as in RUST_LOG: `debug`, `neater::race=debug`. The variables
+    /// NEATER_LOG and RUST_LOG do the same
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     #[command(subcommand)]
@@ -93,7 +95,8 @@ pub(crate) struct ConnectArgs {
     /// Accept only a certificate with this SHA-256; without --ca the pin is all that is looked at
     #[arg(long, value_name = "SHA256")]
     pub(crate) pin: Vec<String>,
-    /// Accept any certificate: anybody on the way can read and change what is sent. Each use says so
+    /// Accept any certificate: anybody on the way can read and change what is sent. Each use says
+    /// so
     #[arg(short = 'k', long, conflicts_with_all = ["ca", "pin"])]
     pub(crate) insecure: bool,
     /// Another resolver configuration than /etc/resolv.conf
@@ -102,12 +105,13 @@ pub(crate) struct ConnectArgs {
     /// Another hosts file than /etc/hosts
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
-    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names counts, such as multicast DNS;
-    /// HTTPS records are not asked for then
+    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names
+    /// counts, such as multicast DNS; HTTPS records are not asked for then
     #[arg(long, conflicts_with_all = ["resolv_conf", "hosts"])]
     pub(crate) system_names: bool,
-    /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY, /etc/neater/policy and
-    /// ~/.config/neater/policy; may be given more than once, later folders count more
+    /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY,
+    /// /etc/neater/policy and ~/.config/neater/policy; may be given more than once, later folders
+    /// count more
     #[arg(long, value_name = "DIR")]
     pub(crate) policy: Vec<PathBuf>,
     /// No policies at all
@@ -116,11 +120,12 @@ pub(crate) struct ConnectArgs {
     /// Do not begin while a file of policies cannot be used: what it is to say would not count
     #[arg(long, conflicts_with = "no_policy")]
     pub(crate) strict_policies: bool,
-    /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile must be one that there is
+    /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile
+    /// must be one that there is
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, conflicts_with = "no_policy")]
     pub(crate) property: Vec<(String, String)>,
-    /// Seconds that establishment may take, and that nothing may come after that. Default: establishment as long as its candidates need,
-    /// silence 60
+    /// Seconds that establishment may take, and that nothing may come after that. Default:
+    /// establishment as long as its candidates need, silence 60
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<core::time::Duration>,
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
@@ -196,7 +201,8 @@ pub(crate) struct GetArgs {
     /// What to fetch; https is meant where no scheme stands
     #[arg(required_unless_present = "input_file", value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// Fetch the URLs that stand in FILE, too, one on a line; - is standard input, and # begins a comment
+    /// Fetch the URLs that stand in FILE, too, one on a line; - is standard input, and # begins a
+    /// comment
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) input_file: Option<PathBuf>,
     /// Save as FILE; - is standard output, which is also the default for one URL
@@ -208,19 +214,21 @@ pub(crate) struct GetArgs {
     /// Save in this folder, which is made if it is not there, under the names that the URLs end in
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; a FILE without a part
-    /// is complete if it is as long as the server's, and left alone
+    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; a FILE
+    /// without a part is complete if it is as long as the server's, and left alone
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
-    /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
-    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended. With
-    /// --transport SCTP, by one association over all of them, which needs no parts
+    /// By all interfaces at once that policies choose, or else all there are: pieces of the file by
+    /// each, and what one does not bring, another does. Needs a file (-o or -O) and a server that
+    /// sends parts; -C goes on where another run ended. With --transport SCTP, by one association
+    /// over all of them, which needs no parts
     #[arg(long, conflicts_with = "interface")]
     pub(crate) multi: bool,
     /// How many files at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) parallel: u8,
-    /// How often to ask for the rest when a connection breaks, until a further MiB has come: then it counts anew (not with --multi)
+    /// How often to ask for the rest when a connection breaks, until a further MiB has come: then
+    /// it counts anew (not with --multi)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) retries: u8,
     /// Only this version of HTTP
@@ -241,10 +249,12 @@ pub(crate) struct GetArgs {
     /// Show the status and the header fields, and fetch nothing
     #[arg(short = 'I', long, conflicts_with_all = ["multi", "resume", "remote_name", "output_dir"])]
     pub(crate) head: bool,
-    /// Show the server this name and password (RFC 7617): who sees the list of processes sees them, too; -H @FILE does not show them
+    /// Show the server this name and password (RFC 7617): who sees the list of processes sees them,
+    /// too; -H @FILE does not show them
     #[arg(short = 'u', long, value_name = "NAME:PASSWORD")]
     pub(crate) user: Option<String>,
-    /// Let the server compress the content for the way (gzip, deflate); what is saved is not compressed, and cannot be gone on with
+    /// Let the server compress the content for the way (gzip, deflate); what is saved is not
+    /// compressed, and cannot be gone on with
     #[arg(long, conflicts_with_all = ["multi", "resume", "range"])]
     pub(crate) compressed: bool,
     /// Only this part: 0-99, 100-, or -5 for the last five bytes
@@ -256,12 +266,12 @@ pub(crate) struct GetArgs {
     /// A host at a port is at this address, whatever names give
     #[arg(long, value_name = "HOST:PORT:ADDRESS")]
     pub(crate) resolve: Vec<String>,
-    /// Ask this proxy, whatever the variables say: http://[USER:PASSWORD@]HOST[:PORT]; empty, none. A password is visible in the list of
-    /// processes; in a variable it is not
+    /// Ask this proxy, whatever the variables say: http://[USER:PASSWORD@]HOST[:PORT]; empty, none.
+    /// A password is visible in the list of processes; in a variable it is not
     #[arg(short = 'x', long, value_name = "URL")]
     pub(crate) proxy: Option<String>,
-    /// Hosts that are asked without a proxy, in place of those of no_proxy: names, which stand for all that end in them, addresses and
-    /// networks (192.0.2.0/24); * is all
+    /// Hosts that are asked without a proxy, in place of those of no_proxy: names, which stand for
+    /// all that end in them, addresses and networks (192.0.2.0/24); * is all
     #[arg(long, value_name = "LIST")]
     pub(crate) noproxy: Option<String>,
     /// Nothing on standard error but what fails
@@ -295,7 +305,8 @@ JSON events: serving, certificate (one that expires soon, or is not valid), requ
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
 pub(crate) struct ServeArgs {
-    /// The folder; links that lead out of it are not followed, and names that are not UTF-8 are left out
+    /// The folder; links that lead out of it are not followed, and names that are not UTF-8 are
+    /// left out
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// The port for TCP and UDP; 0 takes a free one. Default: 4433, or 8080 with --plain
@@ -307,8 +318,8 @@ pub(crate) struct ServeArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// These transports: QUIC, TLS and SCTP (which is SCTP/DTLS); QUIC and TLS by default. With --plain: TCP, SCTP (which is SCTP/UDP)
-    /// and SCTP/IP; TCP by default
+    /// These transports: QUIC, TLS and SCTP (which is SCTP/DTLS); QUIC and TLS by default. With
+    /// --plain: TCP, SCTP (which is SCTP/UDP) and SCTP/IP; TCP by default
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// The UDP port for SCTP; 0 takes a free one. Default: 9899
@@ -317,7 +328,8 @@ pub(crate) struct ServeArgs {
     /// HTTP/1.1 in the clear, over TCP unless --transport says more, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,
-    /// The certificate chain to show (PEM); its key is on P-256 or P-384, of Ed25519 or RSA: P-521 is not supported
+    /// The certificate chain to show (PEM); its key is on P-256 or P-384, of Ed25519 or RSA: P-521
+    /// is not supported
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// Its private key (PEM)
@@ -333,7 +345,8 @@ pub(crate) struct ServeArgs {
     /// $XDG_STATE_HOME/neater or ~/.local/state/neater
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     pub(crate) cert_dir: Option<PathBuf>,
-    /// No line for each request, which there is at a terminal; -v has them anywhere, with --json as objects
+    /// No line for each request, which there is at a terminal; -v has them anywhere, with --json as
+    /// objects
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Do not list folders
@@ -387,7 +400,8 @@ pub(crate) struct ExplainArgs {
     /// Connect, and show the race as it went
     #[arg(long = "try")]
     pub(crate) attempt: bool,
-    /// Application protocols to offer, preferred first; empty offers none [default: h3,h2,http/1.1, but none for DTLS alone]
+    /// Application protocols to offer, preferred first; empty offers none [default: h3,h2,http/1.1,
+    /// but none for DTLS alone]
     #[arg(long, value_name = "LIST")]
     pub(crate) alpn: Option<String>,
     /// Only this version of HTTP: the same as --alpn with its name
@@ -519,7 +533,8 @@ pub(crate) enum PolicyCommand {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Show how a decision comes about: which rules fired, which rows matched, what failed, scores summed
+    /// Show how a decision comes about: which rules fired, which rows matched, what failed, scores
+    /// summed
     Explain {
         /// A list of requests in JSON, a file of one, or - for standard input
         #[arg(value_name = "REQUEST")]
@@ -527,10 +542,12 @@ pub(crate) enum PolicyCommand {
         /// A diagram in Mermaid's language instead of text
         #[arg(long)]
         diagram: bool,
-        /// What the manager that runs (`neater pm`) decides for this user, and not what files lead to
+        /// What the manager that runs (`neater pm`) decides for this user, and not what files lead
+        /// to
         #[arg(long, conflicts_with_all = ["pib", "cib", "bare", "rows", "candidates"])]
         running: bool,
-        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as
+        /// for every program
         #[arg(long, value_name = "DIR", requires = "running")]
         sock: Option<PathBuf>,
         #[command(flatten)]
@@ -549,16 +566,19 @@ pub(crate) enum PolicyCommand {
         /// A list of requests in JSON, a file of one, or - for standard input
         #[arg(value_name = "REQUEST")]
         request: String,
-        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as
+        /// for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
-    /// Tell the manager that runs a policy or profile, or what is known; it steers your programs, or all if you are root
+    /// Tell the manager that runs a policy or profile, or what is known; it steers your programs,
+    /// or all if you are root
     Tell {
         /// Policy, profile and CIB files, by their endings
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as
+        /// for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
@@ -591,14 +611,16 @@ with -v also refused.";
 pub(crate) struct PmArgs {
     #[command(flatten)]
     pub(crate) tables: TableArgs,
-    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and rest_token. Default: ~/.neat
+    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and
+    /// rest_token. Default: ~/.neat
     #[arg(long, value_name = "DIR")]
     pub(crate) sock: Option<PathBuf>,
-    /// Do not begin while a file of --pib or --cib cannot be used: what it is to say would not count. While the manager runs, a file
-    /// that goes bad leaves what it said before
+    /// Do not begin while a file of --pib or --cib cannot be used: what it is to say would not
+    /// count. While the manager runs, a file that goes bad leaves what it said before
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the daemon's
+    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the
+    /// daemon's
     #[arg(long)]
     pub(crate) shared: bool,
     /// Where REST listens: an address of this host alone. Port 0 takes a free one
@@ -607,8 +629,9 @@ pub(crate) struct PmArgs {
     /// No REST
     #[arg(long)]
     pub(crate) no_rest: bool,
-    /// A file or URL (http, https) that tells nodes of the CIB: an object or a list, read again and again. What it says takes
-    /// the place of what it said before, and ends when it has been silent three times; may be given up to 16 times
+    /// A file or URL (http, https) that tells nodes of the CIB: an object or a list, read again and
+    /// again. What it says takes the place of what it said before, and ends when it has been silent
+    /// three times; may be given up to 16 times
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) source: Vec<String>,
     /// Seconds from one look at the sources to the next
@@ -617,17 +640,20 @@ pub(crate) struct PmArgs {
     /// Trust these authorities (PEM) instead of the system's, for sources of https
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) source_ca: Option<PathBuf>,
-    /// What this user tells counts for everybody, as what root tells: a program that speaks for modems under a user of its own, for
-    /// example. A name or a number; may be given several times. It comes to the sockets only with --shared
+    /// What this user tells counts for everybody, as what root tells: a program that speaks for
+    /// modems under a user of its own, for example. A name or a number; may be given several times.
+    /// It comes to the sockets only with --shared
     #[arg(long, value_name = "USER")]
     pub(crate) trust_user: Vec<String>,
     /// Do not tell of the interfaces of this host: only files and programs fill the CIB
     #[arg(long)]
     pub(crate) no_interfaces: bool,
-    /// Do not listen to what routers tell of provisioning domains (RFC 8801), which takes root or CAP_NET_RAW
+    /// Do not listen to what routers tell of provisioning domains (RFC 8801), which takes root or
+    /// CAP_NET_RAW
     #[arg(long)]
     pub(crate) no_pvd: bool,
-    /// Who vouches for the servers of provisioning domains, in place of the system's authorities: certificates in PEM
+    /// Who vouches for the servers of provisioning domains, in place of the system's authorities:
+    /// certificates in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) pvd_ca: Option<PathBuf>,
 }

@@ -115,7 +115,8 @@ pub(crate) fn start(builder: Builder) -> Result<Neater, Failure> {
     builder.build().map_err(|e| match e.kind() {
         std::io::ErrorKind::InvalidData => Failure::new(crate::Exit::Failed, "policy", e.to_string())
             .advise("`neater policy check FOLDER` tells of all; without --strict-policies the others count"),
-        // Of all that is opened here, the files that the environment names have their names in the error.
+        // Of all that is opened here, the files that the environment names have their names in the
+        // error.
         _ if e.to_string().starts_with("SSLKEYLOGFILE=") => Failure::new(crate::Exit::Local, "file", e.to_string()),
         _ => Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")),
     })
@@ -163,7 +164,8 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     Ok(builder.application("neater"))
 }
 
-/// What is wrong with files of policies, for people; `neater policy check` tells more. Each fault is told once.
+/// What is wrong with files of policies, for people; `neater policy check` tells more. Each fault
+/// is told once.
 #[derive(Default)]
 pub(crate) struct PolicyFaults(Vec<PolicyFault>);
 
@@ -211,7 +213,8 @@ fn pin(text: &str) -> Result<Pin, Failure> {
     Ok(Pin::Sha256(hash))
 }
 
-/// The protocol stacks that are meant: SCTP is over UDP in the clear, and over DTLS where there is security.
+/// The protocol stacks that are meant: SCTP is over UDP in the clear, and over DTLS where there is
+/// security.
 pub(crate) fn stacks(names: &[String]) -> Result<Vec<Stack>, Failure> {
     let mut all = Vec::new();
     for name in names {

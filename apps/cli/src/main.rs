@@ -1,10 +1,11 @@
 //! The `neater` command: fetch, serve and explain.
 //!
-//! *Responsible for* arguments, what people and programs read, files, and exit codes. *Not responsible for* transports
-//! (neater's) and HTTP (neater-http's).
+//! *Responsible for* arguments, what people and programs read, files, and exit codes. *Not
+//! responsible for* transports (neater's) and HTTP (neater-http's).
 //!
-//! *Invariants*: standard output carries what was asked for and nothing else; every failure says what to do next and ends
-//! in a documented exit code; data that came is never thrown away by a failure.
+//! *Invariants*: standard output carries what was asked for and nothing else; every failure says
+//! what to do next and ends in a documented exit code; data that came is never thrown away by a
+//! failure.
 
 #![forbid(unsafe_code)]
 
@@ -161,12 +162,14 @@ fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Fa
     done
 }
 
-/// The same on this thread alone: where bytes go from one task to the next, another thread would have to be woken for each piece.
+/// The same on this thread alone: where bytes go from one task to the next, another thread would
+/// have to be woken for each piece.
 fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'static) -> Result<Exit, Failure> {
     enough_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no threads: {e}")))?;
-    // As a task: each time that what is blocked on itself is woken, the runtime looks for events first.
+    // As a task: each time that what is blocked on itself is woken, the runtime looks for events
+    // first.
     let done = runtime.block_on(async { tokio::spawn(job).await });
     runtime.shutdown_timeout(core::time::Duration::from_millis(200));
     match done {

@@ -57,7 +57,8 @@ impl Output {
         }
     }
 
-    /// Keeps why something could not be said, for the end of the command. A reader that has gone wants no more.
+    /// Keeps why something could not be said, for the end of the command. A reader that has gone
+    /// wants no more.
     pub(crate) fn told(&self, done: io::Result<()>) {
         if let Err(e) = done
             && e.kind() != io::ErrorKind::BrokenPipe
@@ -152,8 +153,9 @@ impl Output {
     }
 }
 
-/// A text that a terminal takes for nothing but text, whoever has had a say in it: reasons of peers, names, headers. Lines and
-/// tabs stay; what would move the cursor, colour, or turn the direction of writing is shown as a mark.
+/// A text that a terminal takes for nothing but text, whoever has had a say in it: reasons of
+/// peers, names, headers. Lines and tabs stay; what would move the cursor, colour, or turn the
+/// direction of writing is shown as a mark.
 fn harmless(text: &str) -> Cow<'_, str> {
     let bad = |c: char| {
         c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -171,8 +173,8 @@ pub(crate) fn failed(url: Option<&str>, f: &Failure) -> Value {
     value
 }
 
-/// A text with the zones of its link-local addresses as people name them, by their interfaces (RFC 4007 section 11.2), and not by
-/// numbers that change with every boot.
+/// A text with the zones of its link-local addresses as people name them, by their interfaces (RFC
+/// 4007 section 11.2), and not by numbers that change with every boot.
 pub(crate) fn zoned(text: &str) -> String {
     with_names(text, |index| {
         let socket =

@@ -1,4 +1,5 @@
-//! `neater policy`: the policy manager on files. What it means is neater-policy's; here files are read and lines printed.
+//! `neater policy`: the policy manager on files. What it means is neater-policy's; here files are
+//! read and lines printed.
 
 use crate::args::{PolicyCommand, TableArgs};
 use crate::failure::{Exit, Failure};
@@ -40,8 +41,8 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if `deep`. A file that cannot be
-/// read is told and left out, as the manager that runs does.
+/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if
+/// `deep`. A file that cannot be read is told and left out, as the manager that runs does.
 fn folder(dir: &Path, deep: bool, output: &Output) -> Result<Vec<(String, String)>, Failure> {
     let mut files = Vec::new();
     let found = folder::list(dir, deep)?;
@@ -245,7 +246,8 @@ fn decision_event(told: &str) -> Result<serde_json::Value, String> {
     Ok(json)
 }
 
-/// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every program on neater does.
+/// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every
+/// program on neater does.
 fn socket(sock: Option<&Path>, door: Door) -> PathBuf {
     let requests = sock.map(|dir| dir.join(Door::Requests.file())).or_else(neater::policies::manager_socket);
     let own = || std::env::home_dir().unwrap_or_default().join(".neat").join(Door::Requests.file());

@@ -15,7 +15,8 @@ pub(crate) async fn interrupted() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// The second Ctrl-C ends the process, whatever it is waiting for. The first is for [`interrupted`].
+/// The second Ctrl-C ends the process, whatever it is waiting for. The first is for
+/// [`interrupted`].
 pub(crate) fn obey_the_second_interrupt() {
     tokio::spawn(async {
         for _ in 0..2 {

@@ -3,7 +3,8 @@
 use crate::output::ms;
 use neater::{CandidateOutcome, Fate};
 
-/// Why the winner of these candidates, which stand in the order of the plan, best first, was chosen.
+/// Why the winner of these candidates, which stand in the order of the plan, best first, was
+/// chosen.
 pub(crate) fn why(candidates: &[CandidateOutcome], from_cache: bool) -> String {
     if from_cache {
         return "it worked before".into();

@@ -1,4 +1,5 @@
-//! The command with few descriptors: it says so, or does its work, and a server goes on when clients have gone.
+//! The command with few descriptors: it says so, or does its work, and a server goes on when
+//! clients have gone.
 
 mod common;
 
@@ -69,7 +70,8 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     let _ = server.wait();
 }
 
-/// Connections take what descriptors there are. Whoever has one is answered all the same: some are kept back for files.
+/// Connections take what descriptors there are. Whoever has one is answered all the same: some are
+/// kept back for files.
 #[test]
 fn whom_a_server_lets_in_it_serves() {
     let f = Folder::new("let-in");

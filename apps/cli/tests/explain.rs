@@ -143,7 +143,8 @@ fn reliability_by_message_is_what_sctp_has_and_nothing_else() {
 fn the_laboratory_is_run_where_it_is_found() {
     let f = Folder::new("lab");
     let r = run(neater().args(["lab", "list"]).env("PATH", f.path("")));
-    // Where a build has put neater-lab beside neater, that one runs; then there is nothing to look for.
+    // Where a build has put neater-lab beside neater, that one runs; then there is nothing to look
+    // for.
     if !std::path::Path::new(env!("CARGO_BIN_EXE_neater")).with_file_name("neater-lab").exists() {
         assert_eq!((r.code, r.err.contains("cargo install --locked --path sim/lab")), (1, true), "{}", r.err);
         let lab = f.put("neater-lab", "#!/bin/sh\necho \"$@\"\nexit 7\n");
@@ -210,7 +211,8 @@ fn what_is_no_name_is_an_error() {
     }
 }
 
-/// A name server whose answers over UDP are all truncated (RFC 1035 section 4.1.1), with the whole ones over TCP (RFC 7766).
+/// A name server whose answers over UDP are all truncated (RFC 1035 section 4.1.1), with the whole
+/// ones over TCP (RFC 7766).
 fn truncating() -> std::net::SocketAddr {
     use std::io::{Read, Write};
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");

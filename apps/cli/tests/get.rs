@@ -620,7 +620,8 @@ fn nobody_waits_for_a_goodbye_that_needs_no_saying() {
     assert!(local < nothing + Duration::from_millis(80), "{local:?} and {nothing:?}");
 }
 
-/// QUIC's sockets are of one family, and ::ffff:127.0.0.1 is an address of IPv4 (RFC 4291 section 2.5.5.2).
+/// QUIC's sockets are of one family, and ::ffff:127.0.0.1 is an address of IPv4 (RFC 4291 section
+/// 2.5.5.2).
 #[test]
 fn an_ipv4_address_in_the_form_of_ipv6_is_reached_by_every_version() {
     let f = Folder::new("mapped");

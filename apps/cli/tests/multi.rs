@@ -1,4 +1,5 @@
-//! `neater get --multi`: one file by two interfaces of a namespace, with one of them failing before and in the middle.
+//! `neater get --multi`: one file by two interfaces of a namespace, with one of them failing before
+//! and in the middle.
 
 mod common;
 
@@ -10,7 +11,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Two namespaces with two links between them, a server in one, and what is served. They go with this.
+/// Two namespaces with two links between them, a server in one, and what is served. They go with
+/// this.
 struct Two {
     spaces: [String; 2],
     servers: Vec<Child>,
@@ -221,7 +223,8 @@ fn both_interfaces_bring_pieces_and_a_policy_chooses_among_them() {
     assert!(ran.code == 0 && named.contains("only a2"), "{}{}", ran.out, ran.err);
 }
 
-/// Over SCTP one association has a path by each interface, and `neater paths` shows what they carry.
+/// Over SCTP one association has a path by each interface, and `neater paths` shows what they
+/// carry.
 #[test]
 fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
     let Some(mut two) = Two::links("one", 20, 12 << 20) else { return };
@@ -415,7 +418,8 @@ fn pieces_outlive_answers_of_another_version() {
     assert!(got == two.file || got == other, "a mixture");
     std::fs::remove_file(two.folder.path("out")).expect("there");
 
-    // The file changes in the middle, by all ways: it is told, and what came stays until more than one way has said so.
+    // The file changes in the middle, by all ways: it is told, and what came stays until more than
+    // one way has said so.
     for folder in ["www", "www2"] {
         std::fs::remove_file(two.folder.path(&format!("{folder}/big"))).expect("there");
     }

@@ -1,4 +1,5 @@
-//! `neater ping` as people and programs call it, on the loopback and by two interfaces of a namespace.
+//! `neater ping` as people and programs call it, on the loopback and by two interfaces of a
+//! namespace.
 
 mod common;
 

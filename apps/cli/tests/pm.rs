@@ -562,7 +562,8 @@ fn what_one_programs_connections_have_seen_another_program_knows() {
     assert!(said.contains("measured_won"), "{said}");
     let (_, metrics) = manager.get("/metrics");
     assert!(metrics.contains("neater_pm_facts 1\n"), "{metrics}");
-    // A manager that begins anew knows nothing until somebody tells it again; nobody who connects waits for it.
+    // A manager that begins anew knows nothing until somebody tells it again; nobody who connects
+    // waits for it.
     let (code, kept) = manager.stop("-TERM");
     assert_eq!(code, 0);
     let manager = start(Some(kept));
@@ -636,7 +637,8 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
         }
     };
     until(&manager, &["site0", "wwan0"]);
-    // A document takes the place of the one before; a broken one is told, once and with its place, and changes nothing.
+    // A document takes the place of the one before; a broken one is told, once and with its place,
+    // and changes nothing.
     replace(node("wwan1"));
     until(&manager, &["site0", "wwan1"]);
     replace("{\n  \"uid\": tru}".into());
@@ -694,14 +696,15 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     }
 }
 
-/// The unit of the service: systemd knows every key of it, the manager takes its command line and says what it lacks, and it may do
-/// little else.
+/// The unit of the service: systemd knows every key of it, the manager takes its command line and
+/// says what it lacks, and it may do little else.
 #[test]
 fn the_systemd_unit_means_what_it_says() {
     const UNIT: &str = include_str!("../systemd/neater-pm.service");
     let folder = Folder::new("unit");
     let start = UNIT.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/neater ")).expect("it starts neater");
-    // With folders of this test in place of the host's, and nothing that another manager here could have.
+    // With folders of this test in place of the host's, and nothing that another manager here could
+    // have.
     let own = start.replace("/run/neater", &folder.path("sock").display().to_string());
     let own = own.replace("/etc/neater", &folder.path(".").display().to_string());
     for dir in ["pib", "cib"] {
@@ -737,8 +740,8 @@ fn the_systemd_unit_means_what_it_says() {
     }
 }
 
-/// A folder of nodes that nobody may read takes no rule away, and neither does one of rules that anybody may write to from now on;
-/// one that anybody may write to from the beginning is refused.
+/// A folder of nodes that nobody may read takes no rule away, and neither does one of rules that
+/// anybody may write to from now on; one that anybody may write to from the beginning is refused.
 #[test]
 fn what_cannot_be_looked_at_hides_nothing_else() {
     let folder = Folder::new("closed");

@@ -1,4 +1,5 @@
-//! `neater get` by way of proxies: one of Debian's, one that does as it should, and some that do not.
+//! `neater get` by way of proxies: one of Debian's, one that does as it should, and some that do
+//! not.
 
 mod common;
 
@@ -56,7 +57,8 @@ fn copy(mut from: TcpStream, mut to: TcpStream, most: usize) {
     let _ = from.shutdown(Shutdown::Both);
 }
 
-/// A proxy that does as it should, except that of the server's bytes on its first connection no more than `first` get through.
+/// A proxy that does as it should, except that of the server's bytes on its first connection no
+/// more than `first` get through.
 fn proxy(first: usize) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let count = AtomicUsize::new(0);
     listen(move |head, mut client| {

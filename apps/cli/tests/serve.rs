@@ -289,7 +289,8 @@ fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
     assert!(r.code == 2 && r.err.contains("TCP, SCTP and SCTP/IP"), "{}", r.err);
 }
 
-/// Over DTLS, `https` and all that belongs to it: the certificate is looked at, and `explain` knows.
+/// Over DTLS, `https` and all that belongs to it: the certificate is looked at, and `explain`
+/// knows.
 #[test]
 fn files_go_over_streams_of_sctp_over_dtls() {
     let f = Folder::new("sctp-dtls");
@@ -369,7 +370,8 @@ fn what_is_named_and_cannot_be_served_is_an_error() {
     assert_eq!((r.code, r.err.contains("SCTP/IP cannot be served here")), (1, true), "{} {}", r.out, r.err);
 }
 
-/// The system resolves localhost to ::1 first: with another program there, half of the clients would meet that one.
+/// The system resolves localhost to ::1 first: with another program there, half of the clients
+/// would meet that one.
 #[test]
 fn an_address_of_localhost_that_somebody_has_is_not_left_out_silently() {
     let f = Folder::new("localhost");
@@ -400,7 +402,8 @@ fn a_key_that_others_may_read_is_not_used() {
     assert_eq!((r.code, r.err.contains("others may read it")), (4, true), "{}", r.err);
 }
 
-/// A client that has said all and closes its direction is owed its whole answer (RFC 9112 section 9.6).
+/// A client that has said all and closes its direction is owed its whole answer (RFC 9112 section
+/// 9.6).
 #[test]
 fn a_client_that_closes_its_direction_gets_its_answer() {
     let f = Folder::new("half-close");
@@ -529,7 +532,8 @@ fn a_thousand_connections_of_one_address_stay_open() {
     assert_eq!((&last["refused"], &last["ended_for_others"]), (&0.into(), &0.into()), "{last}");
 }
 
-/// Content means nothing to a server of files, and a client that sends some gets its answer all the same.
+/// Content means nothing to a server of files, and a client that sends some gets its answer all the
+/// same.
 #[test]
 fn uploads_are_answered_over_every_version() {
     let f = Folder::new("uploads");
@@ -551,7 +555,8 @@ fn uploads_are_answered_over_every_version() {
     }
 }
 
-/// Who has asked for what, when, and how long it took: as objects for programs, as lines for people, and not at all where it is not wanted.
+/// Who has asked for what, when, and how long it took: as objects for programs, as lines for
+/// people, and not at all where it is not wanted.
 #[test]
 fn requests_are_logged_with_address_and_duration() {
     let f = Folder::new("log");

@@ -1,7 +1,8 @@
 //! The frames of an answer over HTTP/3, as they come (RFC 9114 section 7.1).
 //!
-//! *Responsible for* what h3 does not look at in answers: a stream that ends within a frame, frames out of order, and DATA frames without
-//! bytes, which it takes for the end. *Not responsible for* what is in a frame.
+//! *Responsible for* what h3 does not look at in answers: a stream that ends within a frame, frames
+//! out of order, and DATA frames without bytes, which it takes for the end. *Not responsible for*
+//! what is in a frame.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -21,7 +22,8 @@ pub(crate) struct Frames {
     order: Order,
 }
 
-/// RFC 9114 section 4.1: HEADERS, any number of them before the content, then DATA, then HEADERS once at most.
+/// RFC 9114 section 4.1: HEADERS, any number of them before the content, then DATA, then HEADERS
+/// once at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Order {
     #[default]

@@ -31,8 +31,9 @@ pub enum ResolveError {
     Elsewhere,
 }
 
-/// Whether `name` can be asked for as the name of a host, with or without a final dot: letters, digits, hyphens and underscores in labels
-/// of at most 63 characters (RFC 1035 section 2.3.4), 253 in all, and no address. Nothing is asked.
+/// Whether `name` can be asked for as the name of a host, with or without a final dot: letters,
+/// digits, hyphens and underscores in labels of at most 63 characters (RFC 1035 section 2.3.4), 253
+/// in all, and no address. Nothing is asked.
 ///
 /// # Errors
 /// [`ResolveError::InvalidName`], with what to do about it.

@@ -1,6 +1,7 @@
 //! Answers that did not come from name servers: what a program, or the system's resolver, has told.
 //!
-//! *Responsible for* keeping them as long as they were said to hold, under the name that was asked for. *Not responsible for* asking.
+//! *Responsible for* keeping them as long as they were said to hold, under the name that was asked
+//! for. *Not responsible for* asking.
 
 use core::time::Duration;
 use neater_base::Instant;
@@ -11,15 +12,16 @@ use crate::name::NameBuf;
 use crate::{MAX_ADDRESSES_PER_HOST, Resolver};
 
 impl Resolver {
-    /// Whether this host alone decides what a name means: it stands in the hosts file, or is special (RFC 6761: `localhost`,
-    /// `invalid` and what is below them).
+    /// Whether this host alone decides what a name means: it stands in the hosts file, or is
+    /// special (RFC 6761: `localhost`, `invalid` and what is below them).
     #[must_use]
     pub fn decides(&self, name: &str) -> bool {
         NameBuf::lower(name.strip_suffix('.').unwrap_or(name)).is_some_and(|n| self.local(n.as_str()).is_some())
     }
 
-    /// Keeps addresses for a name until `lifetime` is over, at most [`MAX_TTL`], in place of what was known: of each family the first
-    /// [`MAX_ADDRESSES_PER_HOST`]. [`Resolver::told`] and [`Resolver::expiry`] tell of it, for this interface alone.
+    /// Keeps addresses for a name until `lifetime` is over, at most [`MAX_TTL`], in place of what
+    /// was known: of each family the first [`MAX_ADDRESSES_PER_HOST`]. [`Resolver::told`] and
+    /// [`Resolver::expiry`] tell of it, for this interface alone.
     pub fn tell(&mut self, now: Instant, name: &str, interface: Option<u32>, addresses: &[IpAddr], lifetime: Duration) {
         let Some(name) = NameBuf::lower(name.strip_suffix('.').unwrap_or(name)) else { return };
         let expires = now + lifetime.min(MAX_TTL);
@@ -30,7 +32,8 @@ impl Resolver {
         }
     }
 
-    /// What was kept by [`Resolver::tell`]: IPv6 addresses and then IPv4 addresses, in the order in which they were told.
+    /// What was kept by [`Resolver::tell`]: IPv6 addresses and then IPv4 addresses, in the order in
+    /// which they were told.
     pub fn told(&mut self, now: Instant, name: &str, interface: Option<u32>) -> Option<Vec<IpAddr>> {
         let name = NameBuf::lower(name.strip_suffix('.').unwrap_or(name))?;
         let mut all = Vec::new();

@@ -1,7 +1,7 @@
 //! A program's own framer, kept from taking others with it.
 //!
-//! *Responsible for* making a panic of a framer an error of its connection alone: whoever drives the engine serves all
-//! connections on one stack. *Not responsible for* panics of other code.
+//! *Responsible for* making a panic of a framer an error of its connection alone: whoever drives
+//! the engine serves all connections on one stack. *Not responsible for* panics of other code.
 //!
 //! *Invariant*: a framer that has panicked is not called again.
 
@@ -14,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Guarded {
     /// `None` when it could not be made.
     inner: Option<Box<dyn Framer>>,
-    /// What it said when it panicked. It is dropped with this value, not before: its destructor is the program's, too.
+    /// What it said when it panicked. It is dropped with this value, not before: its destructor is
+    /// the program's, too.
     said: Option<String>,
 }
 

@@ -46,7 +46,8 @@ pub struct ExplainedCandidate {
 pub struct Explanation {
     /// How the connections come about.
     pub role: String,
-    /// What is wanted of each property about which something is wanted: name, preference, and whether the program said so.
+    /// What is wanted of each property about which something is wanted: name, preference, and
+    /// whether the program said so.
     pub properties: Vec<(String, String, bool)>,
     /// What security was asked for.
     pub security: String,
@@ -91,7 +92,8 @@ pub fn explanation(request: &Request) -> Explanation {
     }
 }
 
-/// Explains `request` in lines of plain text: what was asked, the candidates in order, and what is ruled out.
+/// Explains `request` in lines of plain text: what was asked, the candidates in order, and what is
+/// ruled out.
 #[must_use]
 pub fn explain(request: &Request) -> Vec<String> {
     explanation(request).lines()

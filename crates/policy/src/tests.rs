@@ -1,4 +1,5 @@
-//! Decisions over the stacks that the engine will state, with the capability matrix derived from RFC 8303 and RFC 8923.
+//! Decisions over the stacks that the engine will state, with the capability matrix derived from
+//! RFC 8303 and RFC 8923.
 
 use super::*;
 use SecurityLevel::{None as Cleartext, Tls12, Tls13};

@@ -6,7 +6,8 @@ use crate::value::{PropertyError, is_name, shortened};
 /// Which kind of property it is (RFC 9622 section 4), which decides when it can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Decides which protocols and paths are candidates; fixed once the connection is opened (section 6.2).
+    /// Decides which protocols and paths are candidates; fixed once the connection is opened
+    /// (section 6.2).
     Selection,
     /// Configures a connection; can be set at any time (section 8).
     Connection,
@@ -52,7 +53,8 @@ pub struct PropertyInfo {
     pub class: Class,
     /// Its type and range, in words.
     pub values: &'static str,
-    /// The default, as [`crate::Value`] shows it, for a connection that is initiated; `-` if there is none.
+    /// The default, as [`crate::Value`] shows it, for a connection that is initiated; `-` if there
+    /// is none.
     pub default: &'static str,
     /// What comes of setting it.
     pub effect: Effect,
@@ -122,8 +124,8 @@ use Effect::{Implemented, NoEffectYet};
 
 /// Every property, in the order of RFC 9622.
 ///
-/// An effect becomes [`Effect::Implemented`] with the test that observes it on the wire or the socket, or, where selection
-/// is all there is to it, in the ranking. Rows of class
+/// An effect becomes [`Effect::Implemented`] with the test that observes it on the wire or the
+/// socket, or, where selection is all there is to it, in the ranking. Rows of class
 /// [`ReadOnly`](Class::ReadOnly) are facts of a connection and have no effect to speak of.
 #[rustfmt::skip] // one row a property, to be read as a table
 pub const PROPERTIES: &[PropertyInfo] = &[
@@ -186,7 +188,8 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row(ATTEMPT_DELAY, "", Vendor, "10 to 2000 ms or Default", "Default", Implemented),
 ];
 
-/// How long one attempt runs before the next is started (RFC 8305 section 8: Connection Attempt Delay).
+/// How long one attempt runs before the next is started (RFC 8305 section 8: Connection Attempt
+/// Delay).
 pub(crate) const ATTEMPT_DELAY: &str = "_neater.attemptDelay";
 /// What NEAT called it; there it was the delay of a candidate in milliseconds.
 pub(crate) const NEAT_ATTEMPT_DELAY: &str = "__he_delay";
@@ -198,14 +201,16 @@ pub fn lookup(name: &str) -> Option<&'static PropertyInfo> {
     PROPERTIES.iter().find(|p| is_name(name, p.name))
 }
 
-/// What comes of setting the property `name`. A name that is no property has no effect, and the reason says so.
+/// What comes of setting the property `name`. A name that is no property has no effect, and the
+/// reason says so.
 #[must_use]
 pub fn effect(name: &str) -> Effect {
     lookup(name).map_or(NoEffectYet("there is no such property"), |p| p.effect)
 }
 
 impl TransportProperties {
-    /// The properties that are set to something else than their default, although nothing comes of it yet, and why.
+    /// The properties that are set to something else than their default, although nothing comes of
+    /// it yet, and why.
     #[must_use]
     pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
         // connTimeout switches this one off (RFC 9622 section 8.2.3): nobody has set it.
@@ -216,7 +221,8 @@ impl TransportProperties {
         })
     }
 
-    /// The properties that are set to something else than their default and that not every stack heeds, and which does.
+    /// The properties that are set to something else than their default and that not every stack
+    /// heeds, and which does.
     #[must_use]
     pub fn with_effect_in_part(&self) -> Vec<(&'static str, &'static str)> {
         self.changed(|p| if let Effect::InPart(where_) = p.effect { Some(where_) } else { None })
@@ -273,7 +279,8 @@ pub fn close_matches(word: &str, known: impl IntoIterator<Item = &'static str>) 
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How many letters must be put in, taken out, replaced or swapped with their neighbour to get from `a` to `b`.
+/// How many letters must be put in, taken out, replaced or swapped with their neighbour to get from
+/// `a` to `b`.
 fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -11,7 +11,8 @@ use core::time::Duration;
 
 /// What a program needs, checked and compiled: the form that policy and engine read.
 ///
-/// A property is in at most one of `require`, `prohibit`, `prefer` and `avoid`; one in none of them does not matter.
+/// A property is in at most one of `require`, `prohibit`, `prefer` and `avoid`; one in none of them
+/// does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Needs {
     /// How the connections come about.
@@ -45,7 +46,8 @@ pub struct Needs {
 }
 
 impl TransportProperties {
-    /// Checks the properties and compiles them; worth keeping for all connections with the same needs.
+    /// Checks the properties and compiles them; worth keeping for all connections with the same
+    /// needs.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -101,8 +103,9 @@ impl Needs {
         }
     }
 
-    /// A number that is the same for equal needs, on every machine and in every run. Different needs differ in it but
-    /// for a chance of 2⁻⁶⁴; somebody who chooses the needs can make them collide, so nothing secret may hang on it.
+    /// A number that is the same for equal needs, on every machine and in every run. Different
+    /// needs differ in it but for a chance of 2⁻⁶⁴; somebody who chooses the needs can make them
+    /// collide, so nothing secret may hang on it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         // Taken apart completely, so that a field that is added later is not forgotten here.

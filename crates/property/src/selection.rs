@@ -29,7 +29,8 @@ pub enum SelectionProperty {
     CongestionControl,
     /// Keep-alive packets are sent (6.2.10).
     KeepAlive,
-    /// Temporary local addresses of RFC 8981 are used (6.2.13): a property of paths, not of protocols.
+    /// Temporary local addresses of RFC 8981 are used (6.2.13): a property of paths, not of
+    /// protocols.
     UseTemporaryLocalAddress,
     /// ICMP errors that do not end the connection are reported (6.2.17).
     SoftErrorNotify,
@@ -80,7 +81,8 @@ impl SelectionProperty {
         }
     }
 
-    /// Finds a property by name, in any case, also as snake_case or kebab-case (RFC 9622 section 4.1).
+    /// Finds a property by name, in any case, also as snake_case or kebab-case (RFC 9622 section
+    /// 4.1).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| is_name(name, p.name()))

@@ -11,7 +11,8 @@ pub(crate) enum Meaning {
     Security(SecurityNeed),
 }
 
-/// A friendly word that [`crate::TransportProperties::parse`] knows, besides the names of properties and profiles.
+/// A friendly word that [`crate::TransportProperties::parse`] knows, besides the names of
+/// properties and profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The word.
@@ -31,8 +32,8 @@ const fn secures(word: &'static str, help: &'static str, need: SecurityNeed) -> 
 
 /// The words, in the order a list of them is shown.
 ///
-/// `unreliable` and `datagrams` avoid reliability rather than prohibit it, as the profile of RFC 9622 appendix B.2.3
-/// does: a reliable transport is better than none.
+/// `unreliable` and `datagrams` avoid reliability rather than prohibit it, as the profile of RFC
+/// 9622 appendix B.2.3 does: a reliable transport is better than none.
 pub const WORDS: &[Word] = &[
     says("reliable", "all data arrives, once", &[("reliability", "require")]),
     Word {

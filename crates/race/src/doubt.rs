@@ -1,8 +1,8 @@
 //! What earlier races say against a candidate, and how much of it concerns another one.
 //!
-//! *Responsible for* the words of a bad mark, and for judging a candidate by the marks of its circumstances. *Not
-//! responsible for* how long a mark lives (`cache`), nor for what is done about it (`race`): it is advice, and excludes
-//! nobody.
+//! *Responsible for* the words of a bad mark, and for judging a candidate by the marks of its
+//! circumstances. *Not responsible for* how long a mark lives (`cache`), nor for what is done about
+//! it (`race`): it is advice, and excludes nobody.
 
 use crate::{Family, StackId};
 use core::fmt;
@@ -61,10 +61,11 @@ pub struct Lesson {
     pub addr: SocketAddr,
     /// What was wrong with it.
     pub cause: BadCause,
-    /// It may be the group of its stack that does not get through, as where UDP is blocked: nothing of the same group
-    /// worked at that time.
+    /// It may be the group of its stack that does not get through, as where UDP is blocked: nothing
+    /// of the same group worked at that time.
     pub suspect_group: bool,
-    /// It may be its address family that does not get through: nothing of the same family worked at that time.
+    /// It may be its address family that does not get through: nothing of the same family worked at
+    /// that time.
     pub suspect_family: bool,
 }
 
@@ -92,7 +93,8 @@ pub struct Mark {
 pub struct Doubt {
     /// The mark that weighs most.
     pub mark: Mark,
-    /// Whether the mark is the candidate's own. Otherwise they have the group of the stack or the family in common.
+    /// Whether the mark is the candidate's own. Otherwise they have the group of the stack or the
+    /// family in common.
     pub own: bool,
     /// The weight: higher is worse.
     pub(crate) weight: u8,
@@ -100,14 +102,16 @@ pub struct Doubt {
 
 /// The weight of a mark of the candidate's own: more than all suspicions together.
 const OWN: u8 = 4;
-/// A blocked protocol is commoner than a broken address family, and is what a silent candidate is first suspected of.
+/// A blocked protocol is commoner than a broken address family, and is what a silent candidate is
+/// first suspected of.
 const GROUP: u8 = 2;
 const FAMILY: u8 = 1;
 
 /// Judges a candidate. `group` tells the group of a stack, if it takes part.
 ///
-/// From one silent candidate it cannot be told whether its protocol or its family is dead, so that both are suspected:
-/// first goes what has neither, and the stack of the other group before the one of the other family.
+/// From one silent candidate it cannot be told whether its protocol or its family is dead, so that
+/// both are suspected: first goes what has neither, and the stack of the other group before the one
+/// of the other family.
 pub(crate) fn judge<'a>(
     marks: impl Iterator<Item = &'a Mark>,
     stack: StackId,

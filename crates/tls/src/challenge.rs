@@ -1,5 +1,5 @@
-//! Private-key operations that the application has a say in, or does itself: RFC 9622 section 6.3.8,
-//! `SetIdentityChallengeCallback`.
+//! Private-key operations that the application has a say in, or does itself: RFC 9622 section
+//! 6.3.8, `SetIdentityChallengeCallback`.
 
 use crate::error::SecurityError;
 use core::fmt;
@@ -26,7 +26,8 @@ pub struct Challenge<'a> {
 pub enum Answer {
     /// Sign with the key in memory. An identity without one cannot; the handshake fails then.
     Sign,
-    /// This is the signature, from wherever the key is: in the encoding of TLS, which for ECDSA is DER.
+    /// This is the signature, from wherever the key is: in the encoding of TLS, which for ECDSA is
+    /// DER.
     Signature(Vec<u8>),
     /// Do not sign: the handshake fails.
     Refuse,
@@ -44,9 +45,10 @@ impl fmt::Debug for Answer {
 
 /// Asked whenever a handshake needs a signature of ours, as a client or as a server.
 ///
-/// As the handshake waits for it, it is called while the engine is at work: it must neither block for long nor call back
-/// into the engine. A panic in it is a refusal. A key that takes long to sign is better asked by a process of its own, ahead of
-/// connections. It is not asked when a session is resumed.
+/// As the handshake waits for it, it is called while the engine is at work: it must neither block
+/// for long nor call back into the engine. A panic in it is a refusal. A key that takes long to
+/// sign is better asked by a process of its own, ahead of connections. It is not asked when a
+/// session is resumed.
 pub type IdentityChallenge = Arc<dyn Fn(&Challenge<'_>) -> Answer + Send + Sync>;
 
 /// A key behind the application's callback.

@@ -72,7 +72,8 @@ impl Looks {
     }
 }
 
-/// Why a TLS session failed. It is over; any alert for the peer is still to be written with `write_tls`.
+/// Why a TLS session failed. It is over; any alert for the peer is still to be written with
+/// `write_tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -175,7 +176,8 @@ impl TlsError {
         }
     }
 
-    /// What an alert that the peer sent means. QUIC carries the same alerts in its error codes (RFC 9001 section 4.8).
+    /// What an alert that the peer sent means. QUIC carries the same alerts in its error codes (RFC
+    /// 9001 section 4.8).
     #[must_use]
     pub fn from_alert(alert: AlertDescription) -> Self {
         match alert {
@@ -185,8 +187,8 @@ impl TlsError {
         }
     }
 
-    /// What a verdict on a certificate means of which only rustls's text is left, as QUIC passes it on. `None` where that
-    /// text is no such verdict, or readable as it is.
+    /// What a verdict on a certificate means of which only rustls's text is left, as QUIC passes it
+    /// on. `None` where that text is no such verdict, or readable as it is.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let verdict = text.strip_prefix("invalid peer certificate: ")?;
@@ -203,7 +205,8 @@ impl TlsError {
     }
 }
 
-/// The names of a certificate as webpki writes them, without its words for what kind of name each is.
+/// The names of a certificate as webpki writes them, without its words for what kind of name each
+/// is.
 fn names(list: &str) -> Box<str> {
     let bare = |name: &str| {
         let inner = name.split_once("(\"").and_then(|(_, rest)| rest.strip_suffix("\")"));
@@ -484,11 +487,13 @@ pub enum SecurityError {
     KeyMismatch,
     /// The system's trust anchors are wanted and there are none; the text tells why.
     NoSystemRoots(Box<str>),
-    /// No certificate is trusted at all: an empty list of authorities or pins, or a missing callback.
+    /// No certificate is trusted at all: an empty list of authorities or pins, or a missing
+    /// callback.
     NothingTrusted,
     /// A server would accept client certificates of every public authority.
     ClientTrust,
-    /// An ALPN name is empty or longer than 255 bytes, or all together exceed 65,535 (RFC 7301 section 3.1).
+    /// An ALPN name is empty or longer than 255 bytes, or all together exceed 65,535 (RFC 7301
+    /// section 3.1).
     BadAlpn,
     /// Nothing that is implemented is left by the restriction named.
     NothingLeft(&'static str),

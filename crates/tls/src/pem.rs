@@ -130,7 +130,8 @@ pub fn certificates_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     Ok(certificates)
 }
 
-/// The one private key of a PEM text, in PKCS#8, PKCS#1 or SEC1 form. Other sections are passed over.
+/// The one private key of a PEM text, in PKCS#8, PKCS#1 or SEC1 form. Other sections are passed
+/// over.
 ///
 /// # Errors
 /// What the text is instead.
@@ -154,7 +155,8 @@ pub fn private_key_from_pem(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemErr
 /// A certificate chain, end entity first, and its key from PEM texts. Both may be the same text.
 ///
 /// # Errors
-/// What either text is instead. Whether the two belong together is checked when a configuration is made.
+/// What either text is instead. Whether the two belong together is checked when a configuration is
+/// made.
 pub fn identity_from_pem(chain: &[u8], key: &[u8]) -> Result<Identity, PemError> {
     Ok(Identity { chain: certificates_from_pem(chain)?, key: private_key_from_pem(key)? })
 }

@@ -14,15 +14,16 @@ use std::sync::OnceLock;
 
 /// A connection without framer over a transport without boundaries, as bytes.
 ///
-/// Implements [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Writes go straight to the transport, so flushing has
-/// nothing to do: what was written is with the system (TCP) or with the session in this process (TLS, QUIC), which sends it as
-/// soon as the path allows while the process lives. Shutting down ends this side's direction and leaves the other open; it is
-/// done when the end needs this process no more, which is when the system has everything (TCP, TLS) or the peer has
-/// acknowledged everything, or has ended the session in order (QUIC). Only [`Connection::close`] waits for the peer on every
-/// transport.
+/// Implements [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Writes go straight to the
+/// transport, so flushing has nothing to do: what was written is with the system (TCP) or with the
+/// session in this process (TLS, QUIC), which sends it as soon as the path allows while the process
+/// lives. Shutting down ends this side's direction and leaves the other open; it is done when the
+/// end needs this process no more, which is when the system has everything (TCP, TLS) or the peer
+/// has acknowledged everything, or has ended the session in order (QUIC). Only
+/// [`Connection::close`] waits for the peer on every transport.
 ///
-/// A task that never has to wait lets others have their turn all the same: after 128 reads and writes in a row one of them
-/// is pending although it need not be, and wakes its task at once.
+/// A task that never has to wait lets others have their turn all the same: after 128 reads and
+/// writes in a row one of them is pending although it need not be, and wakes its task at once.
 #[derive(Debug)]
 pub struct ByteStream {
     connection: Connection,
@@ -34,7 +35,8 @@ pub struct ByteStream {
     left: AtomicU32,
 }
 
-/// See [`ByteStream::write_all`]. By hand, because a program that writes little at a time makes one for each write.
+/// See [`ByteStream::write_all`]. By hand, because a program that writes little at a time makes one
+/// for each write.
 struct WriteAll<'a> {
     stream: &'a ByteStream,
     /// What is left.
@@ -75,7 +77,8 @@ impl ByteStream {
         Self { connection, lane: OnceLock::new(), no_lane: AtomicBool::new(false), left: AtomicU32::new(BUDGET) }
     }
 
-    /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
+    /// Counts one; `None` when it is time for others. A count that two threads lose makes that a
+    /// little later.
     #[inline(always)]
     fn lane_in_budget(&self) -> Option<&StreamLane> {
         let lane = self.lane.get()?;
@@ -88,7 +91,8 @@ impl ByteStream {
     /// Bytes have flowed: makes the lane, if there is none and may be one.
     fn find_lane(&self, s: &mut State, id: ConnectionId) {
         if self.lane.get().is_none() && !self.no_lane.load(Ordering::Relaxed) {
-            // By its own name, so that it is compiled into the program's loop. No other network here has lanes.
+            // By its own name, so that it is compiled into the program's loop. No other network
+            // here has lanes.
             match s.engine.lane(id).and_then(|lane| (lane as Box<dyn Any>).downcast::<StreamLane>().ok()) {
                 Some(lane) => drop(self.lane.set(*lane)),
                 None => self.no_lane.store(true, Ordering::Relaxed),
@@ -96,7 +100,8 @@ impl ByteStream {
         }
     }
 
-    /// Whether others must have their turn first. They get it: this task is woken again behind them.
+    /// Whether others must have their turn first. They get it: this task is woken again behind
+    /// them.
     #[inline]
     fn must_yield(&self, cx: &Context<'_>) -> bool {
         // The lane may have counted below it.
@@ -115,8 +120,8 @@ impl ByteStream {
         self.left.store(BUDGET, Ordering::Relaxed);
     }
 
-    /// Reads into `buf` what there is, at least one byte unless `buf` is empty; `Ok(0)` is the end of the peer's direction.
-    /// Cancel-safe: what is not returned is not read.
+    /// Reads into `buf` what there is, at least one byte unless `buf` is empty; `Ok(0)` is the end
+    /// of the peer's direction. Cancel-safe: what is not returned is not read.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -141,7 +146,8 @@ impl ByteStream {
         WriteAll { stream: self, buf }
     }
 
-    /// Ends this side's direction, and waits until that end needs this process no more, as [`ByteStream::poll_end`] does.
+    /// Ends this side's direction, and waits until that end needs this process no more, as
+    /// [`ByteStream::poll_end`] does.
     ///
     /// # Errors
     /// Why what was written may not arrive.
@@ -228,8 +234,9 @@ impl ByteStream {
     /// Ends this side's direction, and waits until that end needs this process no more.
     ///
     /// # Errors
-    /// Why what was written may not arrive. A connection that is closed in order has nothing to end: over QUIC, the peer of
-    /// a session that either side has ended in order is taken to have what had left by then.
+    /// Why what was written may not arrive. A connection that is closed in order has nothing to
+    /// end: over QUIC, the peer of a session that either side has ended in order is taken to have
+    /// what had left by then.
     pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let id = self.connection.id();
         self.connection.handle().with(|s| match s.engine.finish(id) {
@@ -312,7 +319,8 @@ mod tokio_traits {
     use std::io::{self, IoSlice};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-    /// What is filled at a time, in bytes: what is to be read into is zeroed first, and so much of it stays in the processor's cache.
+    /// What is filled at a time, in bytes: what is to be read into is zeroed first, and so much of
+    /// it stays in the processor's cache.
     const READ_MOST: usize = 64 << 10;
 
     impl AsyncRead for ByteStream {

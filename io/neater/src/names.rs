@@ -1,7 +1,7 @@
 //! Names that the program, or the system's resolver, finds the addresses of.
 //!
-//! *Responsible for* asking outside the lock, and for every question having an answer, whatever becomes of it. *Not responsible for*
-//! who waits for which name: that is the engine's.
+//! *Responsible for* asking outside the lock, and for every question having an answer, whatever
+//! becomes of it. *Not responsible for* who waits for which name: that is the engine's.
 
 use crate::shared::Shared;
 use neater_engine::{NameFailure, NameQuestion};
@@ -40,8 +40,8 @@ pub(crate) struct Asker {
 
 /// A name whose addresses are to be found: see [`Builder::names_by`](crate::Builder::names_by).
 ///
-/// Answered from any thread, once. One that is dropped without an answer has failed, and what waits for it says so; so has one that
-/// has no answer after 30 seconds.
+/// Answered from any thread, once. One that is dropped without an answer has failed, and what waits
+/// for it says so; so has one that has no answer after 30 seconds.
 #[derive(Debug)]
 pub struct Lookup {
     question: NameQuestion,
@@ -61,8 +61,9 @@ impl Lookup {
         self.question.interface
     }
 
-    /// These are the addresses, and so long they hold for further connections: a day at most; zero, for those that wait now. They are
-    /// tried in the order of RFC 6724. Of each family 64 are kept.
+    /// These are the addresses, and so long they hold for further connections: a day at most; zero,
+    /// for those that wait now. They are tried in the order of RFC 6724. Of each family 64 are
+    /// kept.
     pub fn answer(mut self, addresses: &[IpAddr], lifetime: Duration) {
         self.end(Ok(addresses), lifetime);
     }
@@ -155,7 +156,8 @@ fn serve(queue: &Mutex<Queue>) {
         let lookup = {
             let mut q = queue.lock().unwrap_or_else(PoisonError::into_inner);
             match q.waiting.pop_front() {
-                // While the system's resolver did not answer, nobody waits for these any more. Others may still be in time.
+                // While the system's resolver did not answer, nobody waits for these any more.
+                // Others may still be in time.
                 Some((since, _late)) if since.elapsed() >= PATIENCE => continue,
                 Some((_, lookup)) => lookup,
                 None => {
@@ -173,7 +175,8 @@ fn serve(queue: &Mutex<Queue>) {
             Err(e) if e.to_string().contains("No address associated") => lookup.answer(&[], SYSTEM_LIFETIME),
             Err(e) => {
                 tracing::debug!(target: "neater::dns", name = lookup.name(), error = %e, "the system's resolver has no answer");
-                // The standard library tells by words alone: those of glibc, of musl, and of the BSDs and macOS.
+                // The standard library tells by words alone: those of glibc, of musl, and of the
+                // BSDs and macOS.
                 let text = e.to_string();
                 if ["not known", "does not resolve"].iter().any(|words| text.contains(words)) {
                     lookup.no_such_name();

@@ -1,12 +1,14 @@
 //! The engine's descriptor in tokio's reactor.
 //!
-//! *Responsible for* what happens when the reactor reports it: whoever waits for bytes of a plain stream, or for one to be connected or
-//! accepted, is woken there and then, and for everything else the task that drives the engine is. So such a wake-up goes through the
-//! runtime's queue of tasks once and not twice. *Not responsible for* turns, which are the task's.
+//! *Responsible for* what happens when the reactor reports it: whoever waits for bytes of a plain
+//! stream, or for one to be connected or accepted, is woken there and then, and for everything else
+//! the task that drives the engine is. So such a wake-up goes through the runtime's queue of tasks
+//! once and not twice. *Not responsible for* turns, which are the task's.
 //!
-//! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of it does for tokio's own sockets;
-//! whoever takes the readiness of the descriptor has looked since that was reported, or has the task woken, which looks; what is
-//! dropped with the task is gone with it, because the reactor holds no more than a weak reference.
+//! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of
+//! it does for tokio's own sockets; whoever takes the readiness of the descriptor has looked since
+//! that was reported, or has the task woken, which looks; what is dropped with the task is gone
+//! with it, because the reactor holds no more than a weak reference.
 
 use crate::shared::{Driving, Glance, Shared};
 use core::future::poll_fn;
@@ -34,7 +36,8 @@ struct Relay {
     task: Mutex<Option<Waker>>,
     /// The reactor has reported something, and nobody could look.
     missed: AtomicBool,
-    /// What a waker of the program's has panicked with: the task goes on with it, because the reactor is not to be disturbed.
+    /// What a waker of the program's has panicked with: the task goes on with it, because the
+    /// reactor is not to be disturbed.
     panicked: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -56,14 +59,16 @@ impl Wake for Bell {
 }
 
 impl Relay {
-    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it is.
+    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it
+    /// is.
     ///
     /// # Errors
     /// The runtime has no reactor any more.
     #[inline]
     fn readiness(&self, take: bool) -> Poll<io::Result<()>> {
-        // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it is given, and where there is no
-        // scheduler it does so within this call, which would ring the bell within the bell.
+        // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it
+        // is given, and where there is no scheduler it does so within this call, which would ring
+        // the bell within the bell.
         let ready = poll_fn(|cx| {
             self.fd.poll_read_ready(cx).map_ok(|mut guard| {
                 if take {
@@ -77,8 +82,9 @@ impl Relay {
     /// The reactor has reported something.
     fn ring(&self) {
         for _ in 0..ROUNDS {
-            // Takes the readiness that there was when it began to look, and none that was reported meanwhile. It asks for nobody to be
-            // woken, so that a wake-up costs one such request and not two.
+            // Takes the readiness that there was when it began to look, and none that was reported
+            // meanwhile. It asks for nobody to be woken, so that a wake-up costs one such request
+            // and not two.
             let mut found = Glance::Done;
             let _ = self.fd.try_io(tokio::io::Interest::READABLE, |_| -> io::Result<()> {
                 found = self.shared.glance();
@@ -166,7 +172,8 @@ pub(crate) fn task(driving: Driving, fd: OwnedFd) -> io::Result<impl Future<Outp
 
 #[allow(unsafe_code, reason = "tokio cannot know that an OwnedFd always names the same descriptor; we do")]
 fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an OwnedFd names one descriptor for its whole life and keeps it open, and the AsyncFd owns it.
+    // SAFETY: an OwnedFd names one descriptor for its whole life and keeps it open, and the AsyncFd
+    // owns it.
     let registered = unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
     Ok(registered?)
 }

@@ -24,9 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
-/// The engine over any network: the public objects name none, a program compiles one engine, and the simulator puts
-/// its own network under the same objects. Each operation of a socket is an indirect call. A byte stream does not pay it
-/// for each piece: it finds the sockets' lane by its type, and uses none over any other network.
+/// The engine over any network: the public objects name none, a program compiles one engine, and
+/// the simulator puts its own network under the same objects. Each operation of a socket is an
+/// indirect call. A byte stream does not pay it for each piece: it finds the sockets' lane by its
+/// type, and uses none over any other network.
 pub(crate) type AnyEngine = Engine<Box<dyn Net + Send>>;
 
 /// What the public objects share: one engine, one lock.
@@ -59,12 +60,14 @@ pub(crate) struct State {
     pub(crate) engine: AnyEngine,
     pub(crate) conns: Vec<Slot>,
     listeners: Vec<ListenerSlot>,
-    /// Those that have stopped and still have a place, where the engine has given their index to another one.
+    /// Those that have stopped and still have a place, where the engine has given their index to
+    /// another one.
     stopped: Vec<ListenerSlot>,
     groups: Vec<GroupSlot>,
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
-    /// Whoever drives has been told that there is work, and has not had a turn since: to tell him again would be in vain.
+    /// Whoever drives has been told that there is work, and has not had a turn since: to tell him
+    /// again would be in vain.
     told: bool,
     pub(crate) roots_loaded: bool,
     /// The last that was given out.
@@ -73,8 +76,8 @@ pub(crate) struct State {
     calls: VecDeque<(EventHandler, Event)>,
     /// One of these functions is being run.
     calling: bool,
-    /// Wakers and handlers that are not needed any more. Dropping them may run the program's code, which must not find the
-    /// engine borrowed.
+    /// Wakers and handlers that are not needed any more. Dropping them may run the program's code,
+    /// which must not find the engine borrowed.
     discarded: Vec<Discarded>,
 }
 
@@ -136,7 +139,8 @@ impl Shared {
     fn lock_slowly(&self) -> MutexGuard<'_, State> {
         crate::reentry::check(self.address());
         if (self.forked)() {
-            // Whoever holds it may be a thread that is not here. Behind the lock there is nothing but refusals in any case.
+            // Whoever holds it may be a thread that is not here. Behind the lock there is nothing
+            // but refusals in any case.
             let elsewhere = || Box::new(Mutex::new(State::new(crate::inherited::engine())));
             return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
         }
@@ -198,8 +202,8 @@ impl Shared {
         result
     }
 
-    /// As [`Shared::with`], for a caller that holds a lock which a function of the program's might want: whom it concerns is told
-    /// by whoever drives.
+    /// As [`Shared::with`], for a caller that holds a lock which a function of the program's might
+    /// want: whom it concerns is told by whoever drives.
     pub(crate) fn with_later<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state);
@@ -284,9 +288,10 @@ impl Shared {
         }
     }
 
-    /// Tells those who wait for bytes of plain streams, for one to be connected as the last one was, or for one to be accepted, and does
-    /// nothing else: no function or destructor of the program's runs, and nobody is waited for. So it may be called among the doings of
-    /// somebody else's reactor, where a turn may not.
+    /// Tells those who wait for bytes of plain streams, for one to be connected as the last one
+    /// was, or for one to be accepted, and does nothing else: no function or destructor of the
+    /// program's runs, and nobody is waited for. So it may be called among the doings of somebody
+    /// else's reactor, where a turn may not.
     #[cfg(feature = "tokio")]
     pub(crate) fn glance(&self) -> Glance {
         let Ok(mut state) = self.state.try_lock() else { return Glance::Busy };
@@ -367,8 +372,8 @@ impl Shared {
 
     fn finish(&self, after: After) {
         if after.forked {
-            // Wakers, functions and data are copies of the parent's. Their code may lock what a thread of the parent's has
-            // locked, and there is no such thread here to unlock it.
+            // Wakers, functions and data are copies of the parent's. Their code may lock what a
+            // thread of the parent's has locked, and there is no such thread here to unlock it.
             return core::mem::forget(after);
         }
         after.wakers.wake();
@@ -390,8 +395,8 @@ impl Shared {
         self.call();
     }
 
-    /// Runs the program's functions in the order of their events, one after the other. Whoever comes while another thread,
-    /// or an outer call of this one, is at it leaves its own to it.
+    /// Runs the program's functions in the order of their events, one after the other. Whoever
+    /// comes while another thread, or an outer call of this one, is at it leaves its own to it.
     fn call(&self) {
         /// Lets others have their turn, whatever happens in a program's function.
         struct Turn<'a>(&'a Shared);
@@ -411,8 +416,8 @@ impl Shared {
                 next
             };
             let _turn = Turn(self);
-            // A panic is that function's alone: the driver, whose stack this may be, serves other connections, too. The lock
-            // is free, and nothing of ours is half done.
+            // A panic is that function's alone: the driver, whose stack this may be, serves other
+            // connections, too. The lock is free, and nothing of ours is half done.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(move || handler(&event))) {
                 let said = panic.downcast_ref::<&str>().copied();
                 let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
@@ -457,8 +462,8 @@ impl State {
         });
     }
 
-    /// As [`State::adopt`], of a connection that was received. It may have ended while it waited to be taken, and what was
-    /// told of it then was told to nobody.
+    /// As [`State::adopt`], of a connection that was received. It may have ended while it waited to
+    /// be taken, and what was told of it then was told to nobody.
     pub(crate) fn adopt_received(&mut self, id: ConnectionId, handler: Option<&EventHandler>) {
         self.adopt(id);
         let ending = self.engine.ending(id);
@@ -573,7 +578,8 @@ impl State {
         let light = slot.is_light();
         let mut old = core::mem::take(slot);
         if light {
-            // There is nothing in it to be dropped, and finding that out field by field costs 100 instructions.
+            // There is nothing in it to be dropped, and finding that out field by field costs 100
+            // instructions.
             core::mem::forget(old);
         } else if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.more.iter().any(|m| !m.is_empty())) {
             self.discarded.push(Discarded::Slot(Box::new(old)));
@@ -594,7 +600,8 @@ impl State {
         });
     }
 
-    /// Takes what a listener received first; `Err`: it has stopped, or it listens in another process.
+    /// Takes what a listener received first; `Err`: it has stopped, or it listens in another
+    /// process.
     pub(crate) fn next_incoming(&mut self, id: ListenerId, who: &mut Who<'_>) -> Result<Option<Incoming>, ()> {
         if self.engine.unusable().is_some() {
             return Err(());

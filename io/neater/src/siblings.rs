@@ -1,11 +1,11 @@
 //! Several engines of one process on the same ports.
 //!
-//! *Responsible for* their numbers, their common secret, and for carrying datagrams from the engine at which they arrive to
-//! the one that knows their connection. *Deliberately not here*: which engine gets a new connection (the system decides,
-//! by addresses), and threads.
+//! *Responsible for* their numbers, their common secret, and for carrying datagrams from the engine
+//! at which they arrive to the one that knows their connection. *Deliberately not here*: which
+//! engine gets a new connection (the system decides, by addresses), and threads.
 //!
-//! *Invariants*: no two living engines have the same number; no two engines are locked at once by one thread; engines are
-//! not kept alive.
+//! *Invariants*: no two living engines have the same number; no two engines are locked at once by
+//! one thread; engines are not kept alive.
 
 use crate::context::{Driver, Neater};
 use crate::shared::Shared;
@@ -14,13 +14,14 @@ use neater_tls::Crypto;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Engines of one process that may listen on the same ports: a server makes one [`crate::Neater`] per core with
-/// [`crate::Builder::sibling_of`], and lets each listen on the same address.
+/// Engines of one process that may listen on the same ports: a server makes one [`crate::Neater`]
+/// per core with [`crate::Builder::sibling_of`], and lets each listen on the same address.
 ///
-/// The system spreads connections over them. A QUIC connection stays with its engine also when its peer's address changes:
-/// packets that arrive at another engine are passed on. Their tokens of stateless reset and address validation are the
-/// same. Tickets for the resumption of TLS sessions are common to the engines if they listen with one compiled
-/// [`crate::Request`] (see [`crate::Preconnection::request_of`]).
+/// The system spreads connections over them. A QUIC connection stays with its engine also when its
+/// peer's address changes: packets that arrive at another engine are passed on. Their tokens of
+/// stateless reset and address validation are the same. Tickets for the resumption of TLS sessions
+/// are common to the engines if they listen with one compiled [`crate::Request`] (see
+/// [`crate::Preconnection::request_of`]).
 #[derive(Clone, Debug)]
 pub struct Siblings(Arc<Family>);
 
@@ -119,7 +120,8 @@ impl Siblings {
         make: impl FnOnce(u8, [u8; 32]) -> io::Result<(Neater, Driver)>,
     ) -> io::Result<(Neater, Driver)> {
         if self.0.process != std::process::id() {
-            // Their ports and their secret are the parent's; and what one of its threads had locked would stay locked here.
+            // Their ports and their secret are the parent's; and what one of its threads had locked
+            // would stay locked here.
             return Err(io::Error::other("these siblings are those of the process that has forked: make others"));
         }
         let reserved = Reserved::new(&self.0)?;
@@ -129,8 +131,8 @@ impl Siblings {
         Ok((neater, driver))
     }
 
-    /// Gives each datagram to the engine that it is for, or back to the one at which it has arrived if there is none. Nothing may be
-    /// locked.
+    /// Gives each datagram to the engine that it is for, or back to the one at which it has arrived
+    /// if there is none. Nothing may be locked.
     pub(crate) fn pass_on(&self, datagrams: Vec<ForeignDatagram>, arrived: &Shared) {
         for datagram in datagrams {
             let engine = {

@@ -1,10 +1,12 @@
 //! Who waits for what: any number of tasks on one object, each of which is woken.
 //!
-//! *Responsible for* keeping wakers apart, waking all who wait for the same thing at once, and forgetting who has given up.
-//! *Not responsible for* who gets what they wait for: whoever looks first, and the others wait on.
+//! *Responsible for* keeping wakers apart, waking all who wait for the same thing at once, and
+//! forgetting who has given up. *Not responsible for* who gets what they wait for: whoever looks
+//! first, and the others wait on.
 //!
-//! *Invariants*: a future that is dropped leaves no waker behind; those who poll by hand (`poll_receive` and its like) have
-//! one place between them for each thing, which is the last one's, as it is with `AsyncRead`.
+//! *Invariants*: a future that is dropped leaves no waker behind; those who poll by hand
+//! (`poll_receive` and its like) have one place between them for each thing, which is the last
+//! one's, as it is with `AsyncRead`.
 
 use crate::shared::{Handle, State, Wait};
 use crate::{ConnectionId, GroupId, ListenerId};
@@ -28,7 +30,8 @@ pub(crate) struct Who<'a> {
     pub(crate) waker: &'a Waker,
     /// `None`: by hand. 0: a future that has not waited yet.
     pub(crate) ticket: Option<&'a mut Ticket>,
-    /// There is more for him at once, but it is time for others: he is to be woken when the lock is free.
+    /// There is more for him at once, but it is time for others: he is to be woken when the lock is
+    /// free.
     pub(crate) again: bool,
 }
 
@@ -57,8 +60,9 @@ impl<'a> Who<'a> {
 /// How many answers in a row a program gets from one object before others have their turn.
 const IN_A_ROW: u32 = 128;
 
-/// Counts the answers that an object has given in a row: a task for which there is always something would never let the
-/// others of its thread run, neater's own among them. A count that two threads lose makes that a little later.
+/// Counts the answers that an object has given in a row: a task for which there is always something
+/// would never let the others of its thread run, neater's own among them. A count that two threads
+/// lose makes that a little later.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(AtomicU32);
 

@@ -1,5 +1,5 @@
-//! The process has no descriptor left: every operation says so, nothing spins, and all goes on when descriptors come back.
-//! Alone in its process, because it limits descriptors.
+//! The process has no descriptor left: every operation says so, nothing spins, and all goes on when
+//! descriptors come back. Alone in its process, because it limits descriptors.
 
 #![allow(unsafe_code, reason = "limits of the process, and poll(2)")]
 

@@ -125,7 +125,8 @@ async fn a_lookup_outlives_its_engine_and_answers_nobody() {
 
 #[tokio::test]
 async fn the_system_answers_what_no_name_server_was_told() {
-    // A name of this machine's hosts file, which our resolver is not given: only the system's can know it.
+    // A name of this machine's hosts file, which our resolver is not given: only the system's can
+    // know it.
     let system = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     let words = |line: &str| -> Vec<String> {
         line.split('#').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
@@ -136,7 +137,8 @@ async fn the_system_answers_what_no_name_server_was_told() {
     };
     let builder = Neater::builder().hosts("/dev/null").resolv_conf("/dev/null");
     let neater = builder.names_by_system().build().expect("engine");
-    // What 127.0.1.1 means, as Debian has it, nobody listens at: then it is refused, and has been found.
+    // What 127.0.1.1 means, as Debian has it, nobody listens at: then it is refused, and has been
+    // found.
     if let Err(said) = connect(&neater, &name).await {
         assert!(said.contains("refused"), "{name}: {said}");
     }

@@ -123,7 +123,8 @@ async fn soft_errors_are_asked_for_and_delivered() {
     .await;
     assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_RECVERR), 0);
 
-    // A datagram to a port that is closed comes back as an ICMP error, which ends no connection whose peer has answered.
+    // A datagram to a port that is closed comes back as an ICMP error, which ends no connection
+    // whose peer has answered.
     let neater = Neater::new().expect("engine");
     let mut properties = neater_property::profile("unreliable-datagram").expect("known");
     properties.require(P::SoftErrorNotify);
@@ -229,7 +230,8 @@ async fn the_attempt_delay_staggers_attempts() {
 
 /// A listening address that accepts no more connections, and what keeps it so.
 fn socket_with_full_queue() -> (SocketAddr, Vec<std::net::TcpStream>, i32) {
-    // SAFETY: plain socket calls on a descriptor that is ours; the address structure is initialised.
+    // SAFETY: plain socket calls on a descriptor that is ours; the address structure is
+    // initialised.
     let (fd, addr) = unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         let mut sin: libc::sockaddr_in = std::mem::zeroed();
@@ -343,7 +345,8 @@ async fn a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired() {
     }
 }
 
-/// Which test observes the effect of which property, by its file; where selection is all there is to it, see below.
+/// Which test observes the effect of which property, by its file; where selection is all there is
+/// to it, see below.
 const OBSERVED: &[(&str, &[(&str, &str)])] = &[
     (
         "io/neater/tests/properties.rs",
@@ -453,8 +456,8 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
             observed.insert(*property);
         }
     }
-    // Where selection is all there is to it, it is observed here: some stacks have it, some have not, and who requires it gets
-    // others than who prohibits it.
+    // Where selection is all there is to it, it is observed here: some stacks have it, some have
+    // not, and who requires it gets others than who prohibits it.
     let neater = Neater::new().expect("engine");
     let stacks = |p: P, preference: &str| {
         let mut properties = TransportProperties::new();
@@ -535,8 +538,9 @@ fn traffic_class(socket: &std::net::UdpSocket) -> u8 {
     use std::os::fd::AsRawFd;
     let (mut data, mut control) = ([0u8; 16], [0u64; 8]);
     let mut iov = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
-    // SAFETY: an all-zero msghdr is valid; its pointers are to buffers that outlive the call, with their lengths. The
-    // control message that is read was written by the kernel into an aligned buffer.
+    // SAFETY: an all-zero msghdr is valid; its pointers are to buffers that outlive the call, with
+    // their lengths. The control message that is read was written by the kernel into an aligned
+    // buffer.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut iov;
@@ -582,7 +586,8 @@ async fn what_is_set_before_the_stack_is_known_takes_effect_when_it_is_or_is_tak
     assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
     assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
     assert_eq!(c.get("keepAliveTimeout"), Some(Value::from(7.0)));
-    // QUIC has no such options, but does the same by itself; and how many the peer may open, it can bound.
+    // QUIC has no such options, but does the same by itself; and how many the peer may open, it can
+    // bound.
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let identity = neater::tls::self_signed(&["127.0.0.1"], neater::WallTime(wall), [7; 32]);
     let mut ours = SecurityParameters::new();

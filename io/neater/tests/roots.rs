@@ -1,5 +1,5 @@
-//! The system's roots of trust are read when a request needs them. Alone in its process, because where they are is in the
-//! environment.
+//! The system's roots of trust are read when a request needs them. Alone in its process, because
+//! where they are is in the environment.
 
 #![allow(unsafe_code, reason = "the environment, and limits of the process")]
 
@@ -82,7 +82,8 @@ async fn the_systems_roots_are_read_when_needed_and_a_failure_to_read_them_is_no
     let error = compile(&neater, SecurityParameters::new(), Role::Initiate).expect_err("no certificate is in there");
     assert!(error.contains("no trust anchors"), "{error}");
 
-    // They are not read for those who do not need them, or they would be known when their file is gone.
+    // They are not read for those who do not need them, or they would be known when their file is
+    // gone.
     let certificate = &server.server_certificates[0].chain[0];
     std::fs::write(&file, pem(certificate)).expect("written");
     compile(&neater, own.clone(), Role::Initiate).expect("roots of its own");

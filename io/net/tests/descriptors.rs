@@ -1,4 +1,5 @@
-//! No descriptor is lost, however an operation ends. Alone in its process, because it counts and limits descriptors.
+//! No descriptor is lost, however an operation ends. Alone in its process, because it counts and
+//! limits descriptors.
 
 #![cfg(all(target_os = "linux", not(feature = "shell")))]
 #![allow(unsafe_code, reason = "limits are the system's")]

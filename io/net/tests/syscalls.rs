@@ -1,4 +1,5 @@
-//! What the hot paths cost, as strace(1) sees it. The scenario runs in a process of its own, under strace.
+//! What the hot paths cost, as strace(1) sees it. The scenario runs in a process of its own, under
+//! strace.
 
 #![cfg(all(target_os = "linux", not(feature = "shell")))]
 #![allow(unsafe_code, reason = "marks in the trace are system calls")]
@@ -53,7 +54,8 @@ fn scenario() {
     mark(7);
     net.read(s, &mut buf).unwrap();
     mark(8);
-    // A flow that lives shorter than the deadline does not move the timer, and reads no clock in the kernel.
+    // A flow that lives shorter than the deadline does not move the timer, and reads no clock in
+    // the kernel.
     net.arm(Some(far + Duration::from_secs(1)), false);
     net.arm(None, false);
     net.now();
@@ -139,7 +141,8 @@ fn hot_paths_cost_the_system_calls_that_they_need_and_no_other() {
         (2, &["poll", "epoll_wait"]),
         // How the connection attempt ended is in what the poller said.
         (3, &[]),
-        // The timer is for all that is accepted in the next 5 ms; the poller is told later, or never.
+        // The timer is for all that is accepted in the next 5 ms; the poller is told later, or
+        // never.
         (4, &["accept4", "timerfd_settime"]),
         (5, &["sendto"]),
         (6, &["sendmsg"]),

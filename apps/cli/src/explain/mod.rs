@@ -1,7 +1,7 @@
 //! `neater explain`.
 //!
-//! *Responsible for* showing a decision before it is made, and with `--try` as it was made. *Not responsible for* the
-//! decision: policy and race make it, and say why.
+//! *Responsible for* showing a decision before it is made, and with `--try` as it was made. *Not
+//! responsible for* the decision: policy and race make it, and say why.
 
 mod drawing;
 
@@ -100,7 +100,8 @@ fn alpn(args: &ExplainArgs) -> Vec<Vec<u8>> {
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         return vec![v.alpn().to_vec()];
     }
-    // DTLS agrees upon no application protocol: who names nothing else is not offered what rules it out.
+    // DTLS agrees upon no application protocol: who names nothing else is not offered what rules it
+    // out.
     let named = &args.connect.transport;
     let without = !named.is_empty() && named.iter().all(|t| t.trim().eq_ignore_ascii_case("dtls"));
     let alpn = args.alpn.as_deref().unwrap_or(if without { "" } else { ALPN });
@@ -171,7 +172,8 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output
     }
 }
 
-/// What would be tried, in which order and when: the establishment itself, up to where it would open something.
+/// What would be tried, in which order and when: the establishment itself, up to where it would
+/// open something.
 async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exit, Failure> {
     let (candidates, timeline, trouble) = match preconnection.plan().await {
         Ok(plan) => (plan.candidates, plan.timeline, plan.resolution),
@@ -265,7 +267,8 @@ async fn attempt(
         Err(e) => Err(establishment(&e)),
     };
     if result.is_ok() {
-        // In order: the peer is told, and nothing is left behind. How that goes is of no interest here.
+        // In order: the peer is told, and nothing is left behind. How that goes is of no interest
+        // here.
         let closing = async {
             let _ = initiated.close().await;
         };

@@ -1,11 +1,12 @@
-//! What is kept of a download by several interfaces that was not finished: the file with the pieces that have come, and beside
-//! it which these are, so that `-C` fetches the others.
+//! What is kept of a download by several interfaces that was not finished: the file with the pieces
+//! that have come, and beside it which these are, so that `-C` fetches the others.
 //!
-//! *Invariants*: the note speaks of pieces that are on the disk; it is believed only if it is about the same URL and the same
-//! version, which a strong validator tells (RFC 9110 section 13.1.5), and fits the length of the file; a file that nobody
-//! has noted anything about is somebody else's. The note is there from the beginning and has its length from the beginning,
-//! so that a disk that has become full does not keep it from being true: of it only single digits change, from pieces that are
-//! not there to pieces that are, and whichever of them reach the disk, it holds.
+//! *Invariants*: the note speaks of pieces that are on the disk; it is believed only if it is about
+//! the same URL and the same version, which a strong validator tells (RFC 9110 section 13.1.5), and
+//! fits the length of the file; a file that nobody has noted anything about is somebody else's. The
+//! note is there from the beginning and has its length from the beginning, so that a disk that has
+//! become full does not keep it from being true: of it only single digits change, from pieces that
+//! are not there to pieces that are, and whichever of them reach the disk, it holds.
 
 use super::target::{Version, beside, is_mine, is_still, keep_mode, of_another};
 use crate::failure::{Exit, Failure};
@@ -39,8 +40,8 @@ pub(super) fn names(path: &Path) -> [PathBuf; 2] {
 }
 
 impl Kept {
-    /// Makes the file of this version, or goes on with the one that is there if that is wanted. `cut` is how a new one is
-    /// taken apart: how long a piece is, and how many there are.
+    /// Makes the file of this version, or goes on with the one that is there if that is wanted.
+    /// `cut` is how a new one is taken apart: how long a piece is, and how many there are.
     pub(super) fn open(
         target: &Path,
         url: &str,
@@ -129,7 +130,8 @@ impl Kept {
         new(file)
     }
 
-    /// What a note beside `target` says of which version the pieces there are, if they are of this URL.
+    /// What a note beside `target` says of which version the pieces there are, if they are of this
+    /// URL.
     pub(super) fn version_of(target: &Path, url: &str) -> Option<Version> {
         let [path, note] = names(target);
         let (_, held) = read(&note).filter(|(_, held)| held.url == url)?;
@@ -141,8 +143,8 @@ impl Kept {
         self.there.contains(&true)
     }
 
-    /// Keeps what has come for a later run: `there` is asked which pieces these are, and then they are brought to the disk. False
-    /// if there is nothing worth keeping. May block.
+    /// Keeps what has come for a later run: `there` is asked which pieces these are, and then they
+    /// are brought to the disk. False if there is nothing worth keeping. May block.
     pub(super) fn keep(&self, there: impl FnOnce() -> Vec<bool>) -> bool {
         // One after the other: a later one knows of more.
         let digits = self.digits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,11 +197,12 @@ fn told(there: &[bool]) -> String {
     there.chunks(4).filter_map(|four| char::from_digit(bits(four), 16)).collect()
 }
 
-/// How the digits are introduced. No text within the note has this: there, its marks would be escaped.
+/// How the digits are introduced. No text within the note has this: there, its marks would be
+/// escaped.
 const THERE: &str = "\"there\":\"";
 
-/// Makes the note of a file of which nothing is there yet; it, and where its digits begin. A note of ours that is there speaks
-/// of a file that is not there any more.
+/// Makes the note of a file of which nothing is there yet; it, and where its digits begin. A note
+/// of ours that is there speaks of a file that is not there any more.
 fn begin(note: &Path, url: &str, v: &Version, (piece, pieces): (u64, usize)) -> io::Result<(File, u64)> {
     if let Some((old, _)) = read(note)
         && is_still(note, &old)

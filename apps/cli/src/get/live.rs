@@ -1,4 +1,5 @@
-//! What a running transfer says of its paths: to `neater paths`, and to programs where there are several.
+//! What a running transfer says of its paths: to `neater paths`, and to programs where there are
+//! several.
 
 use crate::output::Output;
 use crate::paths::{object, status};

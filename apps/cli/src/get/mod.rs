@@ -1,7 +1,7 @@
 //! `neater get`.
 //!
-//! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not responsible for* one
-//! transfer ([`transfer`]) or one file ([`target`]).
+//! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not
+//! responsible for* one transfer ([`transfer`]) or one file ([`target`]).
 
 mod again;
 mod asked;
@@ -44,17 +44,20 @@ const GOODBYE: core::time::Duration = core::time::Duration::from_millis(100);
 /// By how many interfaces one file is fetched.
 const MAX_WAYS: usize = 16;
 
-/// Sent to whoever writes beyond the limit on the size of files, and fatal. Its number differs on a few architectures, where
-/// a file that is too large ends the command in silence, as it does most others.
+/// Sent to whoever writes beyond the limit on the size of files, and fatal. Its number differs on a
+/// few architectures, where a file that is too large ends the command in silence, as it does most
+/// others.
 #[cfg(unix)]
 const SIGXFSZ: core::ffi::c_int = 25;
 
-/// Lets the peers hear that it is over, as long as there is one: without it they would have to find out.
+/// Lets the peers hear that it is over, as long as there is one: without it they would have to find
+/// out.
 async fn goodbye(neater: &Neater) {
     let gone = async {
         loop {
             let left = neater.stats();
-            // A session of QUIC's has said it when its group is gone; what is left of it only answers stragglers.
+            // A session of QUIC's has said it when its group is gone; what is left of it only
+            // answers stragglers.
             if left.connections == 0 && left.channels == 0 && left.groups == 0 {
                 return;
             }
@@ -261,8 +264,8 @@ fn client(
     Ok(builder.build())
 }
 
-/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may. Its sender divides data as each path
-/// takes it, which pieces of a file cannot do.
+/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may.
+/// Its sender divides data as each path takes it, which pieces of a file cannot do.
 fn by_one_association(args: &GetArgs, asked: &mut Asked) -> Result<bool, Failure> {
     let sctp = |s: &Stack| matches!(s, Stack::Sctp | Stack::SctpIp | Stack::SctpDtls);
     let only = !asked.stacks.is_empty() && asked.stacks.iter().all(sctp);
@@ -303,7 +306,8 @@ async fn by_several_ways(
                 _ => false,
             };
             if named.len() == 1 && file {
-                // Pieces cost round trips, and bring nothing where there is one way; what was begun in pieces goes on in pieces.
+                // Pieces cost round trips, and bring nothing where there is one way; what was begun
+                // in pieces goes on in pieces.
                 let one = client(args, asked, request, neater, Some(&named[0]), output)?;
                 output.tell(
                     "one-way",
@@ -366,8 +370,8 @@ async fn by_several_ways(
     })
 }
 
-/// By which interfaces a file is fetched: those that policies choose, in their order; where they leave that to the system,
-/// all that lead to the server as far as routes say.
+/// By which interfaces a file is fetched: those that policies choose, in their order; where they
+/// leave that to the system, all that lead to the server as far as routes say.
 async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Result<Vec<String>, Failure> {
     let origin = url.origin();
     let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);

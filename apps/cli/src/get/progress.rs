@@ -1,5 +1,5 @@
-//! What is seen of a transfer while it goes on: a bar where somebody watches, objects for programs, and now and then a line for
-//! whoever reads a log.
+//! What is seen of a transfer while it goes on: a bar where somebody watches, objects for programs,
+//! and now and then a line for whoever reads a log.
 
 use crate::output::Output;
 use core::time::Duration;
@@ -60,7 +60,8 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// The answer has begun, by the transport that `over` names: so many bytes in all, of which the first `at` are there.
+    /// The answer has begun, by the transport that `over` names: so many bytes in all, of which the
+    /// first `at` are there.
     pub(super) fn begin(&self, over: &str, total: Option<u64>, at: u64) {
         match self {
             Self::Bar(bar) => {

@@ -1,10 +1,11 @@
 //! Where the bytes go.
 //!
-//! *Invariants*: a regular file appears under its name only when it is complete, and replaces what was there by a rename;
-//! until then its bytes are in `NAME.part`, and what is needed to go on is in `NAME.part.json`. Nobody else writes to
-//! `NAME.part` meanwhile. Nothing that was there before is changed until a server's answer is there to take its place, and
-//! what neater did not write is never changed. What belongs to another user is neither written to nor believed: whoever owns
-//! a file may change it under our hands, and would own the download.
+//! *Invariants*: a regular file appears under its name only when it is complete, and replaces what
+//! was there by a rename; until then its bytes are in `NAME.part`, and what is needed to go on is
+//! in `NAME.part.json`. Nobody else writes to `NAME.part` meanwhile. Nothing that was there before
+//! is changed until a server's answer is there to take its place, and what neater did not write is
+//! never changed. What belongs to another user is neither written to nor believed: whoever owns a
+//! file may change it under our hands, and would own the download.
 
 use crate::failure::{Exit, Failure};
 use crate::output::bytes;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 
 /// The largest `NAME.part.json` that is looked at; ours are far smaller.
 const NOTE_MAX: u64 = 64 << 10;
-/// How much older than its answer a file must be for its date to tell versions apart (RFC 9110 section 8.8.2.2: far enough
-/// for differences of clocks not to matter).
+/// How much older than its answer a file must be for its date to tell versions apart (RFC 9110
+/// section 8.8.2.2: far enough for differences of clocks not to matter).
 const DATE_GAP: Duration = Duration::from_secs(60);
 
 /// What a transfer is saved as.
@@ -44,8 +45,9 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// What If-Range takes (RFC 9110 section 13.1.5): a strong tag, or where there is no tag at all, a date that is a strong
-    /// validator. `None`: nothing can tell whether the file is still the same.
+    /// What If-Range takes (RFC 9110 section 13.1.5): a strong tag, or where there is no tag at
+    /// all, a date that is a strong validator. `None`: nothing can tell whether the file is still
+    /// the same.
     pub(crate) fn validator(&self) -> Option<&str> {
         match &self.etag {
             Some(tag) => Some(tag.as_str()).filter(|t| is_strong(t)),
@@ -106,7 +108,8 @@ impl Target {
 pub(crate) struct Sink {
     target: Target,
     out: Arc<File>,
-    /// A pipe or a device, whose writer may have to wait for as long as a reader likes, or a disk that takes its time.
+    /// A pipe or a device, whose writer may have to wait for as long as a reader likes, or a disk
+    /// that takes its time.
     slow: bool,
     /// Bytes that were taken: those that are written, being written, or held.
     written: u64,
@@ -115,7 +118,8 @@ pub(crate) struct Sink {
     held: Vec<Bytes>,
     held_bytes: usize,
     version: Version,
-    /// The part holds bytes that do not count, and are given up when there is an answer to take their place.
+    /// The part holds bytes that do not count, and are given up when there is an answer to take
+    /// their place.
     stale: bool,
     /// The part was made by us: it may be removed again.
     made: bool,
@@ -132,7 +136,8 @@ struct Writing {
 
 /// What is held for a slow target while it is busy, in bytes: then who writes waits.
 const HELD: usize = 256 * 1024;
-/// A write to a file that takes longer goes to another thread from then on: a transport that is not attended to for as long slows down.
+/// A write to a file that takes longer goes to another thread from then on: a transport that is not
+/// attended to for as long slows down.
 const LONG: Duration = Duration::from_millis(20);
 
 /// The most bytes of a file's name on the file systems that there are.
@@ -140,8 +145,8 @@ const NAME_MAX: usize = 255;
 /// What is put behind a name, at most.
 const LONGEST_END: usize = ".multi.json.new".len();
 
-/// The name of what is kept beside a file: its own with something behind it. A name that has no room for that is cut, and told
-/// apart from others by a digest.
+/// The name of what is kept beside a file: its own with something behind it. A name that has no
+/// room for that is cut, and told apart from others by a digest.
 pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     let own = path.file_name().unwrap_or_default();
     if own.len() + LONGEST_END <= NAME_MAX {
@@ -159,8 +164,9 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 impl Sink {
-    /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can be gone on with is; one
-    /// that this transfer would destroy without an answer of the server's saying that it is of no use is refused.
+    /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can
+    /// be gone on with is; one that this transfer would destroy without an answer of the server's
+    /// saying that it is of no use is refused.
     pub(crate) async fn open(target: &Target, url: &str, resume: bool) -> Result<Self, Failure> {
         let of = |out: File| Self {
             target: target.clone(),
@@ -285,7 +291,8 @@ impl Sink {
         Ok(())
     }
 
-    /// From the beginning again, once there is an answer; false if what was written cannot be taken back.
+    /// From the beginning again, once there is an answer; false if what was written cannot be taken
+    /// back.
     pub(crate) fn restart(&mut self) -> bool {
         if self.written == 0 {
             return true;
@@ -299,8 +306,8 @@ impl Sink {
         true
     }
 
-    /// Writes all of it. What a reader keeps waiting is written on another thread, in pieces as large as have come meanwhile, so that
-    /// the caller may stop waiting.
+    /// Writes all of it. What a reader keeps waiting is written on another thread, in pieces as
+    /// large as have come meanwhile, so that the caller may stop waiting.
     pub(crate) async fn write(&mut self, data: Bytes) -> Result<(), Failure> {
         self.written += data.len() as u64;
         if self.slow {
@@ -353,7 +360,8 @@ impl Sink {
         self.flush().await?;
         let Target::File(path) = &self.target else { return Ok(()) };
         let part = beside(path, ".part");
-        // A disk that is full or broken may tell only now; under its name the file must be whole. Other transfers go on meanwhile.
+        // A disk that is full or broken may tell only now; under its name the file must be whole.
+        // Other transfers go on meanwhile.
         let out = self.out.clone();
         let synced = tokio::task::spawn_blocking(move || out.sync_data()).await;
         let synced = synced.unwrap_or_else(|e| Err(io::Error::other(e)));
@@ -425,7 +433,8 @@ impl Drop for Sink {
     }
 }
 
-/// Opens the part of a file for appending, or makes it, and keeps others from writing to it; whether it was made.
+/// Opens the part of a file for appending, or makes it, and keeps others from writing to it;
+/// whether it was made.
 fn open_part(path: &Path) -> Result<(File, bool), Failure> {
     if path.is_dir() {
         let what = format!("{} is a folder", path.display());
@@ -522,8 +531,9 @@ pub(super) fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing is in it. An earlier note is
-/// never shorter in between, and needs no further room on the disk: until the new one is there, the old one is.
+/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing
+/// is in it. An earlier note is never shorter in between, and needs no further room on the disk:
+/// until the new one is there, the old one is.
 fn write_note(note: &Path, text: &str, ours: bool) -> io::Result<()> {
     let mut how = OpenOptions::new();
     how.write(true);

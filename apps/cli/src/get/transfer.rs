@@ -1,7 +1,7 @@
 //! One URL into one target: the request, the body, and the rest after a break.
 //!
-//! *Invariants*: bytes are only appended when the server vouches that they belong behind those that are there; what came is
-//! kept, whatever happens after.
+//! *Invariants*: bytes are only appended when the server vouches that they belong behind those that
+//! are there; what came is kept, whatever happens after.
 
 use super::again::resume_command;
 use super::asked::Request;
@@ -29,8 +29,9 @@ use std::time::Instant;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Bytes beyond all that was there at earlier breaks with which a repetition counts as one that helped: then as many are left as at
-/// first. A server that gives a few bytes each time, or begins again and again, is not asked without end.
+/// Bytes beyond all that was there at earlier breaks with which a repetition counts as one that
+/// helped: then as many are left as at first. A server that gives a few bytes each time, or begins
+/// again and again, is not asked without end.
 const HELPED: u64 = 1 << 20;
 
 /// The longest wait that a server asks for and gets (RFC 9110 section 10.2.3).
@@ -91,7 +92,8 @@ enum Trouble {
     Busy(Failure, Option<Duration>),
     /// It would not.
     Final(Failure),
-    /// What came was less than was asked for, and all that the server wanted to send at once (RFC 9110 section 14.2).
+    /// What came was less than was asked for, and all that the server wanted to send at once (RFC
+    /// 9110 section 14.2).
     More,
     /// What was there is of no use, and the whole is to be asked for.
     Anew,
@@ -143,7 +145,8 @@ pub(super) async fn run(
             Ok(()) => break,
             Err(trouble) => trouble,
         };
-        // What comes next may begin the file again: nothing of this answer may be written behind that.
+        // What comes next may begin the file again: nothing of this answer may be written behind
+        // that.
         let trouble = match transfer.sink.flush().await {
             Ok(()) => trouble,
             Err(f) => Trouble::Final(f),
@@ -165,7 +168,8 @@ pub(super) async fn run(
                 repeated = repeated.saturating_add(1);
                 transfer.announce(e.kind(), &e.to_string(), tries, retries);
                 tokio::time::sleep(wait).await;
-                // The waits before three retries are six seconds together: a server that is restarted is back by then.
+                // The waits before three retries are six seconds together: a server that is
+                // restarted is back by then.
                 wait = (wait * 5).min(LONGEST_WAIT);
             }
             Trouble::Busy(f, after) if tries < retries && after.is_none_or(|d| d <= BUSY_MOST) => {
@@ -197,8 +201,8 @@ pub(super) async fn run(
     Ok(Done { target, transports, written, came, took: started.elapsed(), retries: repeated, outcome })
 }
 
-/// Whether what is to be fetched is there already, and no part of it: then there is nothing to go on with. How long it is must
-/// be what the server says, if it says anything.
+/// Whether what is to be fetched is there already, and no part of it: then there is nothing to go
+/// on with. How long it is must be what the server says, if it says anything.
 ///
 /// # Errors
 /// The server cannot be asked, or has another length: who knows of what the file is a part.
@@ -226,8 +230,9 @@ pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -
     Ok(Some(Done { target, transports: Vec::new(), written, came: 0, took: started.elapsed(), retries: 0, outcome }))
 }
 
-/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only parts, and some HEAD with the length of
-/// an answer without content: only where it is what is `expected`, that is believed at once.
+/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only
+/// parts, and some HEAD with the length of an answer without content: only where it is what is
+/// `expected`, that is believed at once.
 async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: u64) -> Result<Option<u64>, Failure> {
     let mut options = options.clone();
     options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
@@ -327,8 +332,8 @@ impl Transfer<'_> {
         self.transports.push(t.clone());
     }
 
-    /// Makes sure that the body belongs where the sink stands. Returns how long the whole is, if that is known; `None`:
-    /// nothing is missing.
+    /// Makes sure that the body belongs where the sink stands. Returns how long the whole is, if
+    /// that is known; `None`: nothing is missing.
     fn place(&mut self, response: &Response, offset: u64) -> Result<Option<Option<u64>>, Trouble> {
         let status = response.status();
         let fresh = version(response.headers());
@@ -368,7 +373,8 @@ impl Transfer<'_> {
                             .advise("remove the part, and fetch it anew"),
                     ));
                 }
-                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it nothing tells what the part is of.
+                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it nothing
+                // tells what the part is of.
                 if known.etag.is_some() && fresh.etag.is_none() && self.sink.restart() {
                     let what = "the server does not show that its part is of the same file: starting again";
                     self.output.tell("anew", Some(&url), what);
@@ -553,7 +559,8 @@ impl Transfer<'_> {
         }
         if let Some(kept) = self.sink.kept() {
             f = f.advise(kept);
-            // The server's file is another one now, or it does not answer as HTTP has it: going on would fail again.
+            // The server's file is another one now, or it does not answer as HTTP has it: going on
+            // would fail again.
             let goes_on = !matches!(f.kind, "changed" | "protocol");
             if goes_on && self.sink.can_be_continued() {
                 f = f.advise(format!("go on with: {}", resume_command()));
@@ -565,7 +572,8 @@ impl Transfer<'_> {
     }
 }
 
-/// When a server wants to be asked again: in so many seconds, or at a date (RFC 9110 section 10.2.3).
+/// When a server wants to be asked again: in so many seconds, or at a date (RFC 9110 section
+/// 10.2.3).
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {

@@ -1,7 +1,7 @@
 //! `neater paths`: what the paths of running transfers do.
 //!
-//! *Responsible for* looking again and again, and for what people and programs read. *Not responsible for* what transfers write
-//! ([`status`]).
+//! *Responsible for* looking again and again, and for what people and programs read. *Not
+//! responsible for* what transfers write ([`status`]).
 
 pub(crate) mod status;
 

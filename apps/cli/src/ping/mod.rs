@@ -1,10 +1,12 @@
 //! `neater ping`: how long TCP takes to connect, by each interface that leads to each address.
 //!
-//! *Responsible for* the probes and what they come to. *Not responsible for* choosing a transport: `explain --try` races what
-//! could serve, this asks the ways themselves, one by one, again and again.
+//! *Responsible for* the probes and what they come to. *Not responsible for* choosing a transport:
+//! `explain --try` races what could serve, this asks the ways themselves, one by one, again and
+//! again.
 //!
-//! A probe is one handshake: it measures the round trip of a SYN and what the other host takes to accept, by the way that
-//! data would go, through whatever lets no ICMP pass. What is refused was answered, but by nobody who serves.
+//! A probe is one handshake: it measures the round trip of a SYN and what the other host takes to
+//! accept, by the way that data would go, through whatever lets no ICMP pass. What is refused was
+//! answered, but by nobody who serves.
 
 pub(crate) mod ways;
 
@@ -48,7 +50,8 @@ impl Tally {
         self.times.len() + self.errors.values().sum::<u32>() as usize
     }
 
-    /// The least, the median and the greatest time; of an even number, the middle between both in the middle.
+    /// The least, the median and the greatest time; of an even number, the middle between both in
+    /// the middle.
     fn summary(&self) -> Option<[Duration; 3]> {
         let mut times = self.times.clone();
         times.sort_unstable();
@@ -143,7 +146,8 @@ fn endpoint(text: &str) -> Result<RemoteEndpoint, Failure> {
     whole.parse::<RemoteEndpoint>().map_err(|e| Failure::usage(e.to_string()))
 }
 
-/// Asks by one way, as often as is wanted. A probe that is late does not hold up the next one longer than it must.
+/// Asks by one way, as often as is wanted. A probe that is late does not hold up the next one
+/// longer than it must.
 async fn probes(i: usize, way: Way, port: u16, args: PingArgs, results: mpsc::Sender<Probe>) {
     let mut ticks = interval(args.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -49,8 +49,9 @@ pub(super) fn known(wanted: &[String], interfaces: &[Interface]) -> Result<(), F
     Err(Failure::usage(format!("--interface {missing}: there are {}", names.join(", "))))
 }
 
-/// The ways to these addresses: by every interface that is up, has a fitting address and leads there, or by those that are
-/// wanted whether or not anything says that they lead there. An address to which none leads is asked as the system routes.
+/// The ways to these addresses: by every interface that is up, has a fitting address and leads
+/// there, or by those that are wanted whether or not anything says that they lead there. An address
+/// to which none leads is asked as the system routes.
 pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[String]) -> Vec<Way> {
     let mut found = Vec::new();
     for &remote in remotes {
@@ -71,8 +72,8 @@ pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[Strin
     found
 }
 
-/// Whether routes say that an interface leads to an address: the loopback to this host, another to the networks of its
-/// addresses and, with a default route, to the world.
+/// Whether routes say that an interface leads to an address: the loopback to this host, another to
+/// the networks of its addresses and, with a default route, to the world.
 pub(crate) fn leads(interface: &Interface, remote: IpAddr) -> bool {
     if interface.kind == InterfaceKind::Loopback || remote.is_loopback() {
         return interface.kind == InterfaceKind::Loopback && remote.is_loopback();
@@ -91,7 +92,8 @@ fn same_network(a: IpAddr, prefix: u8, b: IpAddr) -> bool {
     width == other && (x ^ y) & mask == 0
 }
 
-/// The address of an interface to use towards another: of the same version of IP, and on the same network if there is one.
+/// The address of an interface to use towards another: of the same version of IP, and on the same
+/// network if there is one.
 fn local_address(interface: &Interface, remote: IpAddr) -> Option<IpAddr> {
     let link_local = |a: IpAddr| match a {
         IpAddr::V4(four) => four.is_link_local(),

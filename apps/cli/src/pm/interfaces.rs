@@ -1,4 +1,5 @@
-//! The networks of this host, as they change: its interfaces, and what routers tell of provisioning domains.
+//! The networks of this host, as they change: its interfaces, and what routers tell of provisioning
+//! domains.
 
 use super::domains::Listener;
 use super::{Shared, now};
@@ -15,7 +16,8 @@ pub(super) fn begin(shared: &Shared) -> Result<AsyncFd<OsNet>, Failure> {
     let failed = |e: io::Error| Failure::new(Exit::Failed, "local", format!("the interfaces of this host: {e}"));
     let net = OsNet::new().map_err(failed)?;
     shared.daemon().set_interfaces(net.interfaces(), now());
-    // What takes its place is unsafe; the network owns its descriptor and keeps it open, which is what that asks for.
+    // What takes its place is unsafe; the network owns its descriptor and keeps it open, which is
+    // what that asks for.
     #[expect(deprecated, reason = "the command has no unsafe code")]
     let registered = AsyncFd::try_new(net);
     registered.map_err(|e| failed(e.into()))

@@ -1,5 +1,5 @@
-//! `neater pm`: the policy manager that the programs of a host share. What it holds and says is neater-policy's; here are
-//! sockets, files, the clock and the token.
+//! `neater pm`: the policy manager that the programs of a host share. What it holds and says is
+//! neater-policy's; here are sockets, files, the clock and the token.
 
 mod domains;
 mod interfaces;
@@ -25,7 +25,8 @@ use watch::Watch;
 /// How long a client may take for a document, a frame or a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the parts of the program share. One thread runs them all, so that no lock is ever waited for.
+/// What the parts of the program share. One thread runs them all, so that no lock is ever waited
+/// for.
 struct Shared {
     daemon: Mutex<Daemon>,
     watch: Mutex<Watch>,

@@ -80,8 +80,9 @@ pub(super) fn prepare(dir: Option<&Path>, shared: bool) -> Result<Dir, Failure> 
     Ok(dir)
 }
 
-/// Whether nobody else can put something of their own in the place of a socket or the token. A group may write there only if the
-/// manager is no root's: on many systems each user has a group alone.
+/// Whether nobody else can put something of their own in the place of a socket or the token. A
+/// group may write there only if the manager is no root's: on many systems each user has a group
+/// alone.
 fn of_nobody_else(path: &Path) -> Result<(), Failure> {
     let held = std::fs::metadata(path).map_err(|e| Failure::file("look at", path, &e))?;
     let user = rustix::process::geteuid().as_raw();
@@ -112,8 +113,8 @@ pub(super) fn token(dir: &Dir) -> Result<String, Failure> {
     Ok(token)
 }
 
-/// Listens on a socket, in place of what may be left of an earlier one. Nobody can connect before its permissions are as
-/// they should be.
+/// Listens on a socket, in place of what may be left of an earlier one. Nobody can connect before
+/// its permissions are as they should be.
 pub(super) fn bind(dir: &Dir, door: Door) -> Result<UnixListener, Failure> {
     let path = dir.socket(door);
     let bind = || -> std::io::Result<UnixListener> {

@@ -20,8 +20,8 @@ use tokio::time::{Instant as Moment, Sleep, sleep_until, timeout_at};
 const MAX_OF_ONE: usize = 2048;
 /// How many connections there may be.
 const MAX_SESSIONS: usize = 8192;
-/// How many bytes may be held for the connections of one user, if that is neither root nor the daemon's own: documents that are not
-/// complete, and answers that were not taken.
+/// How many bytes may be held for the connections of one user, if that is neither root nor the
+/// daemon's own: documents that are not complete, and answers that were not taken.
 const MAX_BYTES_OF_ONE: usize = 32 << 20;
 /// How long a connection of the compact form may rest.
 const REST: Duration = Duration::from_secs(3600);
@@ -145,8 +145,9 @@ enum Came {
     Late,
 }
 
-/// Waits for a piece until the clock has run out, and lets the daemon work on it. The memory for it is not the connection's,
-/// of which there may be thousands. A piece that is not full was the last there is, so that nobody asks the system for more.
+/// Waits for a piece until the clock has run out, and lets the daemon work on it. The memory for it
+/// is not the connection's, of which there may be thousands. A piece that is not full was the last
+/// there is, so that nobody asks the system for more.
 async fn read(
     stream: &mut UnixStream,
     clock: &mut Pin<&mut Sleep>,

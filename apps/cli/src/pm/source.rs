@@ -1,7 +1,8 @@
 //! Sources of one's own for the CIB: files and HTTP endpoints that are asked again and again.
 //!
-//! What is wrong with a source is told once, until it is something else; what the source said before goes on to count until
-//! it ends. Nobody waits for a source: each is asked by a task of its own.
+//! What is wrong with a source is told once, until it is something else; what the source said
+//! before goes on to count until it ends. Nobody waits for a source: each is asked by a task of its
+//! own.
 
 use super::{PATIENCE, Shared, now};
 use crate::connect;
@@ -64,7 +65,8 @@ impl Sources {
             return Err(Failure::usage(format!("--source {} stands there twice", all[twice].name())));
         }
         let http = all.iter().any(|s| matches!(s, Source::Http(_)));
-        // Who names authorities means them to count: a file that is not there is told, whatever the sources are.
+        // Who names authorities means them to count: a file that is not there is told, whatever the
+        // sources are.
         let trust = ca.map(authorities).transpose()?;
         if !http && trust.is_some() {
             return Err(Failure::usage("--source-ca names who vouches for sources of https, and there is none"));

@@ -1,8 +1,10 @@
-//! The directories of policies, profiles and CIB nodes: looked at again and again, and read when something changed.
+//! The directories of policies, profiles and CIB nodes: looked at again and again, and read when
+//! something changed.
 //!
-//! Looking, and not being told by the system: it is the same on every file system, for folders that are replaced, links
-//! that lead elsewhere and volumes that are mounted later, and costs a thousandth of what it saves of surprise. A look
-//! lasts about 1 µs for each file, and the pause after it is at least a hundred times as long.
+//! Looking, and not being told by the system: it is the same on every file system, for folders that
+//! are replaced, links that lead elsewhere and volumes that are mounted later, and costs a
+//! thousandth of what it saves of surprise. A look lasts about 1 µs for each file, and the pause
+//! after it is at least a hundred times as long.
 
 use super::Shared;
 use crate::failure::{Exit, Failure};
@@ -52,8 +54,8 @@ impl Watch {
         Ok(Self { pib, cib, stamps: Vec::new(), settled: false, known, closed, faults: Vec::new() })
     }
 
-    /// The files of one of the directories, and those that were there and lie where nobody may look now: what they said goes on to
-    /// count. What cannot be looked at hides nothing else.
+    /// The files of one of the directories, and those that were there and lie where nobody may look
+    /// now: what they said goes on to count. What cannot be looked at hides nothing else.
     fn list(&mut self, which: usize, closed: &mut Vec<Fault>) -> (Vec<Listed>, Vec<String>) {
         let Some(dir) = [&self.pib, &self.cib][which].as_deref() else { return (Vec::new(), Vec::new()) };
         let found = match folder::check(dir) {
@@ -88,8 +90,8 @@ impl Watch {
         (files, kept)
     }
 
-    /// Reads what the directories hold into the daemon, if they changed or `in_any_case`. A directory that cannot be read
-    /// changes nothing: what its files said goes on to count.
+    /// Reads what the directories hold into the daemon, if they changed or `in_any_case`. A
+    /// directory that cannot be read changes nothing: what its files said goes on to count.
     pub(super) fn load(&mut self, daemon: &mut Daemon, in_any_case: bool, now: WallTime) -> Option<Report> {
         let mut closed = Vec::new();
         let (pib, kept_rules) = self.list(PIB, &mut closed);
@@ -157,7 +159,8 @@ impl Watch {
     }
 }
 
-/// Writes a file so that it is there as a whole, or as it was. One that is to be `new` takes no other file's place.
+/// Writes a file so that it is there as a whole, or as it was. One that is to be `new` takes no
+/// other file's place.
 fn save(dir: &Path, file: &str, text: &str, new: bool) -> Result<(), Failure> {
     let (path, draft) = (dir.join(file), dir.join(format!(".new-{}", std::process::id())));
     let written = std::fs::File::create(&draft)

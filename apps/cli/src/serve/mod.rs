@@ -106,8 +106,8 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     Ok(Exit::Ok)
 }
 
-/// Sees to it that there are descriptors for so many connections, each with one more for the file that it sends, or says that there
-/// are not: then others wait until some have gone.
+/// Sees to it that there are descriptors for so many connections, each with one more for the file
+/// that it sends, or says that there are not: then others wait until some have gone.
 fn make_room_for(connections: u32, output: &Output) {
     let needed = 2 * u64::from(connections) + DESCRIPTORS;
     if let Some(limit) = crate::descriptors::raise(needed).filter(|limit| *limit < needed) {
@@ -138,7 +138,8 @@ fn secured(args: &ServeArgs) -> Result<(SecurityParameters, Option<Shown>), Fail
     Ok((security, Some(shown)))
 }
 
-/// Listens. The port that the system chose for one address may be taken at another: then it may choose again.
+/// Listens. The port that the system chose for one address may be taken at another: then it may
+/// choose again.
 fn listening(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
     let mut tries = if args.port == Some(0) { PORT_TRIES } else { 1 };
     loop {
@@ -187,7 +188,8 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
     Ok(listeners)
 }
 
-/// Addresses to listen on, without those that others cover: `::` is every address of this host, `0.0.0.0` every one of IPv4.
+/// Addresses to listen on, without those that others cover: `::` is every address of this host,
+/// `0.0.0.0` every one of IPv4.
 fn not_covered(bind: &[IpAddr]) -> Vec<IpAddr> {
     let (all, all_v4) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED));
     let mut kept: Vec<IpAddr> = Vec::new();

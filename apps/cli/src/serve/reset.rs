@@ -1,8 +1,8 @@
-//! The secret with which a server that was started anew tells QUIC clients that it has forgotten them (stateless reset,
-//! RFC 9000 section 10.3).
+//! The secret with which a server that was started anew tells QUIC clients that it has forgotten
+//! them (stateless reset, RFC 9000 section 10.3).
 //!
-//! *Invariants*: it stays the same from run to run, also of servers that start at the same time; nobody but its owner can
-//! read it from the moment it exists.
+//! *Invariants*: it stays the same from run to run, also of servers that start at the same time;
+//! nobody but its owner can read it from the moment it exists.
 
 use super::certificate::{put_in_place, state_dir, write_new};
 use ring::hmac;
@@ -32,7 +32,8 @@ pub(super) fn secret(dir: Option<&Path>) -> Result<[u8; 32], String> {
     Ok(of_this_host(secret, MACHINE.iter().find_map(|path| std::fs::read(path).ok()).as_deref()))
 }
 
-/// The secret of this host: others may share the folder. Where a host has no number of its own, they share the secret, too.
+/// The secret of this host: others may share the folder. Where a host has no number of its own,
+/// they share the secret, too.
 fn of_this_host(secret: [u8; 32], machine: Option<&[u8]>) -> [u8; 32] {
     let machine = machine.map(<[u8]>::trim_ascii).filter(|m| !m.is_empty());
     let Some(machine) = machine else { return secret };

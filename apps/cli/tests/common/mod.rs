@@ -22,7 +22,8 @@ pub(crate) fn neater() -> Command {
     c
 }
 
-/// Says it past the test harness, which would keep it to itself: a test that is skipped must be seen.
+/// Says it past the test harness, which would keep it to itself: a test that is skipped must be
+/// seen.
 pub(crate) fn say_skipped(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("\nskipped: {why}\n").as_bytes());
 }

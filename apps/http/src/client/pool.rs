@@ -1,10 +1,11 @@
 //! Connections by origin.
 //!
-//! *Responsible for* making a connection as the needs and the race decide, putting the right HTTP on it, and using it again:
-//! many requests at once where the version has streams, one after the other where it has not.
+//! *Responsible for* making a connection as the needs and the race decide, putting the right HTTP
+//! on it, and using it again: many requests at once where the version has streams, one after the
+//! other where it has not.
 //!
-//! *Invariants*: while the first connection to an origin is being made, other requests to it wait for what it turns out to
-//! be; a connection on which a request failed is not used again.
+//! *Invariants*: while the first connection to an origin is being made, other requests to it wait
+//! for what it turns out to be; a connection on which a request failed is not used again.
 
 use super::proxy::{Proxy, Wire};
 use super::response::{Body, Response, Transport, announced};
@@ -30,22 +31,25 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Bytes of an answer's head over HTTP/3, and between two pieces of its body: more is a defect or an attack.
+/// Bytes of an answer's head over HTTP/3, and between two pieces of its body: more is a defect or
+/// an attack.
 const H3_HEAD_BUDGET: u64 = 512 << 10;
 /// The largest field section that we declare to accept.
 const HEAD_MAX: u64 = 64 << 10;
-/// Fields that an answer over HTTP/1.1 may have. Servers set more than the hundred that are usual for
-/// requests; their bytes are bounded as well.
+/// Fields that an answer over HTTP/1.1 may have. Servers set more than the hundred that are usual
+/// for requests; their bytes are bounded as well.
 const FIELDS_MAX: usize = 1000;
-/// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection: 670 Mbit/s and 1.3 Gbit/s at 200 ms. A window is a
-/// promise to keep what comes until it is read, so the second is also the memory that a server can take while nobody reads. hyper's
-/// adaptive windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
+/// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection: 670 Mbit/s and
+/// 1.3 Gbit/s at 200 ms. A window is a promise to keep what comes until it is read, so the second
+/// is also the memory that a server can take while nobody reads. hyper's adaptive windows end at
+/// the same 16 MiB, but begin at 64 KiB and would have to grow first.
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
 /// Candidates that one request is tried by, while each of them is there and does not serve.
 const CANDIDATES: usize = 4;
 /// Bytes of content that even a slow network takes in a second.
 const SLOWEST: u64 = 8 << 10;
-/// How often a request is sent again that the server has not looked at, and how much longer it waits each time.
+/// How often a request is sent again that the server has not looked at, and how much longer it
+/// waits each time.
 const REFUSALS: u32 = 4;
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
 /// How long an origin that has demanded HTTP/1.1 is asked over that alone: as long as a race
@@ -63,8 +67,8 @@ pub(super) struct Pool {
     origins: Mutex<BTreeMap<Route, Arc<Place>>>,
 }
 
-/// What connections are kept apart by: a connection through a proxy is another one than a connection without, and serves one origin all
-/// the same.
+/// What connections are kept apart by: a connection through a proxy is another one than a
+/// connection without, and serves one origin all the same.
 type Route = (Option<Arc<Proxy>>, Origin);
 
 /// The connections of an origin.
@@ -277,7 +281,8 @@ impl Pool {
                 Err(Stop::Exhausted) => return Err(last.unwrap_or_else(|| no_other_way(origin))),
             };
             if matches!(e, Error::Refused(_)) {
-                // It was not looked at (RFC 9113 section 8.7, RFC 9114 section 4.1.1), so that it may be sent again, whatever it is.
+                // It was not looked at (RFC 9113 section 8.7, RFC 9114 section 4.1.1), so that it
+                // may be sent again, whatever it is.
                 if refused == REFUSALS {
                     return Err(e);
                 }
@@ -482,7 +487,8 @@ impl Pool {
         }
     }
 
-    /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race choose.
+    /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race
+    /// choose.
     async fn establish(&self, origin: &Origin, only_http11: bool) -> Result<Connection, Error> {
         let c = &self.config;
         let (security, eligible) = self.demands(origin, only_http11)?;
@@ -593,12 +599,14 @@ impl Pool {
             None => url.uri(version != HttpVersion::Http11, named)?,
         };
         *request.headers_mut() = headers;
-        // RFC 9110 section 8.6: a method that has content by its meaning says how much, also where there is none.
+        // RFC 9110 section 8.6: a method that has content by its meaning says how much, also where
+        // there is none.
         if !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
         }
         let full = || Full::new(body.clone());
-        // Content takes its time, and nothing comes meanwhile: a slow network has a second for each of so many bytes.
+        // Content takes its time, and nothing comes meanwhile: a slow network has a second for each
+        // of so many bytes.
         let silence = self.config.silence;
         let patience = silence + Duration::from_secs(body.len() as u64 / SLOWEST);
         let asked = match lease {
@@ -649,7 +657,8 @@ async fn ask_h3(
         stream.finish().await
     };
     match sent.await {
-        // RFC 9114 section 4.1: a server that has answered may not want the end of the request; its answer is complete.
+        // RFC 9114 section 4.1: a server that has answered may not want the end of the request; its
+        // answer is complete.
         Ok(()) | Err(h3::error::StreamError::RemoteTerminate { .. }) => {}
         Err(e) => return Err(broken(e)),
     }
@@ -820,7 +829,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("ours");
     }
 
-    /// What is declared to the peer (RFC 9113 sections 6.5.2 and 6.9) lets half a gigabit per second be on its way for 200 ms.
+    /// What is declared to the peer (RFC 9113 sections 6.5.2 and 6.9) lets half a gigabit per
+    /// second be on its way for 200 ms.
     #[tokio::test]
     async fn windows_are_wide_enough_for_fast_long_paths() {
         let (ours, mut theirs) = tokio::io::duplex(1 << 16);

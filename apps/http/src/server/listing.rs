@@ -10,7 +10,8 @@ use std::time::SystemTime;
 /// Entries that a page lists; of a larger folder the page says that it does.
 const ENTRIES_MAX: usize = 10_000;
 
-/// The page of a folder, `shown` being its path for people; with names that begin with a dot if `hidden`.
+/// The page of a folder, `shown` being its path for people; with names that begin with a dot if
+/// `hidden`.
 pub(super) fn page(folder: &Path, shown: &str, root: &Path, hidden: bool) -> io::Result<String> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut more = false;
@@ -88,7 +89,8 @@ fn is_writable(at: &SystemTime) -> bool {
 
 /// A name as one segment of a path.
 fn segment(name: &str) -> String {
-    // What stands for something in a path or a query is escaped, too, and so is what stands for something in HTML.
+    // What stands for something in a path or a query is escaped, too, and so is what stands for
+    // something in HTML.
     name.split_inclusive(['%', '?', '#', '&', '\'', ';', '\\'])
         .map(|part| match part.as_bytes().last() {
             Some(b @ (b'%' | b'?' | b'#' | b'&' | b'\'' | b';' | b'\\')) => {

@@ -1,11 +1,12 @@
 //! Whose request is answered next when not all can be.
 //!
-//! *Responsible for* how many answers there are at once, in all and for one address, for fairness between addresses and
-//! between the connections of one, and for ending answers that nobody takes. *Not responsible for* what an answer is.
+//! *Responsible for* how many answers there are at once, in all and for one address, for fairness
+//! between addresses and between the connections of one, and for ending answers that nobody takes.
+//! *Not responsible for* what an answer is.
 //!
-//! *Invariants*: never more turns than the bounds say; who has fewer comes first, so that nobody can keep others waiting by
-//! asking more often; an answer that does not move is told to end when somebody waits who is worse off, and in any case
-//! after [`Bounds::idle`].
+//! *Invariants*: never more turns than the bounds say; who has fewer comes first, so that nobody
+//! can keep others waiting by asking more often; an answer that does not move is told to end when
+//! somebody waits who is worse off, and in any case after [`Bounds::idle`].
 
 use crate::lock;
 use core::time::Duration;
@@ -31,7 +32,8 @@ pub(crate) struct Bounds {
     pub(crate) idle: Duration,
 }
 
-/// Who asks. Of IPv6 the first 64 bits count: whoever has one address there has them all (RFC 4291 section 2.5.1).
+/// Who asks. Of IPv6 the first 64 bits count: whoever has one address there has them all (RFC 4291
+/// section 2.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Who {
     address: Option<IpAddr>,
@@ -142,7 +144,8 @@ impl Turns {
             let mut state = lock(&self.state);
             let id = state.next;
             state.next += 1;
-            // Most requests find room, and none before them: no queue then, which costs more than all else here.
+            // Most requests find room, and none before them: no queue then, which costs more than
+            // all else here.
             let room = state.held.len() < self.bounds.total && state.of_address(who) < self.bounds.per_address;
             if room && state.waiting.is_empty() {
                 state.hold(id, who, end);
@@ -188,7 +191,8 @@ impl Turns {
         self.make_room(state);
     }
 
-    /// Those who wait and cannot have a turn have it in place of an answer that does not move, if its owner has more.
+    /// Those who wait and cannot have a turn have it in place of an answer that does not move, if
+    /// its owner has more.
     fn make_room(&self, state: &mut State) {
         if state.waiting.is_empty() {
             return;
@@ -208,7 +212,8 @@ impl Turns {
         let ending = state.held.values().filter(|h| h.ending).count();
         for ((mine, own), who) in needy.into_iter().take(AT_A_TIME).skip(ending) {
             let better_off = |((theirs, of_one), _, holder, _): &&((usize, usize), Duration, Who, u64)| {
-                // Of another address only what makes room: at the bound of an address that would not.
+                // Of another address only what makes room: at the bound of an address that would
+                // not.
                 if holder.address == who.address { *of_one > own + 1 } else { full && *theirs > mine + 1 }
             };
             let Some(id) = stalled.iter().rev().find(better_off).map(|s| s.3) else { continue };

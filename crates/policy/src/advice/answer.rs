@@ -38,8 +38,8 @@ pub struct AdvisedPath {
 /// What policies say of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// The ways, best first, at least one. A way stands here more than once where another one's stacks rank between its
-    /// own.
+    /// The ways, best first, at least one. A way stands here more than once where another one's
+    /// stacks rank between its own.
     pub paths: Vec<AdvisedPath>,
     /// The same for equal advice, different for different; 0 for advice that changes nothing.
     pub number: u64,
@@ -157,7 +157,8 @@ fn truth(value: &NeatValue) -> Option<bool> {
     }
 }
 
-/// Reads candidate `i`: one for each stack that it means. Why it is none of the connection's otherwise.
+/// Reads candidate `i`: one for each stack that it means. Why it is none of the connection's
+/// otherwise.
 pub(super) fn candidates(
     decision: &Decision,
     i: usize,
@@ -253,9 +254,10 @@ fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) ->
     Ok(Found { stack, place, evaluated, others, options: set, vain, wish })
 }
 
-/// How much the program prefers the provisioning domain of a candidate, 0 if it says nothing of it; why it is none that the
-/// program wants otherwise (RFC 9622 section 6.2.12). Addresses that no network has named a domain for are of the implicit
-/// domain of their interface (RFC 7556 section 2), which has the interface's name.
+/// How much the program prefers the provisioning domain of a candidate, 0 if it says nothing of it;
+/// why it is none that the program wants otherwise (RFC 9622 section 6.2.12). Addresses that no
+/// network has named a domain for are of the implicit domain of their interface (RFC 7556 section
+/// 2), which has the interface's name.
 fn wish(ask: &Ask<'_>, interface: Option<&str>, domain: Option<&str>) -> Result<i32, String> {
     use neater_property::Preference as P;
     let mut wish = 0;
@@ -283,7 +285,8 @@ fn is_own_dscp(p: &crate::manager::Decided, ask: &Ask<'_>) -> bool {
     &*p.key == "dscp" && *p.value == NeatValue::Number(own.into())
 }
 
-/// A policy may require and prohibit, by an immutable property, what RFC 9622 lets programs require and prohibit.
+/// A policy may require and prohibit, by an immutable property, what RFC 9622 lets programs require
+/// and prohibit.
 fn is_as_required(decision: &Decision, i: usize, stack: &super::Named) -> Result<(), String> {
     let f = &stack.features;
     for p in decision.properties(i).filter(|p| p.precedence >= NeatProperty::IMMUTABLE) {
@@ -336,7 +339,8 @@ pub(super) fn read(decision: &Decision, ask: &Ask<'_>, usable: &[Usable]) -> Rea
     Read::Advice(Advice::new(lay_out(chosen, usable, ask), ask))
 }
 
-/// Leaves the address to the system where the addresses of an interface do not differ in what is said of them.
+/// Leaves the address to the system where the addresses of an interface do not differ in what is
+/// said of them.
 fn merge_addresses(bound: Vec<Found>, usable: &[Usable]) -> Vec<Found> {
     let mut merged: Vec<Found> = Vec::new();
     for found in &bound {

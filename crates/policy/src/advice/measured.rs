@@ -1,9 +1,11 @@
-//! What was seen of the ways to other ends: how soon they answer, how much they carry, what they lose, what races came to.
+//! What was seen of the ways to other ends: how soon they answer, how much they carry, what they
+//! lose, what races came to.
 //!
-//! The engine tells what it sees of connections of its own ([`Seen`]), a daemon what other programs of this user have seen
-//! ([`Fact`]); for a connection that is to be opened, the rows of the interfaces have what was seen there of the same other
-//! end, and of no other. Facts end by themselves, because a network that nobody has used for a while may be another one.
-//! They are rounded to two digits, so that what is the same but for noise changes no decision.
+//! The engine tells what it sees of connections of its own ([`Seen`]), a daemon what other programs
+//! of this user have seen ([`Fact`]); for a connection that is to be opened, the rows of the
+//! interfaces have what was seen there of the same other end, and of no other. Facts end by
+//! themselves, because a network that nobody has used for a while may be another one. They are
+//! rounded to two digits, so that what is the same but for noise changes no decision.
 
 use super::fact::{Fact, Known, RaceOutcome};
 use crate::manager::Manager;
@@ -12,9 +14,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
 
-/// What the names of the properties begin with. A policy that wants none of these makes nobody look.
+/// What the names of the properties begin with. A policy that wants none of these makes nobody
+/// look.
 pub const MEASURED: &str = "measured_";
-/// How many pairs of an interface and another end are remembered; the one that ends first goes. As many that others tell of.
+/// How many pairs of an interface and another end are remembered; the one that ends first goes. As
+/// many that others tell of.
 const MAX_SEEN: usize = 256;
 /// What has not changed is told again when others would keep it so much longer.
 const RENEWED: Duration = Duration::from_secs(60);
@@ -24,7 +28,8 @@ const RENEWED: Duration = Duration::from_secs(60);
 pub struct Seen {
     /// The round trip, smoothed by the transport.
     pub rtt: Option<Duration>,
-    /// What was carried in the busier direction, in bits per second, where that was enough to say something.
+    /// What was carried in the busier direction, in bits per second, where that was enough to say
+    /// something.
     pub rate: Option<f64>,
     /// The part of what was sent that was lost, from 0 to 1, likewise.
     pub loss: Option<f64>,
@@ -136,8 +141,8 @@ impl Measured {
         self.news = !self.own.is_empty();
     }
 
-    /// Gives the rows of the interfaces what is known of this end, and takes from them what was of another. Nothing where
-    /// nothing was ever seen.
+    /// Gives the rows of the interfaces what is known of this end, and takes from them what was of
+    /// another. Nothing where nothing was ever seen.
     pub(super) fn put(&mut self, manager: &mut Manager, end: Option<&str>, port: u16, now: WallTime) {
         let mut ways: Vec<(&str, Known)> = Vec::new();
         let of_end = |(way, _): &(&Way, &Held)| end == Some(&*way.1);
@@ -155,7 +160,8 @@ impl Measured {
     }
 }
 
-/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all others what they were given before.
+/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all
+/// others what they were given before.
 pub(crate) fn put_known(manager: &mut Manager, ways: &[(&str, Known)], port: u16) {
     let seen = ways.iter().filter_map(|(interface, known)| {
         let facts = known.properties(port);

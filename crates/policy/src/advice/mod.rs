@@ -1,13 +1,14 @@
 //! Policies for real connections: between the needs of RFC 9622 and the algebra of NEAT's manager.
 //!
-//! *Responsible for* asking the manager about one connection ([`Ask`], in NEAT's words), for reading its answer back
-//! ([`Advice`]: which stacks, by which interfaces, from which addresses, with which options, in which order), and for
-//! telling people which policy did what ([`Story`]). *Not responsible for* files, sockets and clocks: texts, interfaces
-//! and the time are handed in.
+//! *Responsible for* asking the manager about one connection ([`Ask`], in NEAT's words), for
+//! reading its answer back ([`Advice`]: which stacks, by which interfaces, from which addresses,
+//! with which options, in which order), and for telling people which policy did what ([`Story`]).
+//! *Not responsible for* files, sockets and clocks: texts, interfaces and the time are handed in.
 //!
-//! *Invariants*: advice never names a stack that the program's own needs had ruled out, so that no policy and no answer
-//! of anybody's makes a connection less secure than the program asked; where nobody says anything of interfaces, the
-//! choice is the system's; advice is a function of the tables, the request, the interfaces and the time.
+//! *Invariants*: advice never names a stack that the program's own needs had ruled out, so that no
+//! policy and no answer of anybody's makes a connection less secure than the program asked; where
+//! nobody says anything of interfaces, the choice is the system's; advice is a function of the
+//! tables, the request, the interfaces and the time.
 
 mod answer;
 mod ask;
@@ -39,8 +40,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Candidates that one connection may have: more rows and alternatives than NEAT keeps, because interfaces that are cut
-/// off would look as if policy had denied them.
+/// Candidates that one connection may have: more rows and alternatives than NEAT keeps, because
+/// interfaces that are cut off would look as if policy had denied them.
 const LIMITS: Limits = Limits { rows: 128, candidates: 512 };
 /// How many pieces of advice are remembered; when there are more, all are forgotten.
 const MAX_REMEMBERED: usize = 1024;
@@ -112,7 +113,8 @@ impl Adviser {
         report
     }
 
-    /// Takes the tables of a daemon in place of those it was given before. Files of this program's own count more.
+    /// Takes the tables of a daemon in place of those it was given before. Files of this program's
+    /// own count more.
     pub fn share(&mut self, tables: Tables, now: WallTime) {
         let Tables { profiles, policies, nodes } = tables;
         let mut contents = Contents::beneath(&self.manager, &mut [self.loader.layer(), &mut self.shared], now);
@@ -158,9 +160,9 @@ impl Adviser {
         &mut self.manager
     }
 
-    /// Whether any profile or policy wants to know what connections have seen: a property whose name begins with
-    /// [`MEASURED`], of a rule that could fire for a connection like those that were asked about so far. Where none does, nobody
-    /// need look.
+    /// Whether any profile or policy wants to know what connections have seen: a property whose
+    /// name begins with [`MEASURED`], of a rule that could fire for a connection like those that
+    /// were asked about so far. Where none does, nobody need look.
     pub fn heeds_measurements(&mut self) -> bool {
         let (manager, asked) = (&self.manager, &self.asked);
         *self.heeds.get_or_insert_with(|| {
@@ -180,8 +182,8 @@ impl Adviser {
         }
     }
 
-    /// Takes what a connection to this host, or else this address, has seen by an interface. What was advised before is
-    /// forgotten if that makes a difference.
+    /// Takes what a connection to this host, or else this address, has seen by an interface. What
+    /// was advised before is forgotten if that makes a difference.
     pub fn learn(&mut self, interface: &str, host: Option<&str>, addr: Option<IpAddr>, seen: &Seen, now: WallTime) {
         let Some(end) = measured::end_of(host, addr) else { return };
         if self.measured.learn(interface, &end, seen, now) {
@@ -221,7 +223,8 @@ impl Adviser {
         self.measured.has_news()
     }
 
-    /// What connections of this program have seen that others have not been told, at most so many facts.
+    /// What connections of this program have seen that others have not been told, at most so many
+    /// facts.
     pub fn take_news(&mut self, most: usize, now: WallTime) -> Vec<Fact> {
         self.measured.take_news(most, now)
     }
@@ -240,8 +243,9 @@ impl Adviser {
         self.renew_rows(now);
     }
 
-    /// Gives each interface a row, but for those of which a root of somebody's tells: two rows of one interface would be two
-    /// candidates, of which a policy that denies one leaves the other. The domains of a network tell of their own addresses.
+    /// Gives each interface a row, but for those of which a root of somebody's tells: two rows of
+    /// one interface would be two candidates, of which a policy that denies one leaves the other.
+    /// The domains of a network tell of their own addresses.
     fn renew_rows(&mut self, now: WallTime) {
         self.heeds = None;
         let rows = core::mem::take(&mut self.rows);
@@ -287,8 +291,8 @@ impl Adviser {
 
     /// What the policies say of a connection.
     ///
-    /// `number` stands for the ask where equal asks are to be answered once: the same number for equal asks only, 0 to
-    /// remember nothing.
+    /// `number` stands for the ask where equal asks are to be answered once: the same number for
+    /// equal asks only, 0 to remember nothing.
     ///
     /// # Errors
     /// [`Denied`]: the policies leave no way, and which they are.
@@ -331,7 +335,8 @@ impl Adviser {
         match answer::read(&decision, ask, &usable) {
             answer::Read::Advice(advice) => Ok(Arc::new(advice)),
             answer::Read::Nothing => Err(self.denied(ask, requests, now)),
-            // Rows were there, and none came back: denied, or unfit for what a profile has made of the request.
+            // Rows were there, and none came back: denied, or unfit for what a profile has made of
+            // the request.
             answer::Read::WithoutRows(advice) => match self.denied_rows(requests, &usable, now) {
                 true => Err(self.denied(ask, requests, now)),
                 false => Ok(Arc::new(advice)),
@@ -339,7 +344,8 @@ impl Adviser {
         }
     }
 
-    /// Whether the row of an interface that leads there was joined to a candidate, so that policies must have denied it.
+    /// Whether the row of an interface that leads there was joined to a candidate, so that policies
+    /// must have denied it.
     fn denied_rows(&mut self, requests: &Requests, usable: &[ask::Usable], now: WallTime) -> bool {
         let explained = self.manager.explain(requests, now);
         explained.is_ok_and(|(_, trace)| story::joined_rows(&trace, usable))
@@ -369,8 +375,9 @@ impl Adviser {
     }
 }
 
-/// Whether any rule wants to know what connections have seen, that could fire for requests with properties of these names. It
-/// looks at names alone: what profiles and policies make of them, and what rows have.
+/// Whether any rule wants to know what connections have seen, that could fire for requests with
+/// properties of these names. It looks at names alone: what profiles and policies make of them, and
+/// what rows have.
 pub(crate) fn heeds<'a>(manager: &'a Manager, asked: impl Iterator<Item = &'a str>) -> bool {
     let measured = |rule: &Rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED));
     let rules = || [Stage::Profile, Stage::Policy].into_iter().flat_map(|stage| manager.table(stage).rules());

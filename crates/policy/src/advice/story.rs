@@ -127,7 +127,8 @@ impl Story {
         changes.chain(self.denied.iter().map(|(_, place)| place)).cloned()
     }
 
-    /// The story in lines of plain text; `whence` gives the file and the line where a rule says something, if it can.
+    /// The story in lines of plain text; `whence` gives the file and the line where a rule says
+    /// something, if it can.
     #[must_use]
     pub fn lines(&self, whence: &dyn Fn(&Place) -> Option<String>) -> Vec<String> {
         let named = |place: &Place| {

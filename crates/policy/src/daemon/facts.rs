@@ -1,11 +1,13 @@
 //! What the connections of programs have seen, told from one program of a user to the others.
 //!
-//! A fact is about one interface and one other end; a row of the CIB would steer connections to all others, too. So facts lie
-//! beside the CIB, and stand in rows only while a decision about their other end is made. They count for the user whose
-//! program told them, those of root's and of the daemon's own user for everybody; they end by themselves.
+//! A fact is about one interface and one other end; a row of the CIB would steer connections to all
+//! others, too. So facts lie beside the CIB, and stand in rows only while a decision about their
+//! other end is made. They count for the user whose program told them, those of root's and of the
+//! daemon's own user for everybody; they end by themselves.
 //!
-//! *Invariants*: a user has at most [`MAX_FACTS`], and one client tells of at most [`MAX_FACTS_OF_CLIENT`] within the
-//! [`LIFETIME`] of a fact; what is told counts no longer than that, whatever is said.
+//! *Invariants*: a user has at most [`MAX_FACTS`], and one client tells of at most
+//! [`MAX_FACTS_OF_CLIENT`] within the [`LIFETIME`] of a fact; what is told counts no longer than
+//! that, whatever is said.
 
 use super::store::{Daemon, MAX_GUESTS};
 use super::wire::{Malformed, Rest, put_count, put_text};
@@ -53,8 +55,8 @@ pub(super) struct Facts {
     of: BTreeMap<u32, BTreeMap<Way, Held>>,
     /// How many changes there were.
     number: u64,
-    /// Whether the rules that steer a user want to know of facts for requests whose properties have these names, as of a version
-    /// of the tables.
+    /// Whether the rules that steer a user want to know of facts for requests whose properties have
+    /// these names, as of a version of the tables.
     heeds: (u64, BTreeMap<(u32, u64), bool>),
 }
 
@@ -99,7 +101,8 @@ impl Facts {
         users.into_iter().flatten().filter_map(|user| self.of.get(&user)).flatten()
     }
 
-    /// What is known of the ways to one end; what the user's own programs tell counts later than what root's do.
+    /// What is known of the ways to one end; what the user's own programs tell counts later than
+    /// what root's do.
     fn about(&self, user: u32, end: &str, now: WallTime) -> Vec<(String, Known)> {
         let mut all: BTreeMap<String, Known> = BTreeMap::new();
         for ((interface, _), held) in self.of(user).filter(|((_, to), _)| to == end) {
@@ -132,7 +135,8 @@ impl Daemon {
         if self.is_trusted(user) { 0 } else { user }
     }
 
-    /// Takes what a user's program has seen. `told` are the ways of which this client has told, and until when that counts.
+    /// Takes what a user's program has seen. `told` are the ways of which this client has told, and
+    /// until when that counts.
     ///
     /// # Errors
     /// Why something was not taken; what stood before it was.
@@ -161,8 +165,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Adds to `out` the facts that a user may be told and have changed since change number `known`: those of the user's own
-    /// programs. Those of root's count where the user's decisions are made here, but to whom root's programs talk is told to nobody else.
+    /// Adds to `out` the facts that a user may be told and have changed since change number
+    /// `known`: those of the user's own programs. Those of root's count where the user's decisions
+    /// are made here, but to whom root's programs talk is told to nobody else.
     pub(super) fn put_facts(&self, user: u32, known: u64, out: &mut Vec<u8>, now: WallTime) {
         let mut news: Vec<(&Way, &Held)> = Vec::new();
         if known < self.facts.number {
@@ -181,8 +186,9 @@ impl Daemon {
         }
     }
 
-    /// Puts what is known of the one end that requests are about into the rows of the tables that steer a user, if anybody
-    /// wants to know; whether it did, so that [`Daemon::take_facts`] is to be called.
+    /// Puts what is known of the one end that requests are about into the rows of the tables that
+    /// steer a user, if anybody wants to know; whether it did, so that [`Daemon::take_facts`] is to
+    /// be called.
     pub(super) fn put_facts_of(&mut self, user: u32, requests: &Requests, now: WallTime) -> bool {
         if self.facts.of.is_empty() {
             return false;

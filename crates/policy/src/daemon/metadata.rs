@@ -1,9 +1,11 @@
-//! What a modem says of itself, as lines of JSON: `{"interface": "wwan0", "mode": "4G", "rsrp": -87, "quality_indicator": 2}`.
+//! What a modem says of itself, as lines of JSON: `{"interface": "wwan0", "mode": "4G", "rsrp":
+//! -87, "quality_indicator": 2}`.
 //!
-//! The names of what NEAT's exporter told are those of the Final Version of Use Cases (2018), section 2.1, table 2: `mode`,
-//! `submode`, `rssi`, `rscp`, `ecio`, `rsrp`, `rsrq`, `lac`, `cid`, `oper`, `device_state`, `ipaddr`; its table 3 scores
-//! `frequency` and `quality_indicator`, too. Any other name is a property all the same. Each line takes the place of the
-//! one before for its interface, and counts for `ttl` seconds: a modem that has gone silent says nothing good.
+//! The names of what NEAT's exporter told are those of the Final Version of Use Cases (2018),
+//! section 2.1, table 2: `mode`, `submode`, `rssi`, `rscp`, `ecio`, `rsrp`, `rsrq`, `lac`, `cid`,
+//! `oper`, `device_state`, `ipaddr`; its table 3 scores `frequency` and `quality_indicator`, too.
+//! Any other name is a property all the same. Each line takes the place of the one before for its
+//! interface, and counts for `ttl` seconds: a modem that has gone silent says nothing good.
 
 use crate::manager::Node;
 use core::time::Duration;
@@ -20,7 +22,8 @@ const TTL: (u64, u64) = (60, 3600);
 /// The longest name of an interface, as Linux has it with room to spare.
 const MAX_NAME: usize = 64;
 
-/// The node that a line is: linked to the interface it names, so that the rows of the interface have what it says.
+/// The node that a line is: linked to the interface it names, so that the rows of the interface
+/// have what it says.
 ///
 /// # Errors
 /// What is wrong with the line.

@@ -1,12 +1,14 @@
 //! One connection on a Unix socket: bytes in, bytes out.
 //!
-//! The first byte decides the form: [`wire::MARK`] the compact one, in which a connection carries any number of frames;
-//! anything else NEAT's, in which it carries one JSON document that the client ends by closing its half.
+//! The first byte decides the form: [`wire::MARK`] the compact one, in which a connection carries
+//! any number of frames; anything else NEAT's, in which it carries one JSON document that the
+//! client ends by closing its half.
 //!
-//! NEAT's C library takes a connection that closes without a word as "decide yourself", and waits for ever for one that
-//! answers with an empty list (`docs/policy.md`), so that a document on the request socket that cannot be answered closes
-//! the connection; why is told to whoever runs the daemon. The sockets for the PIB and CIB say why to the client, which
-//! NEAT's library does not wait for.
+//! NEAT's C library takes a connection that closes without a word as "decide yourself", and waits
+//! for ever for one that answers with an empty list (`docs/policy.md`), so that a document on the
+//! request socket that cannot be answered closes the connection; why is told to whoever runs the
+//! daemon. The sockets for the PIB and CIB say why to the client, which NEAT's library does not
+//! wait for.
 
 use super::metadata::{MAX_LINE, metadata_node};
 use super::metrics::Door;
@@ -142,13 +144,15 @@ impl Session {
         self.closed
     }
 
-    /// Whether everything that was begun is done, where more may follow: such a connection may wait.
+    /// Whether everything that was begun is done, where more may follow: such a connection may
+    /// wait.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.form, Form::Compact | Form::Lines) && self.input.is_empty()
     }
 
-    /// How many documents, frames and lines were taken: a connection on which this grows is not stuck.
+    /// How many documents, frames and lines were taken: a connection on which this grows is not
+    /// stuck.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
@@ -348,7 +352,8 @@ fn placed(text: &str, error: &NeatError) -> String {
     format!("line {} column {}: {}", fault.line, fault.column, fault.why)
 }
 
-/// The objects of a document: it is one, or a list of them. A uid that is given takes the place of what one object says.
+/// The objects of a document: it is one, or a list of them. A uid that is given takes the place of
+/// what one object says.
 pub(super) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
     let mut objects = match read(text).map_err(|e| placed(text, &e))? {
         Value::Array(list) => list,
@@ -394,7 +399,8 @@ impl fmt::Display for NotDone {
     }
 }
 
-/// Puts in the policies of a document, and tells what is odd about one that comes with its uid. `policy_type` says which are profiles.
+/// Puts in the policies of a document, and tells what is odd about one that comes with its uid.
+/// `policy_type` says which are profiles.
 ///
 /// # Errors
 /// Why, with the place.
@@ -416,8 +422,8 @@ pub(super) fn put_rules(
     Ok(slips)
 }
 
-/// The text in which slips can be pointed at: that of one object under the uid that somebody gives it. Others get no answer that
-/// could tell of slips, and looking for them takes time.
+/// The text in which slips can be pointed at: that of one object under the uid that somebody gives
+/// it. Others get no answer that could tell of slips, and looking for them takes time.
 fn pointed_at<'a>(text: &'a str, uid: Option<&str>) -> &'a str {
     if uid.is_some() && text.trim_start().starts_with('{') { text } else { "" }
 }

@@ -1,8 +1,9 @@
 //! What the daemon holds, and for whom.
 //!
-//! What root and the daemon's own user wrote, and what its files say, is the **base** and counts for everybody. What any
-//! other user wrote is kept apart, and counts for that user alone: decisions for such a guest are made by a manager of its
-//! own, the guest's **view**, in which both are together.
+//! What root and the daemon's own user wrote, and what its files say, is the **base** and counts
+//! for everybody. What any other user wrote is kept apart, and counts for that user alone:
+//! decisions for such a guest are made by a manager of its own, the guest's **view**, in which both
+//! are together.
 
 use super::metrics::Counters;
 use super::told::Told;
@@ -23,21 +24,24 @@ pub const MAX_GUESTS: usize = 64;
 pub const MAX_GUEST_RULES: usize = 256;
 /// How many nodes one of them may have. One more drops the one that expires first.
 pub const MAX_GUEST_NODES: usize = 1024;
-/// About how many bytes the rules and nodes of one of them may take together. What a rule says of alternatives counts as often as
-/// it makes combinations.
+/// About how many bytes the rules and nodes of one of them may take together. What a rule says of
+/// alternatives counts as often as it makes combinations.
 pub const MAX_GUEST_BYTES: usize = 4 << 20;
 /// How many views are kept; the one that was asked longest ago is made anew when it is asked again.
 pub const MAX_VIEWS: usize = 16;
-/// How many requests one document may expand to. A daemon serves others meanwhile, so that this is less than for a library.
+/// How many requests one document may expand to. A daemon serves others meanwhile, so that this is
+/// less than for a library.
 pub const MAX_REQUESTS: usize = 256;
 /// How many properties one of them may have.
 pub const MAX_PROPERTIES: usize = 512;
 /// How many properties they may have together.
 pub const MAX_ALL_PROPERTIES: usize = 16_384;
-/// How many steps one decision may take where it is made in the plain form: some tenths of a second.
+/// How many steps one decision may take where it is made in the plain form: some tenths of a
+/// second.
 const MAX_STEPS: u64 = 4_000_000;
 
-/// About how many bytes the steps of one decision may take that are told: those of some thousand candidates, for one client at a time.
+/// About how many bytes the steps of one decision may take that are told: those of some thousand
+/// candidates, for one client at a time.
 const MAX_TOLD: usize = 64 << 20;
 
 /// What a daemon is told when it starts.
@@ -62,8 +66,8 @@ pub enum Effect {
         file: String,
         /// What it is to say.
         text: String,
-        /// The daemon knows of no file of this name that says this rule: what lies there already, broken perhaps or somebody's
-        /// notes, must stay.
+        /// The daemon knows of no file of this name that says this rule: what lies there already,
+        /// broken perhaps or somebody's notes, must stay.
         new: bool,
     },
     /// Remove this file of the directory.
@@ -232,8 +236,9 @@ impl Daemon {
         user == 0 || user == self.options.owner || self.trusted.contains(&user)
     }
 
-    /// What this user writes counts for everybody from now on, as what the daemon's own user writes: a program that tells of
-    /// modems, for example, and runs as a user of its own. What it wrote before is forgotten.
+    /// What this user writes counts for everybody from now on, as what the daemon's own user
+    /// writes: a program that tells of modems, for example, and runs as a user of its own. What it
+    /// wrote before is forgotten.
     pub fn trust(&mut self, user: u32) {
         self.guests.remove(&user);
         self.trusted.insert(user);
@@ -251,8 +256,8 @@ impl Daemon {
         self.guests.len()
     }
 
-    /// Takes what the files of the directories say, all at once; a file that cannot be understood goes on to say what it
-    /// said before.
+    /// Takes what the files of the directories say, all at once; a file that cannot be understood
+    /// goes on to say what it said before.
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
         let report = self.loader.load(&mut self.base, pib, cib, now);
         if report.changed {
@@ -478,8 +483,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether a file says a node of this uid that counts. One that has ended leaves the uid to others, as long as its file says
-    /// nothing else.
+    /// Whether a file says a node of this uid that counts. One that has ended leaves the uid to
+    /// others, as long as its file says nothing else.
     fn is_filed(&self, uid: &str, now: WallTime) -> bool {
         self.loader.says(FileKind::Cib, uid) && self.base.cib().get(uid).is_some_and(|node| node.counts(now))
     }
@@ -513,7 +518,8 @@ impl Daemon {
         self.base.insert_node(node, now);
     }
 
-    /// Takes a node out that counted for everybody, and of which programs were told if it was `told`.
+    /// Takes a node out that counted for everybody, and of which programs were told if it was
+    /// `told`.
     pub(super) fn remove_base(&mut self, uid: &str, told: bool) -> Result<(), Refusal> {
         if self.loader.says(FileKind::Cib, uid) {
             return self.loader.layer().uncover(FileKind::Cib, uid).map(|_| ()).ok_or(Refusal::Unknown);
@@ -580,8 +586,8 @@ impl Daemon {
     /// Decides for a user.
     ///
     /// # Errors
-    /// [`TooMuch`] when the requests are more than [`MAX_REQUESTS`], have more than [`MAX_PROPERTIES`] each or
-    /// [`MAX_ALL_PROPERTIES`] together, or lead to too many candidates.
+    /// [`TooMuch`] when the requests are more than [`MAX_REQUESTS`], have more than
+    /// [`MAX_PROPERTIES`] each or [`MAX_ALL_PROPERTIES`] together, or lead to too many candidates.
     pub fn decide(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMuch> {
         Self::is_modest(requests)?;
         self.counters.decisions += 1;
@@ -617,14 +623,15 @@ impl Daemon {
         self.view_for(user, asked, now)
     }
 
-    /// What tells all tables of one time from those of another: never the same twice in a run of the daemon.
+    /// What tells all tables of one time from those of another: never the same twice in a run of
+    /// the daemon.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.changes
     }
 
-    /// What tells the tables that a user's programs are given from those of another time. What others wrote for themselves
-    /// changes nothing for this one.
+    /// What tells the tables that a user's programs are given from those of another time. What
+    /// others wrote for themselves changes nothing for this one.
     #[must_use]
     pub fn version_of(&self, user: u32) -> u64 {
         self.guests.get(&user).map_or(0, |guest| guest.changed).max(self.changed)
@@ -684,8 +691,8 @@ const fn kind(stage: Stage) -> FileKind {
     }
 }
 
-/// The name of the file of a rule that has none yet. What is no plain name becomes a number: a uid comes from outside, and
-/// must lead nowhere else.
+/// The name of the file of a rule that has none yet. What is no plain name becomes a number: a uid
+/// comes from outside, and must lead nowhere else.
 fn file_name(stage: Stage, uid: &str) -> String {
     let ending = if stage == Stage::Profile { "profile" } else { "policy" };
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');

@@ -1,13 +1,14 @@
-//! The tables of a daemon for programs that decide themselves: asked for page by page, and given again when they change.
+//! The tables of a daemon for programs that decide themselves: asked for page by page, and given
+//! again when they change.
 //!
 //! What connections of others have seen comes the same way, but only what has changed.
 //!
-//! Tables that do not fit into a page are told from a snapshot, so that a program that fetches them gets those of one time, and what
-//! changes meanwhile does not make it begin again.
+//! Tables that do not fit into a page are told from a snapshot, so that a program that fetches them
+//! gets those of one time, and what changes meanwhile does not make it begin again.
 //!
-//! A program that asked the daemon about every connection would wait for it, and share its fate. With the tables it decides
-//! as the daemon would, at its own speed; what the daemon's users say reaches it a moment later. [`Follower`] is the
-//! program's side.
+//! A program that asked the daemon about every connection would wait for it, and share its fate.
+//! With the tables it decides as the daemon would, at its own speed; what the daemon's users say
+//! reaches it a moment later. [`Follower`] is the program's side.
 
 use super::facts;
 use super::store::Daemon;
@@ -29,8 +30,8 @@ const MAX_BYTES: usize = 64 << 20;
 const END: u8 = 3;
 /// How many facts are taken at once: more than there could be.
 const MAX_HEARD: usize = 4 * facts::MAX_FACTS;
-/// How many snapshots of the tables of one view are kept, and how many bytes of all. Without a snapshot, pages are of the tables as
-/// they are.
+/// How many snapshots of the tables of one view are kept, and how many bytes of all. Without a
+/// snapshot, pages are of the tables as they are.
 const MAX_SNAPSHOTS: usize = 4;
 const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
 /// How long a snapshot is kept that nobody asks for.
@@ -116,8 +117,8 @@ impl Snapshots {
         self.0.retain(|s| now.0.saturating_sub(s.asked.0) < IDLE);
     }
 
-    /// Adds the page of a snapshot that begins there; `None` where there is no such snapshot. It is gone with its last page, unless
-    /// somebody else is in the middle of it.
+    /// Adds the page of a snapshot that begins there; `None` where there is no such snapshot. It is
+    /// gone with its last page, unless somebody else is in the middle of it.
     fn put(&mut self, of: View, from: At, out: &mut Vec<u8>, now: WallTime) -> Option<()> {
         let at = self.0.iter().position(|s| s.of == of)?;
         let snapshot = &mut self.0[at];
@@ -134,8 +135,8 @@ impl Snapshots {
         Some(())
     }
 
-    /// Keeps a snapshot, if there is room. Those of the same view make room, the oldest first; what counts for everybody is kept before
-    /// what counts for one.
+    /// Keeps a snapshot, if there is room. Those of the same view make room, the oldest first; what
+    /// counts for everybody is kept before what counts for one.
     fn keep(&mut self, of: View, pages: Vec<Page>, now: WallTime) {
         let bytes = pages.iter().map(|page| page.texts.len()).sum();
         let same = |s: &Snapshot| s.of.0 == of.0;
@@ -157,7 +158,8 @@ impl Snapshots {
 }
 
 impl Daemon {
-    /// Adds to `out` the page that a user asks for: see [`wire`]. `fetching` is what the connection is in the middle of.
+    /// Adds to `out` the page that a user asks for: see [`wire`]. `fetching` is what the connection
+    /// is in the middle of.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -184,7 +186,8 @@ impl Daemon {
         if self.snapshots.put(of, from, out, now).is_some() {
             return Ok(());
         }
-        // Nobody fetches these tables yet; or the snapshot is gone, and the program begins again if they have changed.
+        // Nobody fetches these tables yet; or the snapshot is gone, and the program begins again if
+        // they have changed.
         let interfaces = self.networks.interfaces();
         let first = page(self.manager_of(user, now), &interfaces, from);
         put_page(out, current.1, first.next.0, first.next.1, &first.texts);
@@ -241,8 +244,8 @@ struct Fetch {
 
 /// A program's side of a connection to a daemon: bytes in, bytes and tables out.
 ///
-/// *Invariants*: at most one question is under way; whatever the daemon says, memory stays bounded; tables are given when
-/// they are whole, all of one version.
+/// *Invariants*: at most one question is under way; whatever the daemon says, memory stays bounded;
+/// tables are given when they are whole, all of one version.
 #[derive(Debug, Default)]
 pub struct Follower {
     input: Vec<u8>,
@@ -307,11 +310,12 @@ impl Follower {
         wire::frame(out, Kind::News, 0, |out| out.extend(known.to_le_bytes()));
     }
 
-    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are whole and new,
-    /// and what others have seen.
+    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are
+    /// whole and new, and what others have seen.
     ///
     /// # Errors
-    /// [`Malformed`]: this is no daemon that can be followed, and the connection is of no use any more.
+    /// [`Malformed`]: this is no daemon that can be followed, and the connection is of no use any
+    /// more.
     pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Heard, Malformed> {
         if self.input.len() + bytes.len() > 2 * (HEAD + MAX_PAYLOAD) {
             return Err(Malformed::TooMany);
@@ -377,7 +381,8 @@ impl Follower {
 }
 
 impl Fetch {
-    /// Takes the texts of a page. What is neither a rule nor a node is left out: it may be of a later version than ours.
+    /// Takes the texts of a page. What is neither a rule nor a node is left out: it may be of a
+    /// later version than ours.
     fn take(&mut self, mut texts: &[u8], now: WallTime) -> Result<(), Malformed> {
         while let Some(([table, length @ ..], rest)) = texts.split_first_chunk::<5>() {
             let length = u32::from_le_bytes(*length) as usize;

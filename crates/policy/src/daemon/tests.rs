@@ -630,8 +630,9 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
     assert!(follower.receive(&endless, &mut out, NOW).is_err());
 }
 
-/// What `outcome` of the reference's vectors says, where `specs/exceptions/neat-vectors-no-request.toml` does not say otherwise: a
-/// request is answered, and what is none closes the connection.
+/// What `outcome` of the reference's vectors says, where
+/// `specs/exceptions/neat-vectors-no-request.toml` does not say otherwise: a request is answered,
+/// and what is none closes the connection.
 #[test]
 fn what_is_no_request_is_closed_and_what_is_denied_is_answered() {
     const CLOSED: [&str; 5] = ["req-bad-property", "req-bad-range", "req-not-json", "req-number-element", "req-object"];

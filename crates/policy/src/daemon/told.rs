@@ -1,7 +1,8 @@
 //! What programs have been told of nodes, and when they must be told again.
 //!
-//! A modem repeats itself every second, and a router every few minutes; a program that were given all tables anew each time would
-//! do little else. It is told what is different, and what would otherwise end with it too early.
+//! A modem repeats itself every second, and a router every few minutes; a program that were given
+//! all tables anew each time would do little else. It is told what is different, and what would
+//! otherwise end with it too early.
 
 use crate::manager::{MAX_NODES, Node};
 use neater_base::WallTime;

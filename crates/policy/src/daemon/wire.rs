@@ -1,4 +1,5 @@
-//! The compact form: what NEAT's sockets say in JSON, in frames that cost little, many on one connection.
+//! The compact form: what NEAT's sockets say in JSON, in frames that cost little, many on one
+//! connection.
 //!
 //! ```text
 //!  0        1        2                 4                                   8
@@ -7,14 +8,15 @@
 //! +--------+--------+-----------------+-----------------------------------+----------
 //! ```
 //!
-//! All numbers are little-endian. 0xB5 begins no UTF-8 text and so no JSON, by which a socket tells the two forms apart;
-//! another version would begin with another byte. `id` is the client's, and comes back with the answer; answers come in
-//! the order of the questions.
+//! All numbers are little-endian. 0xB5 begins no UTF-8 text and so no JSON, by which a socket tells
+//! the two forms apart; another version would begin with another byte. `id` is the client's, and
+//! comes back with the answer; answers come in the order of the questions.
 //!
-//! A **text** is its length (2 bytes) and its bytes in UTF-8. A **value** is one byte and what follows: 0 any; 1 false;
-//! 2 true; 3 a number (8 bytes, IEEE 754); 4 a text; 5 a set: how many (2 bytes), then values 1 to 4; 6 a range: two
-//! numbers. A **property** is its key (a text), one byte with the precedence in the lowest two bits and `evaluated` in the
-//! third, its score (a number), its value. An **array** is how many (2 bytes), then properties.
+//! A **text** is its length (2 bytes) and its bytes in UTF-8. A **value** is one byte and what
+//! follows: 0 any; 1 false; 2 true; 3 a number (8 bytes, IEEE 754); 4 a text; 5 a set: how many (2
+//! bytes), then values 1 to 4; 6 a range: two numbers. A **property** is its key (a text), one byte
+//! with the precedence in the lowest two bits and `evaluated` in the third, its score (a number),
+//! its value. An **array** is how many (2 bytes), then properties.
 //!
 //! | kind | payload |
 //! |---|---|
@@ -44,7 +46,8 @@ pub const MARK: u8 = 0xB5;
 pub const HEAD: usize = 8;
 /// The longest payload that is taken.
 pub const MAX_PAYLOAD: usize = 1 << 18;
-/// How many bytes the properties of a decision's candidates may have together, each as long as on the wire.
+/// How many bytes the properties of a decision's candidates may have together, each as long as on
+/// the wire.
 const MAX_UNFOLDED: usize = 64 * MAX_PAYLOAD;
 /// How long most properties are.
 const USUAL: usize = 40;
@@ -170,7 +173,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Adds a frame to `out`, whose payload `write` adds. A payload that would be too long becomes a refusal.
+/// Adds a frame to `out`, whose payload `write` adds. A payload that would be too long becomes a
+/// refusal.
 pub fn frame(out: &mut Vec<u8>, kind: Kind, id: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     out.extend([MARK, kind as u8]);

@@ -142,7 +142,8 @@ struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// A Boolean. Anything else counts as false, whatever it says: NEAT took the text `"false"` for true.
+    /// A Boolean. Anything else counts as false, whatever it says: NEAT took the text `"false"` for
+    /// true.
     fn boolean(&mut self, name: &str) -> bool {
         match self.map.remove(name) {
             None | Some(Value::Null) => false,
@@ -206,7 +207,8 @@ fn kind_of(json: &Value) -> &'static str {
     }
 }
 
-/// A uid for something that states none: a number that depends on what it says alone. `None` for what states one.
+/// A uid for something that states none: a number that depends on what it says alone. `None` for
+/// what states one.
 fn own_uid(json: &Map<String, Value>) -> Option<String> {
     if json.get("uid").is_some_and(|uid| !uid.is_null()) {
         return None;

@@ -1,7 +1,9 @@
-//! Layers of the tables: what comes ready-made lies beneath what is told, and that beneath what files say.
+//! Layers of the tables: what comes ready-made lies beneath what is told, and that beneath what
+//! files say.
 //!
-//! The tables hold what lies on top. What something else covers is kept by the layer that covers it, so that it is there again
-//! when that goes: who takes an own `confidential.profile` away has the ready-made one, and not none at all.
+//! The tables hold what lies on top. What something else covers is kept by the layer that covers
+//! it, so that it is there again when that goes: who takes an own `confidential.profile` away has
+//! the ready-made one, and not none at all.
 
 use super::Manager;
 use super::cib::Cib;
@@ -41,7 +43,8 @@ impl Layer {
         self.uids.get(&kind).is_some_and(|uids| uids.contains(uid))
     }
 
-    /// Says something of a uid, in the place of what there was; what it covered before stays covered.
+    /// Says something of a uid, in the place of what there was; what it covered before stays
+    /// covered.
     pub(crate) fn say(&mut self, kind: FileKind, uid: &str, was: Option<Item>) {
         if self.uids.entry(kind).or_default().insert(uid.to_owned())
             && let Some(was) = was
@@ -94,7 +97,8 @@ const fn place(kind: FileKind) -> usize {
 }
 
 impl Contents {
-    /// What lies beneath these layers, of which the first lies on top. They say nothing from now on.
+    /// What lies beneath these layers, of which the first lies on top. They say nothing from now
+    /// on.
     pub(crate) fn beneath(manager: &Manager, layers: &mut [&mut Layer], now: WallTime) -> Self {
         let mut contents = Self { rules: [Vec::new(), Vec::new()], cib: Cib::default() };
         for i in 0..layers.len() {
@@ -127,8 +131,8 @@ impl Contents {
         uids.iter().for_each(|uid| drop(self.cib.remove(uid)));
     }
 
-    /// Lays this on top, as what a layer says; of several items of one uid the last one counts. The uids of the nodes for
-    /// which there is no room are given back.
+    /// Lays this on top, as what a layer says; of several items of one uid the last one counts. The
+    /// uids of the nodes for which there is no room are given back.
     pub(crate) fn lay(
         &mut self,
         layer: &mut Layer,

@@ -1,7 +1,9 @@
-//! Directories of policy, profile and CIB files: text in, tables out. Reading the directories is for others.
+//! Directories of policy, profile and CIB files: text in, tables out. Reading the directories is
+//! for others.
 //!
-//! A file that cannot be used is reported with line and column, and what it said before goes on to count; so a slip of an
-//! editor never takes a policy away. Everything is put in place at once, or not at all.
+//! A file that cannot be used is reported with line and column, and what it said before goes on to
+//! count; so a slip of an editor never takes a policy away. Everything is put in place at once, or
+//! not at all.
 
 use super::Manager;
 use super::cib::MAX_NODES;
@@ -35,7 +37,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What a file of the policy directory is for, by its name. Only files that lie in it directly count.
+    /// What a file of the policy directory is for, by its name. Only files that lie in it directly
+    /// count.
     #[must_use]
     pub fn of_pib(name: &str) -> Option<Self> {
         match ending(name)? {
@@ -99,7 +102,8 @@ pub struct Loader {
     dropped: Vec<String>,
 }
 
-/// The order of files: by the bytes of their names, the files of a directory before its sub-directories.
+/// The order of files: by the bytes of their names, the files of a directory before its
+/// sub-directories.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Order(Vec<(bool, String)>);
 
@@ -116,9 +120,9 @@ impl Order {
 }
 
 impl Loader {
-    /// Reads the files of the policy directory and of the CIB directory and puts what they say into `manager`, in place
-    /// of what the files read before said. Files that did not change are not read again, so that the lifetime of a node
-    /// begins when its file is first seen.
+    /// Reads the files of the policy directory and of the CIB directory and puts what they say into
+    /// `manager`, in place of what the files read before said. Files that did not change are not
+    /// read again, so that the lifetime of a node begins when its file is first seen.
     pub fn load(
         &mut self,
         manager: &mut Manager,
@@ -167,7 +171,8 @@ impl Loader {
         report
     }
 
-    /// The file that says what something of this uid is: of several the one that counts, which is the last one.
+    /// The file that says what something of this uid is: of several the one that counts, which is
+    /// the last one.
     #[must_use]
     pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
         let is = |loaded: &Loaded| loaded.item.uid() == uid;
@@ -239,8 +244,8 @@ pub fn check(file: &SourceFile<'_>, now: WallTime) -> Vec<Fault> {
     look_at(file, now).0
 }
 
-/// Looks at files that would be loaded together, in the order of their names: what is wrong or odd about each, and which take the
-/// place of others because they have the same uid.
+/// Looks at files that would be loaded together, in the order of their names: what is wrong or odd
+/// about each, and which take the place of others because they have the same uid.
 #[must_use]
 pub fn check_all(files: &[SourceFile<'_>], now: WallTime) -> Vec<Fault> {
     let mut seen: BTreeMap<(FileKind, String), &str> = BTreeMap::new();
@@ -276,8 +281,8 @@ fn look_at(file: &SourceFile<'_>, now: WallTime) -> (Vec<Fault>, Option<(FileKin
     }
 }
 
-/// The line, from 1, on which the text of a policy or profile says something of a property; that of what it says at all, if
-/// no property is named or the text does not name it.
+/// The line, from 1, on which the text of a policy or profile says something of a property; that of
+/// what it says at all, if no property is named or the text does not name it.
 #[must_use]
 pub fn line_of(text: &str, key: Option<&str>) -> usize {
     fn find(value: &serde_json::Value, key: &str, pointer: &str) -> Option<String> {

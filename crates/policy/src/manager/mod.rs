@@ -1,15 +1,17 @@
 //! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
 //!
-//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the rows of the **CIB** say
-//! what is known of interfaces, addresses and peers, **policies** have the last word, and the candidates that are left
-//! are ranked by score. The formats are NEAT's, at its commit a5e1662, with the defects mended that its own vectors of
-//! tests name; `docs/policy.md` tells them with examples, and decision 0021 which were mended.
+//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the
+//! rows of the **CIB** say what is known of interfaces, addresses and peers, **policies** have the
+//! last word, and the candidates that are left are ranked by score. The formats are NEAT's, at its
+//! commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
+//! tells them with examples, and decision 0021 which were mended.
 //!
-//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`] fills the tables
-//! from files; [`Trace`] tells how a decision came about.
+//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`]
+//! fills the tables from files; [`Trace`] tells how a decision came about.
 //!
-//! *Invariants*: a decision is a function of the tables, the request and the time; equals are ranked in the order in which
-//! they arose; nothing from outside makes the manager grow beyond its bounds.
+//! *Invariants*: a decision is a function of the tables, the request and the time; equals are
+//! ranked in the order in which they arose; nothing from outside makes the manager grow beyond its
+//! bounds.
 
 mod cache;
 mod cib;
@@ -85,14 +87,15 @@ pub struct Manager {
     rows: Option<Rows>,
     rows_stale: bool,
     limits: Limits,
-    /// How many steps one decision may take, where it is made in its plain form; `None` for [`MAX_STEPS`].
+    /// How many steps one decision may take, where it is made in its plain form; `None` for
+    /// [`MAX_STEPS`].
     steps: Option<u64>,
     compiled: Option<Compiled>,
     cache: Cache,
 }
 
-/// How many steps one decision takes at most in its plain form: properties copied and rules tried. It is there to end what
-/// would not end for minutes.
+/// How many steps one decision takes at most in its plain form: properties copied and rules tried.
+/// It is there to end what would not end for minutes.
 pub const MAX_STEPS: u64 = 200_000_000;
 
 impl Manager {
@@ -181,8 +184,8 @@ impl Manager {
         }
     }
 
-    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in: it says that what
-    /// was known has ended.
+    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not
+    /// put in: it says that what was known has ended.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
             self.cib.purge(now);
@@ -193,7 +196,8 @@ impl Manager {
         self.rows_stale = true;
     }
 
-    /// Gives the rows of these interfaces what was seen of them, and takes from all others what they were given before.
+    /// Gives the rows of these interfaces what was seen of them, and takes from all others what
+    /// they were given before.
     pub(crate) fn set_seen(&mut self, seen: Seen) {
         self.rows_stale |= self.cib.set_seen(seen);
     }
@@ -235,8 +239,8 @@ impl Manager {
         self.rows.get_or_insert_default()
     }
 
-    /// Decides, or gives what was decided before on the same request, if nothing that it depended on has changed. What is asked for
-    /// the second time is kept, with what it depends on.
+    /// Decides, or gives what was decided before on the same request, if nothing that it depended
+    /// on has changed. What is asked for the second time is kept, with what it depends on.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
@@ -297,7 +301,8 @@ impl Manager {
         Ok((ranked, trace))
     }
 
-    /// The same for who asks on behalf of somebody else: what is told takes at most about so many bytes.
+    /// The same for who asks on behalf of somebody else: what is told takes at most about so many
+    /// bytes.
     ///
     /// # Errors
     /// As [`explain`](Self::explain), and where there is more to tell than that.
@@ -333,7 +338,8 @@ impl Manager {
         Ok(found.into_iter().map(|(_, array)| array).collect())
     }
 
-    /// The input and the rows that can serve it at `now`, best first, as many as [`Limits::rows`] says.
+    /// The input and the rows that can serve it at `now`, best first, as many as [`Limits::rows`]
+    /// says.
     pub fn join_rows(&mut self, input: NeatArray, now: WallTime) -> Vec<NeatArray> {
         let limit = self.limits.rows;
         let found = plain::join(&self.rows(now).rows, &(0, input), limit, &mut Trace::off());
@@ -343,7 +349,8 @@ impl Manager {
     /// Answers a document of NEAT's with one: what the socket `neat_pm_socket` does.
     ///
     /// # Errors
-    /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection without a word.
+    /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection
+    /// without a word.
     pub fn answer(&mut self, document: &str, now: WallTime) -> Result<String, NeatError> {
         let requests = Requests::from_text(document)?;
         let ranked = self.decide(&requests, now)?.ranked();

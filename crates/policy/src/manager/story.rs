@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// How many rules that did not match are told one by one for a table, those nearest to matching first.
+/// How many rules that did not match are told one by one for a table, those nearest to matching
+/// first.
 const MOST_UNMATCHED: usize = 8;
 /// How many losses are told one by one.
 const MOST_LOST: usize = 500;
@@ -101,7 +102,8 @@ impl Trace {
         if parts.is_empty() { "no property has a score".into() } else { parts.join(", ") }
     }
 
-    /// The rules of one table that matched nothing, those nearest to matching first, and how many more there are.
+    /// The rules of one table that matched nothing, those nearest to matching first, and how many
+    /// more there are.
     fn unmatched(&self, stage: Stage) -> (Vec<Unmatched<'_>>, usize) {
         let fired: BTreeSet<&str> = self
             .events
@@ -216,8 +218,9 @@ impl Trace {
         (all, more)
     }
 
-    /// The decision for programs: the candidates with every step that led to them, what was lost, and of the rules that did not
-    /// match those nearest to it, as for people ([`lines`](Self::lines)); how many more there are stands beside each list.
+    /// The decision for programs: the candidates with every step that led to them, what was lost,
+    /// and of the rules that did not match those nearest to it, as for people
+    /// ([`lines`](Self::lines)); how many more there are stands beside each list.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let candidate = |(place, (candidate, score)): (usize, &(usize, Score))| {

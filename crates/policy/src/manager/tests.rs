@@ -114,8 +114,8 @@ proptest! {
     }
 }
 
-/// A rule as administrators write them: it looks for an interface or what is known of it, mostly writes what no rule looks at, and
-/// seldom has alternatives.
+/// A rule as administrators write them: it looks for an interface or what is known of it, mostly
+/// writes what no rule looks at, and seldom has alternatives.
 fn usual_rule() -> impl Strategy<Value = Rule> {
     let score = prop_oneof![Just(0.0), Just(0.1), Just(0.2), Just(1.0), Just(-3.0)];
     let effect = (prop_oneof![4 => "[xyz]", 2 => Just("transport".to_string()), 1 => "[ab]"], value(), 0u8..3, score)
@@ -415,8 +415,9 @@ fn more_news_than_there_is_room_for_leaves_the_latest() {
     assert!(manager.rows(NOW).rows.len() <= MAX_ROWS);
 }
 
-/// Nodes that all link to each other have more paths than can be counted, each as long as there are nodes. The bound is on what is
-/// compared and copied, not on time: this ends at once, or not at all.
+/// Nodes that all link to each other have more paths than can be counted, each as long as there are
+/// nodes. The bound is on what is compared and copied, not on time: this ends at once, or not at
+/// all.
 #[test]
 fn nodes_that_all_link_to_each_other_do_not_keep_it_busy() {
     let mut manager = Manager::default();
@@ -581,7 +582,8 @@ fn slips_in_files_are_told_with_their_place() {
         assert!(told_of.iter().any(|t| t.starts_with(place) && t.contains(words)), "{place} {words}: {told_of:#?}");
     }
     assert_eq!(told_of.len(), 6, "{told_of:#?}");
-    // Where match or properties itself is misspelt, the document would be about everything, or say nothing.
+    // Where match or properties itself is misspelt, the document would be about everything, or say
+    // nothing.
     let refused = |name: &str, text: &str| -> Vec<String> {
         let faults = check(&SourceFile { name, text }, NOW);
         assert!(faults.iter().any(|f| !f.harmless), "{faults:?}");

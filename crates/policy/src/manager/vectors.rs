@@ -1,7 +1,8 @@
 //! Runs vectors of tests: what NEAT's policy manager answers, one JSON file each.
 //!
-//! The format is told in `crates/policy/tests/vectors/README.md`. A vector that names quirks of the reference carries a second
-//! answer, `sane`, which is the one that counts here: of every quirk the mended form is implemented.
+//! The format is told in `crates/policy/tests/vectors/README.md`. A vector that names quirks of the
+//! reference carries a second answer, `sane`, which is the one that counts here: of every quirk the
+//! mended form is implemented.
 
 use super::{Loader, Manager, Node, Requests, Rule, SourceFile, Stage, told};
 use neater_base::WallTime;
@@ -12,7 +13,8 @@ use std::time::Duration;
 /// The time at which vectors are run: between the times of expiry that they use.
 pub const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 
-/// What the reference would answer with an empty list, and we refuse (`specs/exceptions/neat-vectors-no-request.toml`).
+/// What the reference would answer with an empty list, and we refuse
+/// (`specs/exceptions/neat-vectors-no-request.toml`).
 const REFUSED: [&str; 5] = ["req-not-json", "req-object", "req-number-element", "req-bad-property", "req-bad-range"];
 
 /// Runs one vector and says what differs, one line each.

@@ -1,15 +1,19 @@
-//! Router advertisements (RFC 4861 section 4.2) with the PvD option (RFC 8801 section 3.1), to bytes and back.
+//! Router advertisements (RFC 4861 section 4.2) with the PvD option (RFC 8801 section 3.1), to
+//! bytes and back.
 //!
-//! Read are the options that provision a host: prefix information (RFC 4861 section 4.6.2), route information (RFC 4191
-//! section 2.3), recursive DNS servers and search lists (RFC 8106 section 5). Others are passed over.
+//! Read are the options that provision a host: prefix information (RFC 4861 section 4.6.2), route
+//! information (RFC 4191 section 2.3), recursive DNS servers and search lists (RFC 8106 section 5).
+//! Others are passed over.
 
 use core::fmt;
 use neater_base::{Reader, Short};
 use std::net::Ipv6Addr;
 
-/// How many prefixes, routes, servers or search domains of one advertisement count, of each kind; the others are passed over.
+/// How many prefixes, routes, servers or search domains of one advertisement count, of each kind;
+/// the others are passed over.
 pub const MAX_ITEMS: usize = 16;
-/// The longest message, in bytes: the payload of the largest IPv6 packet that is no jumbogram (RFC 8200 section 4.5).
+/// The longest message, in bytes: the payload of the largest IPv6 packet that is no jumbogram (RFC
+/// 8200 section 4.5).
 const MAX_MESSAGE: usize = 65_535;
 /// The longest name, in bytes with the lengths of its labels and the root (RFC 1035 section 2.3.4).
 const MAX_NAME: usize = 255;
@@ -181,7 +185,8 @@ impl Advertisement {
     /// Reads an ICMPv6 message, whose checksum somebody has verified.
     ///
     /// # Errors
-    /// [`BadAdvertisement`], by RFC 4861 section 6.1.2: one bad option makes the whole message count for nothing.
+    /// [`BadAdvertisement`], by RFC 4861 section 6.1.2: one bad option makes the whole message
+    /// count for nothing.
     pub fn parse(source: Ipv6Addr, hop_limit: u8, message: &[u8]) -> Result<Self, BadAdvertisement> {
         if hop_limit != 255 {
             return Err(BadAdvertisement::HopLimit);
@@ -214,7 +219,8 @@ impl Advertisement {
         self.pvd.as_ref().and_then(|p| p.header).unwrap_or(self.header)
     }
 
-    /// What counts for hosts that know of domains: what stands outside the option, then what stands within.
+    /// What counts for hosts that know of domains: what stands outside the option, then what stands
+    /// within.
     pub fn configurations(&self) -> impl Iterator<Item = &Configuration> {
         core::iter::once(&self.configuration).chain(self.pvd.as_ref().map(|p| &p.configuration))
     }
@@ -332,7 +338,8 @@ impl Configuration {
                 let (valid, preferred) = (r.u32().map_err(bad)?, r.u32().map_err(bad)?);
                 r.take(4).map_err(bad)?;
                 let prefix = Prefix::new(address(r.rest())?, len).ok_or(BadAdvertisement::Option)?;
-                // RFC 4862 section 5.5.3: the link-local prefix, and what is preferred for longer than it is valid, say nothing.
+                // RFC 4862 section 5.5.3: the link-local prefix, and what is preferred for longer
+                // than it is valid, say nothing.
                 if preferred <= valid && !prefix.addr.is_unicast_link_local() {
                     let (on_link, autonomous) = (flags & 0x80 != 0, flags & 0x40 != 0);
                     push(&mut self.prefixes, PrefixInfo { prefix, on_link, autonomous, valid, preferred });

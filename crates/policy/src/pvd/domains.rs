@@ -20,7 +20,8 @@ const MAX_REQUESTS: usize = 5;
 const MAX_FAILURES: usize = 10;
 /// A server that cannot be reached is tried so often; then it has failed.
 const MAX_TRIES: u32 = 5;
-/// No lifetime counts for more than this: a document that never expires would never be looked at again.
+/// No lifetime counts for more than this: a document that never expires would never be looked at
+/// again.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Two ends that are no further apart are the same: two clocks never go quite alike.
@@ -93,8 +94,8 @@ impl Domain {
         }
     }
 
-    /// When what is told of it ends by the clock on the wall: the same as before, unless something has changed or somebody has
-    /// set that clock.
+    /// When what is told of it ends by the clock on the wall: the same as before, unless something
+    /// has changed or somebody has set that clock.
     fn ends(&mut self, now: Instant, wall: WallTime) -> Option<WallTime> {
         let document = self.document.information.as_ref().map(|(_, until)| *until);
         let until = [self.reach(), document].into_iter().flatten().min().filter(|_| self.reach().is_some())?;
@@ -198,7 +199,8 @@ pub enum Heard {
     Full,
 }
 
-/// A document to be asked for: `https://ID/.well-known/pvd`, with nothing but the domain's own configuration.
+/// A document to be asked for: `https://ID/.well-known/pvd`, with nothing but the domain's own
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// To be given back with the answer.
@@ -254,8 +256,8 @@ impl Domains {
         Self { networks: BTreeMap::new(), rng, tickets: 0 }
     }
 
-    /// Takes the interfaces as they are now. With one that is down, what was heard over it is gone, and what failed there
-    /// is forgotten: the next network there is another one.
+    /// Takes the interfaces as they are now. With one that is down, what was heard over it is gone,
+    /// and what failed there is forgotten: the next network there is another one.
     pub fn set_interfaces(&mut self, interfaces: &[Interface]) {
         let there = |i: &&Interface| i.up && i.kind != InterfaceKind::Loopback;
         self.networks.retain(|index, _| interfaces.iter().filter(there).any(|i| i.index == *index));
@@ -375,7 +377,8 @@ impl Domains {
                 }
                 Ok(told) => {
                     let lifetime = told.expires.0.saturating_sub(wall.0).min(LONGEST);
-                    // A new one is asked for in the second half of this one's life, each host at another time (section 4.1).
+                    // A new one is asked for in the second half of this one's life, each host at
+                    // another time (section 4.1).
                     let half = u64::try_from(lifetime.as_nanos() / 2).unwrap_or(u64::MAX);
                     let refresh = now + Duration::from_nanos(half.saturating_add(self.rng.below(half + 1)));
                     let until = now + lifetime;
@@ -430,8 +433,8 @@ impl Domains {
         self.len() == 0
     }
 
-    /// The domains that the host has addresses of, by interface and name. Lifetimes run by the clock that nobody sets; when they
-    /// end by the one on the wall is told as of `wall`.
+    /// The domains that the host has addresses of, by interface and name. Lifetimes run by the
+    /// clock that nobody sets; when they end by the one on the wall is told as of `wall`.
     #[must_use]
     pub fn provisioned(&mut self, now: Instant, wall: WallTime) -> Vec<Provisioned> {
         let all = self.networks.values_mut().flat_map(|network| {

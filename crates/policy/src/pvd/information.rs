@@ -1,10 +1,12 @@
 //! The document of a provisioning domain (RFC 8801 section 4.3).
 //!
-//! Of the keys that RFC 8801 registers, all count. What a network is like is no part of it: earlier drafts had `metered`, and
-//! NEAT's networks told `capacity`, `latency` and `cost` (NEAT validation and evaluation, 2018, section 2.2, listing 1). Here
-//! they are read from the sub-dictionary `vendor-neater`, as section 4.3 wants of keys of one's own, and `metered` also at the
-//! root. A network says with these what it is like; what it says by other names becomes a property that begins with `pvd_`,
-//! so that no network speaks in the place of the system, of a program or of an administrator.
+//! Of the keys that RFC 8801 registers, all count. What a network is like is no part of it: earlier
+//! drafts had `metered`, and NEAT's networks told `capacity`, `latency` and `cost` (NEAT validation
+//! and evaluation, 2018, section 2.2, listing 1). Here they are read from the sub-dictionary
+//! `vendor-neater`, as section 4.3 wants of keys of one's own, and `metered` also at the root. A
+//! network says with these what it is like; what it says by other names becomes a property that
+//! begins with `pvd_`, so that no network speaks in the place of the system, of a program or of an
+//! administrator.
 
 use super::advertisement::Prefix;
 use core::time::Duration;
@@ -47,8 +49,8 @@ impl Information {
     /// Reads a document of the domain `id`.
     ///
     /// # Errors
-    /// What is wrong with it: it is no I-JSON object, a mandatory key is missing or unsound, it is another domain's or has
-    /// expired.
+    /// What is wrong with it: it is no I-JSON object, a mandatory key is missing or unsound, it is
+    /// another domain's or has expired.
     pub fn parse(id: &str, document: &[u8], now: WallTime) -> Result<Self, String> {
         if document.len() > MAX_DOCUMENT {
             return Err(format!("a document has at most {MAX_DOCUMENT} bytes"));
@@ -107,7 +109,8 @@ impl Information {
     }
 }
 
-/// A key of our sub-dictionary, if it can be a property; what cannot be is ignored, as unknown keys are.
+/// A key of our sub-dictionary, if it can be a property; what cannot be is ignored, as unknown keys
+/// are.
 fn own_property(key: &str, value: &Value) -> Option<(String, NeatValue)> {
     let lower = key.to_ascii_lowercase();
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');

@@ -322,7 +322,8 @@ fn the_document_counts_until_it_expires_or_its_sequence_number_changes() {
     host.answer(100, fetch.ticket, &document(r#", "vendor-neater": {"latency": 9}"#)).expect("taken");
     assert_eq!(host.told("latency"), Some(NeatValue::Number(9.0)));
     assert_eq!(host.provisioned(100)[0].expires, WallTime(WALL.0 + Duration::from_millis(1_600_000)));
-    // A sequence number that changed: nothing counts until the new document is there, which is asked for in 2^11 ms at most.
+    // A sequence number that changed: nothing counts until the new document is there, which is
+    // asked for in 2^11 ms at most.
     let changed = with_option(|p| p.sequence = 4);
     host.hear(20_000, &changed);
     assert_eq!(host.told("latency"), None);
@@ -407,7 +408,8 @@ fn who_cannot_be_reached_is_tried_less_and_less_often() {
 fn a_network_that_tells_of_many_domains_makes_few_requests() {
     let mut host = Host::new();
     let mut asked = 0;
-    // An attack with changing names, each with a prefix of the host's addresses and gone before the next.
+    // An attack with changing names, each with a prefix of the host's addresses and gone before the
+    // next.
     for i in 0..200_u64 {
         let ms = i * 100;
         host.hear(ms, &with_option(|p| p.id = format!("d{i}.example")));

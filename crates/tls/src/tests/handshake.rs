@@ -213,7 +213,8 @@ fn a_big_transfer_arrives_unchanged() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever pieces the stream is cut into, both versions connect, carry data whole and end in order.
+    /// Whatever pieces the stream is cut into, both versions connect, carry data whole and end in
+    /// order.
     #[test]
     fn prop_pieces_do_not_matter(seed: u64, tls13: bool, up in 0..40_000usize, down in 0..40_000usize) {
         let version = if tls13 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };

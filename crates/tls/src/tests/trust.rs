@@ -451,7 +451,8 @@ fn what_rustls_says_in_its_own_words_is_said_in_ours() {
     assert_eq!(TlsError::from_text(""), None);
 }
 
-/// A server with a certificate of version 1, as `openssl x509 -req` makes it without extensions, and with this key.
+/// A server with a certificate of version 1, as `openssl x509 -req` makes it without extensions,
+/// and with this key.
 fn of_version_1(world: &World, key: &PrivateKeyDer<'static>) -> Arc<ServerConfig> {
     let chain = certificates_from_pem(include_bytes!("version_1.pem")).unwrap();
     let key = world.crypto.provider.key_provider.load_private_key(key.clone_key()).unwrap();

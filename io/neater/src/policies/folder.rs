@@ -50,8 +50,8 @@ pub fn check(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file to be read, and nothing else: whoever opens a pipe waits for somebody who writes, and what lay there when it
-/// was looked at may be another thing when it is opened.
+/// Opens a file to be read, and nothing else: whoever opens a pipe waits for somebody who writes,
+/// and what lay there when it was looked at may be another thing when it is opened.
 ///
 /// # Errors
 /// It cannot be opened, or is no file.
@@ -72,12 +72,13 @@ pub fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went away meanwhile is left
-/// out.
+/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went
+/// away meanwhile is left out.
 ///
 /// # Errors
-/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it that cannot be read, or not to its end,
-/// hides nothing else, and one that leads back to where it lies is not followed.
+/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it
+/// that cannot be read, or not to its end, hides nothing else, and one that leads back to where it
+/// lies is not followed.
 pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
     let Files { mut files, mut closed } = Files::default();
     let mut folders = vec![(dir.to_path_buf(), String::new(), Vec::new())];
@@ -109,8 +110,9 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && entry.file_type().is_ok_and(|t| !t.is_symlink()) => {
                     continue;
                 }
-                // It is there and leads nowhere, or where nobody may look: reading it will say so. What might be a folder, or
-                // lies in one that may be listed and not searched, is told.
+                // It is there and leads nowhere, or where nobody may look: reading it will say so.
+                // What might be a folder, or lies in one that may be listed and not searched, is
+                // told.
                 Err(e) => match entry.metadata() {
                     Ok(metadata) if FileKind::of(&name).is_some() => {
                         files.push(Listed { name, path: entry.path(), metadata });
@@ -168,7 +170,8 @@ mod tests {
         std::fs::write(dir.join("in/b.policy"), "{}").unwrap();
         std::os::unix::fs::symlink("..", dir.join("in/back")).unwrap();
         std::os::unix::fs::symlink(".", dir.join("self")).unwrap();
-        // Where a container's root is not the host's, it opens and cannot be listed; elsewhere it lists what is no file of ours.
+        // Where a container's root is not the host's, it opens and cannot be listed; elsewhere it
+        // lists what is no file of ours.
         std::os::unix::fs::symlink("/proc/1/map_files", dir.join("mapped")).unwrap();
         let mut names: Vec<_> = list(&dir, true).unwrap().files.into_iter().map(|f| f.name).collect();
         names.sort();

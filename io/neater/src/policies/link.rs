@@ -1,13 +1,15 @@
 //! The tables of a policy manager that runs (`neater pm`), followed without ever waiting for it.
 //!
-//! The manager is asked for what is new when connections are opened, and what it has said by then is taken; the only time that
-//! anybody waits for its answer is when a program begins, and then for [`BEGINNING`] at most. Whoever hangs, lies or dies there
-//! cannot stall a connection: what was said last goes on to count, as long as it says so itself. While long tables come, a connection
+//! The manager is asked for what is new when connections are opened, and what it has said by then
+//! is taken; the only time that anybody waits for its answer is when a program begins, and then for
+//! [`BEGINNING`] at most. Whoever hangs, lies or dies there cannot stall a connection: what was
+//! said last goes on to count, as long as it says so itself. While long tables come, a connection
 //! may wait some milliseconds for the next page of them, once a second at most where that is late.
 //!
-//! Believed is a manager of root's, one of this user's, and one of the user to whom the socket's folder belongs where that is for a
-//! service which has a user of its own: under `/run`, but not under `/run/user`, where root alone decides whose a folder is. Users have
-//! folders elsewhere (their homes, `/run/user/1000`), too, which make no manager of theirs one for others.
+//! Believed is a manager of root's, one of this user's, and one of the user to whom the socket's
+//! folder belongs where that is for a service which has a user of its own: under `/run`, but not
+//! under `/run/user`, where root alone decides whose a folder is. Users have folders elsewhere
+//! (their homes, `/run/user/1000`), too, which make no manager of theirs one for others.
 
 use neater_base::WallTime;
 use neater_policy::daemon::{Follower, Heard};
@@ -78,8 +80,8 @@ fn is_alive(connected: &io::Result<UnixStream>) -> bool {
     connected.as_ref().map_or_else(|e| e.kind() == ErrorKind::WouldBlock, |_| true)
 }
 
-/// Where a manager would be found, if there is one now. A socket that nobody listens at is what one left behind that was killed: it
-/// hides no other.
+/// Where a manager would be found, if there is one now. A socket that nobody listens at is what one
+/// left behind that was killed: it hides no other.
 pub(super) fn socket() -> Option<PathBuf> {
     let places = sockets();
     places.iter().find(|p| is_alive(&connect(p))).or(places.first()).cloned()
@@ -94,8 +96,8 @@ fn is_for_services(folder: &Path) -> bool {
     folder.starts_with("/run") && !folder.starts_with("/run/user")
 }
 
-/// Whether the folder of a socket is this user's, in a place where nobody but root could have made it so, for a service: every folder
-/// above it is root's, and nobody else may write there.
+/// Whether the folder of a socket is this user's, in a place where nobody but root could have made
+/// it so, for a service: every folder above it is root's, and nobody else may write there.
 fn is_of(folder: &Path, user: u32) -> bool {
     let Ok(folder) = std::fs::canonicalize(folder) else { return false };
     if !is_for_services(&folder) {
@@ -107,7 +109,8 @@ fn is_of(folder: &Path, user: u32) -> bool {
     of_user && folder.ancestors().skip(1).all(of_root)
 }
 
-/// Connects at once or not at all, to root, to this user, or to whom root has given the socket's folder.
+/// Connects at once or not at all, to root, to this user, or to whom root has given the socket's
+/// folder.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -159,7 +162,8 @@ impl Link {
         }
     }
 
-    /// Says why the manager is not followed: loudly where somebody has named it, or it is somebody's who is not believed, and once.
+    /// Says why the manager is not followed: loudly where somebody has named it, or it is
+    /// somebody's who is not believed, and once.
     fn complain(&mut self, error: &io::Error) {
         let why = error.to_string();
         if self.trouble.as_ref() == Some(&why) {
@@ -199,8 +203,9 @@ impl Link {
         }
     }
 
-    /// Asks for what is new if it is time to, and takes what has come. It waits for nothing but the next page of tables that are on
-    /// their way: a program that opens few connections would not have them for a long time.
+    /// Asks for what is new if it is time to, and takes what has come. It waits for nothing but the
+    /// next page of tables that are on their way: a program that opens few connections would not
+    /// have them for a long time.
     pub(super) fn poll(&mut self) -> Heard {
         let mut heard = self.turn();
         let until = Instant::now() + PAGES;
@@ -236,7 +241,8 @@ impl Link {
             }
             if self.stream.is_none() {
                 let mut found = connect(&self.path);
-                // One that was followed may begin again: what it said counts until it has been gone for a while.
+                // One that was followed may begin again: what it said counts until it has been gone
+                // for a while.
                 let patient = self.met && self.gone.is_none_or(|since| now - since < ABSENT);
                 if !is_alive(&found) && !patient {
                     let other = self.places.iter().find_map(alive);
@@ -376,7 +382,8 @@ mod tests {
     fn of_nobody(path: &Path) -> UnixListener {
         let path = path.to_path_buf();
         let bind = move || {
-            // SAFETY: no memory is involved; the call changes the user of this thread alone, which ends soon.
+            // SAFETY: no memory is involved; the call changes the user of this thread alone, which
+            // ends soon.
             let set = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
             assert_eq!(set, 0, "{}", io::Error::last_os_error());
             UnixListener::bind(path).unwrap()
@@ -447,7 +454,8 @@ mod tests {
         let mut link = Link::to(path.clone());
         let (began, mut looks) = (Instant::now(), 0);
         let tables = loop {
-            // Of a look that finds the first page, and of one for which nobody waits because a page was late, nothing is asked.
+            // Of a look that finds the first page, and of one for which nobody waits because a page
+            // was late, nothing is asked.
             looks += usize::from(link.follower.is_fetching() && !link.slow);
             if let Some(tables) = link.poll().tables {
                 break tables;

@@ -1,11 +1,13 @@
 //! Policies of this host and its user: where they lie, and what they do to a connection.
 //!
-//! *Responsible for* finding the files and reading them when they change (`watch`), for following a manager (`link`), for telling it what
-//! connections see (`teller`), and for saying file and line (`story`).
-//! *Not responsible for* what they mean (`neater-policy`) and for opening connections accordingly (the engine).
+//! *Responsible for* finding the files and reading them when they change (`watch`), for following a
+//! manager (`link`), for telling it what connections see (`teller`), and for saying file and line
+//! (`story`). *Not responsible for* what they mean (`neater-policy`) and for opening connections
+//! accordingly (the engine).
 //!
-//! *Invariants*: where there is neither a folder of policies nor a manager, nobody looks for them more than once a second; a folder
-//! that other users may write to is not read; a file that cannot be understood leaves what it said before.
+//! *Invariants*: where there is neither a folder of policies nor a manager, nobody looks for them
+//! more than once a second; a folder that other users may write to is not read; a file that cannot
+//! be understood leaves what it said before.
 
 pub mod folder;
 mod link;
@@ -54,8 +56,8 @@ impl Neater {
     }
 }
 
-/// Where the socket for requests of a policy manager is, if there may be one: `NEAT_PM_SOCKET`, or else in `~/.neat` or
-/// `/run/neater`. Its other sockets lie beside it.
+/// Where the socket for requests of a policy manager is, if there may be one: `NEAT_PM_SOCKET`, or
+/// else in `~/.neat` or `/run/neater`. Its other sockets lie beside it.
 #[must_use]
 pub fn manager_socket() -> Option<PathBuf> {
     link::socket()
@@ -67,7 +69,8 @@ pub(crate) struct Later {
     app: String,
     /// In seconds of a clock that is cheap to read.
     next: AtomicU64,
-    /// Held by the thread that looks: another one, which comes while it is held up, must not begin anew what this one has found.
+    /// Held by the thread that looks: another one, which comes while it is held up, must not begin
+    /// anew what this one has found.
     looking: Mutex<()>,
 }
 
@@ -100,13 +103,14 @@ impl Later {
     }
 }
 
-/// Seconds of the coarse clock, which is read without a system call and without looking at the hardware.
+/// Seconds of the coarse clock, which is read without a system call and without looking at the
+/// hardware.
 #[allow(unsafe_code, reason = "the standard library has no coarse clock")]
 #[inline]
 fn coarse() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // The C library's, and not rustix's, which under valgrind looks for the kernel's code where there is none.
-    // SAFETY: `now` is a timespec that outlives the call.
+    // The C library's, and not rustix's, which under valgrind looks for the kernel's code where
+    // there is none. SAFETY: `now` is a timespec that outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     now.tv_sec.unsigned_abs()
 }
@@ -180,8 +184,8 @@ fn share(shared: &crate::shared::Shared, heard: Heard) {
     });
 }
 
-/// Tells the manager that runs here, if one does, what connections of this program have seen. It never waits, and what the
-/// manager does not take now it is told later.
+/// Tells the manager that runs here, if one does, what connections of this program have seen. It
+/// never waits, and what the manager does not take now it is told later.
 #[cold]
 pub(crate) fn tell(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };

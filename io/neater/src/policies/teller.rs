@@ -1,7 +1,9 @@
-//! Tells a policy manager that runs what connections of this program have seen, without ever waiting for it.
+//! Tells a policy manager that runs what connections of this program have seen, without ever
+//! waiting for it.
 //!
-//! The manager keeps it for this user's other programs, and forgets it by itself. Whoever does not read here keeps nobody
-//! waiting: nothing more is told until what was said before is on its way. A manager that was away is told everything anew.
+//! The manager keeps it for this user's other programs, and forgets it by itself. Whoever does not
+//! read here keeps nobody waiting: nothing more is told until what was said before is on its way. A
+//! manager that was away is told everything anew.
 
 use super::link::{ABSENT, connect, send, wall};
 use neater_policy::advice::Fact;
@@ -102,7 +104,8 @@ impl Teller {
                 Err(e) => return Err(e),
             }
         }
-        // Whether it was taken is for the manager's own records; what it refuses it would refuse again.
+        // Whether it was taken is for the manager's own records; what it refuses it would refuse
+        // again.
         let mut answers = [0; 1024];
         loop {
             match stream.read(&mut answers) {

@@ -1,6 +1,7 @@
 //! Folders of policies: found, looked at again and again, and read when something changed.
 //!
-//! *Invariants*: a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
+//! *Invariants*: a folder that other users may write to is not read; a file that cannot be
+//! understood leaves what it said before.
 
 use super::link::{self, Link};
 use super::teller::Teller;
@@ -20,8 +21,8 @@ pub(super) const REST: Duration = Duration::from_secs(1);
 /// Which folders hold policies.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Whence {
-    /// Those that `NEATER_POLICY` names; without it `/etc/neater/policy` and `neater/policy` in the user's folder of
-    /// configurations, as far as they are there.
+    /// Those that `NEATER_POLICY` names; without it `/etc/neater/policy` and `neater/policy` in the
+    /// user's folder of configurations, as far as they are there.
     #[default]
     Usual,
     /// These, which must be there.
@@ -29,8 +30,8 @@ pub(crate) enum Whence {
 }
 
 impl Whence {
-    /// The folders, those that count more behind the others, and whether any is there. One that nobody has named need not be: it may
-    /// come later.
+    /// The folders, those that count more behind the others, and whether any is there. One that
+    /// nobody has named need not be: it may come later.
     fn folders(self) -> io::Result<(Vec<PathBuf>, bool)> {
         let of_variable = || std::env::var_os(VARIABLE);
         let (folders, must, said) = match self {
@@ -52,7 +53,8 @@ impl Whence {
                     there = true;
                 }
                 Err(e) if !must && e.kind() == io::ErrorKind::NotFound => good.push(folder),
-                // What is wrong with it is told at each look, once, and may be mended while the program runs.
+                // What is wrong with it is told at each look, once, and may be mended while the
+                // program runs.
                 Err(_) if !must => {
                     good.push(folder);
                     there = true;
@@ -65,7 +67,8 @@ impl Whence {
     }
 }
 
-/// `neater/policy` in the folder of this user's configurations (XDG Base Directory Specification 0.8).
+/// `neater/policy` in the folder of this user's configurations (XDG Base Directory Specification
+/// 0.8).
 fn of_user() -> Option<PathBuf> {
     let absolute = |p: PathBuf| p.is_absolute().then_some(p);
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).and_then(absolute);
@@ -110,7 +113,8 @@ pub(crate) struct Watch {
     pub(super) teller: Option<Teller>,
 }
 
-/// The texts of all files by the names under which the adviser knows them: the folder's number, and the name within it.
+/// The texts of all files by the names under which the adviser knows them: the folder's number, and
+/// the name within it.
 pub(super) struct Texts {
     pub(super) pib: Vec<(String, String)>,
     pub(super) cib: Vec<(String, String)>,
@@ -121,8 +125,8 @@ pub(super) struct Texts {
 }
 
 impl Watch {
-    /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A program that names its
-    /// folders means these and no others.
+    /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A
+    /// program that names its folders means these and no others.
     pub(crate) fn begin(whence: Whence) -> io::Result<Option<Self>> {
         let usual = matches!(whence, Whence::Usual);
         let link = if usual { Link::find() } else { None };
@@ -161,7 +165,8 @@ impl Watch {
         Some(link.begin())
     }
 
-    /// The files, if any has come, gone or changed since they were last looked at, or can be read again or no more.
+    /// The files, if any has come, gone or changed since they were last looked at, or can be read
+    /// again or no more.
     pub(super) fn changed(&mut self) -> Option<Texts> {
         let began = Instant::now();
         if began < self.next {
@@ -222,7 +227,8 @@ impl Watch {
             };
             // A text that is no JSON leaves what was said before as it is.
             let text = path.map_or(Ok(String::new()), |path| {
-                // What cannot be read is read again at the next look, whether it has changed or not.
+                // What cannot be read is read again at the next look, whether it has changed or
+                // not.
                 folder::read(&path).inspect_err(|_| {
                     seen.remove(path.as_os_str());
                 })
@@ -237,7 +243,8 @@ impl Watch {
         // So that the folders are in order by their names.
         texts.pib.sort_by(|a, b| a.0.cmp(&b.0));
         texts.cib.sort_by(|a, b| a.0.cmp(&b.0));
-        // What cannot be read is no news, if it could not be read before and nothing else has changed.
+        // What cannot be read is no news, if it could not be read before and nothing else has
+        // changed.
         let is_news = seen != self.seen || texts.unreadable != self.unreadable || !self.settled;
         let now = link::wall().0;
         let lately = |s: &Stamp| {
@@ -333,7 +340,8 @@ mod tests {
             assert!(watch.faults[0].to_string().contains("deny.policy"), "{}", watch.faults[0]);
             assert!(watch.faults[0].why.contains("cannot be read"), "{}", watch.faults[0]);
         }
-        // Another file changes, and this one is back as it was, to the byte and second: it is read again.
+        // Another file changes, and this one is back as it was, to the byte and second: it is read
+        // again.
         deny(&dir);
         assert_eq!(look(&mut watch, &mut adviser), 0);
         std::fs::remove_file(dir.join("deny.policy")).unwrap();
@@ -390,7 +398,8 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// A folder that cannot be read stands in for one of another user's, since tests may be root's: a chain of links without end.
+    /// A folder that cannot be read stands in for one of another user's, since tests may be root's:
+    /// a chain of links without end.
     fn close(path: &Path) {
         std::fs::remove_dir_all(path).unwrap();
         std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();

@@ -1,4 +1,5 @@
-//! What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
+//! What must happen after the lock is released: nothing of the program's runs while the engine is
+//! borrowed.
 
 use super::slots::Slot;
 use crate::EventHandler;
@@ -7,7 +8,8 @@ use bytes::Bytes;
 use neater_engine::{ForeignDatagram, Spent};
 use std::task::Waker;
 
-/// What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
+/// What must happen after the lock is released: nothing of the program's runs while the engine is
+/// borrowed.
 #[derive(Default)]
 pub(super) struct After {
     pub(super) wakers: Wakers,

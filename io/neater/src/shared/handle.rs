@@ -1,6 +1,7 @@
 //! Who holds an engine: its driver, and the public objects.
 //!
-//! *Responsible for* what happens when the last of either goes. *Not responsible for* anything that is done with the engine.
+//! *Responsible for* what happens when the last of either goes. *Not responsible for* anything that
+//! is done with the engine.
 
 use super::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,8 @@ impl core::ops::Deref for Driving {
 
 impl Drop for Driving {
     fn drop(&mut self) {
-        // A driver may be dropped because the program's code has panicked below it, and the engine may be half done.
+        // A driver may be dropped because the program's code has panicked below it, and the engine
+        // may be half done.
         if catch_unwind(AssertUnwindSafe(|| self.0.orphan())).is_err() {
             tracing::error!(target: "neater::event", "the engine could not be given up in order");
         }

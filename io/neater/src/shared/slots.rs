@@ -1,9 +1,11 @@
-//! What is kept for connections, listeners and groups beside the engine: who waits, and what nobody has taken.
+//! What is kept for connections, listeners and groups beside the engine: who waits, and what nobody
+//! has taken.
 //!
-//! *Responsible for* the places and how they are found. *Not responsible for* what happens in them ([`super::State`]).
+//! *Responsible for* the places and how they are found. *Not responsible for* what happens in them
+//! ([`super::State`]).
 //!
-//! *Invariant*: a place is somebody's while its `bits` are his id; a listener that has stopped and lost its index to another one is among
-//! the stopped.
+//! *Invariant*: a place is somebody's while its `bits` are his id; a listener that has stopped and
+//! lost its index to another one is among the stopped.
 
 use super::after::Wakers;
 use crate::gather::Gathered;

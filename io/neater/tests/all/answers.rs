@@ -1,4 +1,5 @@
-//! Listeners at all addresses of a host answer from where they were asked, and hear what the network says of their answers.
+//! Listeners at all addresses of a host answer from where they were asked, and hear what the
+//! network says of their answers.
 
 use crate::common::{LIMIT, loopback};
 use neater::{Event, Neater, Preconnection, SecurityParameters, SelectionProperty, Stack};

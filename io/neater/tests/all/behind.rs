@@ -26,8 +26,8 @@ async fn connects_that_nobody_looked_at_in_time_begin_no_rivals() {
     }
     let (first, second) = (listener(), listener());
     let port = |l: &TcpListener| l.local_addr().expect("bound").port();
-    // Connections beyond the queue of a listener wait for their peers to try again, which is not what this is about: the queue
-    // is long, and somebody empties it.
+    // Connections beyond the queue of a listener wait for their peers to try again, which is not
+    // what this is about: the queue is long, and somebody empties it.
     let accepted = std::thread::spawn({
         let first = first.try_clone().expect("a descriptor");
         move || (0..FLOWS).map(|_| first.accept().expect("a connection")).collect::<Vec<_>>()

@@ -58,7 +58,8 @@ async fn datagrams_that_nobody_takes_are_bounded_in_all() {
     }
     let most = limits.engine_bytes + PEERS * limits.send_floor;
     assert!(total > limits.engine_bytes / 2 && total <= most, "{total} bytes were kept, of {most}");
-    // What was taken makes room again, of all connections together: one more peer keeps more than its least share.
+    // What was taken makes room again, of all connections together: one more peer keeps more than
+    // its least share.
     let peer = UdpSocket::bind("127.0.0.1:0").expect("bound");
     for _ in 0..60 {
         peer.send_to(&[0; 1000], loopback(listener.port())).expect("sent");

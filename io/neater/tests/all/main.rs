@@ -1,5 +1,5 @@
-//! The public API on sockets: one program for all tests that need no process of their own, since each program is linked by
-//! itself.
+//! The public API on sockets: one program for all tests that need no process of their own, since
+//! each program is linked by itself.
 
 mod answers;
 mod backlog;

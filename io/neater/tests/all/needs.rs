@@ -1,4 +1,5 @@
-//! Needs in words: those about security count, alone and beside parameters, and never for less than those.
+//! Needs in words: those about security count, alone and beside parameters, and never for less than
+//! those.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::tls::TlsVersion;

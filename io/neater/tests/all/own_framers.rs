@@ -1,4 +1,5 @@
-//! Framers of the program's own: what goes wrong in one is the affair of its connection alone. And lines, with peers that know no framers.
+//! Framers of the program's own: what goes wrong in one is the affair of its connection alone. And
+//! lines, with peers that know no framers.
 
 use crate::common::{LIMIT, loopback, nothing_left};
 use bytes::Bytes;
@@ -119,7 +120,8 @@ async fn a_framer_that_calls_its_own_engine_is_told_instead_of_waiting_for_ever(
     soon("send", fine.send("y")).await.expect("sent");
 }
 
-/// Says a word first, and is ready when its peer has said the same; then every message is one byte of length and as much.
+/// Says a word first, and is ready when its peer has said the same; then every message is one byte
+/// of length and as much.
 #[derive(Default)]
 struct Polite {
     greeted: bool,
@@ -275,7 +277,8 @@ async fn a_handshake_that_fails_says_why_and_one_that_is_not_finished_is_not_del
     let accepted = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
     assert!(accepted.is_err(), "neither is delivered");
     assert_eq!(neater.stats().connections, 1, "the slow one has time");
-    // A peer that says something else, one that says nothing and ends, and a framer that does not even begin.
+    // A peer that says something else, one that says nothing and ends, and a framer that does not
+    // even begin.
     for (said, why) in
         [(&b"HOLA!"[..], "the peer is impolite"), (b"HEL", "ended the connection in the framer's handshake")]
     {

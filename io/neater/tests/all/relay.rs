@@ -1,4 +1,5 @@
-//! What happens where tokio's reactor reports the engine: whoever waits for bytes is woken, and nothing else of the program's runs.
+//! What happens where tokio's reactor reports the engine: whoever waits for bytes is woken, and
+//! nothing else of the program's runs.
 
 use crate::common::{LIMIT, loopback};
 use neater::{ByteStream, Neater, Preconnection, SecurityParameters, Stack};
@@ -47,7 +48,8 @@ async fn read_all(stream: &ByteStream) {
     assert_eq!(stream.read(&mut buf).await.expect("the end"), 0);
 }
 
-/// tokio wakes whoever polls with no budget left within that call where no scheduler runs, as in the future of `block_on`.
+/// tokio wakes whoever polls with no budget left within that call where no scheduler runs, as in
+/// the future of `block_on`.
 #[test]
 fn a_driver_that_is_polled_without_any_budget_left_does_not_ring_the_bell_within_the_bell() {
     let runtime =
@@ -148,7 +150,8 @@ impl Wake for Rude {
     }
 }
 
-/// The driver goes down with what a waker of the program's panics with, as it does in a turn; the runtime does not.
+/// The driver goes down with what a waker of the program's panics with, as it does in a turn; the
+/// runtime does not.
 #[tokio::test]
 async fn a_waker_that_panics_does_not_take_the_reactor_with_it() {
     let neater = Neater::new().expect("engine");
@@ -187,8 +190,8 @@ fn counted() -> (Neater, Arc<AtomicU32>) {
     (neater, turns)
 }
 
-/// A connection that is made as the last one was needs no turn of the task, also when deadlines of earlier ones have come meanwhile; and
-/// a peer that is gone is told as ever.
+/// A connection that is made as the last one was needs no turn of the task, also when deadlines of
+/// earlier ones have come meanwhile; and a peer that is gone is told as ever.
 #[tokio::test]
 async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
     const CONNECTIONS: u32 = 400;
@@ -221,8 +224,8 @@ fn local(neater: &Neater) -> Preconnection {
     pre.local(neater::LocalEndpoint::new().with_ip_address(loopback(0).ip()))
 }
 
-/// A connection over plain TCP is accepted without a turn of the task, however many come at once, and what keeps a listener from
-/// accepting is heeded as ever.
+/// A connection over plain TCP is accepted without a turn of the task, however many come at once,
+/// and what keeps a listener from accepting is heeded as ever.
 #[tokio::test]
 async fn a_plain_connection_is_accepted_in_a_glance() {
     const CONNECTIONS: u32 = 400;
@@ -267,7 +270,8 @@ async fn a_plain_connection_is_accepted_in_a_glance() {
     drop(peers);
 }
 
-/// A framer is the program's: it is not made among the reactor's doings, where it could not block in place.
+/// A framer is the program's: it is not made among the reactor's doings, where it could not block
+/// in place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_framer_is_made_where_it_may_block_in_place() {
     let made = Arc::new(AtomicU32::new(0));

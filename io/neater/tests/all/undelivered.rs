@@ -49,7 +49,8 @@ async fn answered(listener: &Listener, pre: &Preconnection) -> (Connection, Conn
     (client, server)
 }
 
-/// A stream of QUIC on which the client has spoken, and whose server looks at its socket only when it is told to.
+/// A stream of QUIC on which the client has spoken, and whose server looks at its socket only when
+/// it is told to.
 async fn greeted() -> (Driver, Connection, Connection) {
     let (far, driver) = Neater::builder().without_driver().expect("engine");
     let near = Neater::new().expect("engine");
@@ -186,7 +187,8 @@ async fn whole_messages_before_a_broken_one_come_before_the_error() {
     }
 }
 
-/// What is sent in a batch on a connection that turns out to be broken is refused, and nothing of it stays.
+/// What is sent in a batch on a connection that turns out to be broken is refused, and nothing of
+/// it stays.
 #[tokio::test]
 async fn a_batch_on_a_connection_that_has_failed_takes_no_more() {
     let (near, driver) = Neater::builder().without_driver().expect("engine");
@@ -208,7 +210,8 @@ async fn a_batch_on_a_connection_that_has_failed_takes_no_more() {
     assert_eq!((near.stats().bytes_queued, near.stats().connections), (0, 0));
 }
 
-/// A program that ends its session with a word of its own has no error, and neither has its peer, which was told everything.
+/// A program that ends its session with a word of its own has no error, and neither has its peer,
+/// which was told everything.
 #[tokio::test]
 async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
     let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
@@ -293,7 +296,8 @@ async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
     }
 }
 
-/// The rest of a message of which a part was refused is refused too, whatever other tasks send in between.
+/// The rest of a message of which a part was refused is refused too, whatever other tasks send in
+/// between.
 #[tokio::test]
 async fn a_whole_message_does_not_end_another_one_that_was_refused() {
     let limits = Limits { message: 1000, ..Limits::default() };
@@ -348,7 +352,8 @@ async fn ends_in_an_error(driver: &Driver, server: &Connection) {
 async fn what_waits_behind_the_window_is_an_error_although_the_peer_ended_in_order() {
     let (driver, client, server) = greeted().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
-    // As much as the congestion window lets leave, leaves. Nothing is awaited between this and the next line.
+    // As much as the congestion window lets leave, leaves. Nothing is awaited between this and the
+    // next line.
     driver.turn();
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -75,7 +75,8 @@ async fn groups() -> (Connection, Group, Group) {
 
 #[tokio::test]
 async fn who_receives_before_the_connection_is_ready_gets_what_came_with_its_last_packet() {
-    // Of TLS 1.2, the last word of a handshake is the server's: what it says first is read together with that.
+    // Of TLS 1.2, the last word of a handshake is the server's: what it says first is read together
+    // with that.
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         let (near, driver) = Neater::builder().without_driver().expect("engine");
         let far = Neater::new().expect("engine");
@@ -287,7 +288,8 @@ async fn who_wants_no_more_and_is_not_wanted_either_is_told() {
     }
 }
 
-/// To close a stream whose peer does not want what was sent takes no longer than the news of that, whatever else their session carries.
+/// To close a stream whose peer does not want what was sent takes no longer than the news of that,
+/// whatever else their session carries.
 #[tokio::test]
 async fn who_closes_what_the_peer_does_not_want_is_told() {
     for stack in [Stack::Quic, Stack::Sctp] {
@@ -333,7 +335,8 @@ async fn who_waits_for_room_has_that_of_messages_that_have_expired() {
     connection.abort();
 }
 
-/// A member of a group that waits for a stream waits as long as its request allows; its session is none the worse.
+/// A member of a group that waits for a stream waits as long as its request allows; its session is
+/// none the worse.
 #[tokio::test]
 async fn who_waits_for_a_stream_beside_others_waits_as_long_as_he_says() {
     let (near, far) = engines();

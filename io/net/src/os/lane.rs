@@ -1,14 +1,18 @@
-//! [`Lane`]s: the bytes of one TCP connection around whoever owns the [`super::OsNet`], and around the lock it is under.
+//! [`Lane`]s: the bytes of one TCP connection around whoever owns the [`super::OsNet`], and around
+//! the lock it is under.
 //!
-//! *Responsible for* reads and writes from any thread while the lane is open, and for nobody using a descriptor that has
-//! been closed. *Deliberately not here*: when a lane is open, which its owner says.
+//! *Responsible for* reads and writes from any thread while the lane is open, and for nobody using
+//! a descriptor that has been closed. *Deliberately not here*: when a lane is open, which its owner
+//! says.
 //!
 //! *Invariants*
 //!
-//! * Between [`Lane::close`] and [`Lane::open`] no call on the descriptor is under way or begins: `close` waits for the one
-//!   that is. The descriptor is non-blocking, so that this does not take long; a lane's own calls wait for nobody.
-//! * What the system says to a call on the lane (that nothing can be written now, why the connection is gone) is told to
-//!   the owner by its next call and not lost: the system says some of it only once.
+//! * Between [`Lane::close`] and [`Lane::open`] no call on the descriptor is under way or begins:
+//!   `close` waits for the one that is. The descriptor is non-blocking, so that this does not take
+//!   long; a lane's own calls wait for nobody.
+//! * What the system says to a call on the lane (that nothing can be written now, why the
+//!   connection is gone) is told to the owner by its next call and not lost: the system says some
+//!   of it only once.
 
 use crate::sys::{self, Fd, ForkGuard};
 use core::num::NonZeroUsize;
@@ -38,7 +42,8 @@ struct Side {
     /// A read that is short may leave something behind.
     wary: AtomicBool,
     bytes: AtomicU64,
-    /// That nothing could be done, if its owner has not been told: [`BLOCKED`], and the reports when the system was asked.
+    /// That nothing could be done, if its owner has not been told: [`BLOCKED`], and the reports
+    /// when the system was asked.
     blocked: AtomicU64,
     /// There is something in `said`.
     failed: AtomicBool,
@@ -78,8 +83,9 @@ impl Side {
         self.reports.load(Ordering::Acquire)
     }
 
-    /// Ends a use of the direction in which the system said `n`. If it moved less than `room`, nothing is left. Small on purpose,
-    /// as everything is that a use passes by when there is nothing the matter.
+    /// Ends a use of the direction in which the system said `n`. If it moved less than `room`,
+    /// nothing is left. Small on purpose, as everything is that a use passes by when there is
+    /// nothing the matter.
     #[inline(always)]
     fn end(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         if n <= 0 {
@@ -119,7 +125,8 @@ impl Side {
         blocked == BLOCKED | u64::from(self.reports.load(Ordering::Relaxed))
     }
 
-    /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
+    /// The call moved nothing. If it was only interrupted, the owner makes it again: what that
+    /// would need is not kept for each byte.
     #[cold]
     #[inline(never)]
     fn not_at_once(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
@@ -132,8 +139,8 @@ impl Side {
         None
     }
 
-    /// The direction carries nothing any more. Without an error (the end of a stream, a child of `fork`) its owner finds out
-    /// again.
+    /// The direction carries nothing any more. Without an error (the end of a stream, a child of
+    /// `fork`) its owner finds out again.
     #[cold]
     fn stop(&self, error: Option<NetError>) {
         if error.is_some() {
@@ -168,7 +175,8 @@ impl Side {
         }
     }
 
-    /// What the owner has not been told; that nothing can be done now is told only as long as it is true.
+    /// What the owner has not been told; that nothing can be done now is told only as long as it is
+    /// true.
     fn take_said(&self) -> Option<NetError> {
         if self.failed.swap(false, Ordering::Acquire) {
             return self.said().take();
@@ -192,7 +200,8 @@ impl Lane {
         Self { fd, guard, write: Side::new(false), read: Side::new(wary) }
     }
 
-    /// The poller has reported the socket; `wary`: from now on a read may be short although something is left.
+    /// The poller has reported the socket; `wary`: from now on a read may be short although
+    /// something is left.
     pub(crate) fn reported(&self, readable: bool, writable: bool, wary: bool) {
         if wary {
             // Before the report: whoever has seen that knows of this.
@@ -246,10 +255,12 @@ impl Lane {
     }
 }
 
-/// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what [`net::Net::lane`] returns there.
+/// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what
+/// [`net::Net::lane`] returns there.
 ///
-/// Reading and writing are what the trait says, and here for whoever has found by `Any` that this is what he holds: they are
-/// compiled into his own loop, where nothing has to be kept and brought back for each piece.
+/// Reading and writing are what the trait says, and here for whoever has found by `Any` that this
+/// is what he holds: they are compiled into his own loop, where nothing has to be kept and brought
+/// back for each piece.
 #[derive(Debug)]
 pub struct StreamLane(pub(crate) Arc<Lane>);
 
@@ -257,8 +268,8 @@ impl StreamLane {
     /// As [`net::Lane::write`].
     #[inline(always)]
     pub fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
-        // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
-        // who is told by the next call, watches for more.
+        // epoll(7) says of streams that a write of less than was asked for has used up the room, as
+        // it does of reads. The owner, who is told by the next call, watches for more.
         let lane = &*self.0;
         if !lane.write.begin() {
             return None;

@@ -1,13 +1,16 @@
 //! [`OsNet`]: the sockets of this host as a [`Net`](neater_base::net::Net).
 //!
-//! *Responsible for* handles, tokens, readiness, the deadline and the wake-up; for checking every argument before it
-//! reaches the system. *Deliberately not here*: system calls (`sys`) and decisions (the engine).
+//! *Responsible for* handles, tokens, readiness, the deadline and the wake-up; for checking every
+//! argument before it reaches the system. *Deliberately not here*: system calls (`sys`) and
+//! decisions (the engine).
 //!
 //! *Invariants*
 //!
-//! * An event is reported only for the socket it belongs to, while that is open: the poller carries handles, not tokens.
-//! * The timer inside the poller is set whenever there is a deadline, and never later than the deadline. It is not moved
-//!   to a later one: flows that come and go before their deadline cost no system call, and one early wake-up does.
+//! * An event is reported only for the socket it belongs to, while that is open: the poller carries
+//!   handles, not tokens.
+//! * The timer inside the poller is set whenever there is a deadline, and never later than the
+//!   deadline. It is not moved to a later one: flows that come and go before their deadline cost no
+//!   system call, and one early wake-up does.
 //! * After `fork` nothing that is shared with the parent is touched.
 
 mod fresh;
@@ -41,7 +44,8 @@ use std::sync::Arc;
 
 type Result<T> = core::result::Result<T, NetError>;
 
-/// Where an [`OsNet`] finds what is not in the system itself. Nothing else, no environment variable, changes it.
+/// Where an [`OsNet`] finds what is not in the system itself. Nothing else, no environment
+/// variable, changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsNetOptions {
     /// The resolver's configuration.
@@ -58,9 +62,10 @@ impl Default for OsNetOptions {
 
 /// The sockets of this host as a [`neater_base::net::Net`], behind one descriptor.
 ///
-/// The descriptor is readable whenever `poll` has something to tell or the armed deadline has come; watch it
-/// level-triggered, edge-triggered or one-shot, directly or inside further epolls. A turn of a driver is: `poll`, act on
-/// the events, `arm` with the next deadline (and `again` if `poll` returned true or work was left over).
+/// The descriptor is readable whenever `poll` has something to tell or the armed deadline has come;
+/// watch it level-triggered, edge-triggered or one-shot, directly or inside further epolls. A turn
+/// of a driver is: `poll`, act on the events, `arm` with the next deadline (and `again` if `poll`
+/// returned true or work was left over).
 ///
 /// It is `Send`: one thread at a time uses it, others use its [`Waker`].
 pub struct OsNet {
@@ -80,7 +85,8 @@ pub struct OsNet {
     deadline: Option<Instant>,
     /// What the timer is set to, if it has not been seen to fire.
     armed: Option<Armed>,
-    /// Sockets, and what they are watched with, that were reported only because they may be written. Empty between turns.
+    /// Sockets, and what they are watched with, that were reported only because they may be
+    /// written. Empty between turns.
     idle_writes: Vec<(Fd, u64)>,
     /// Why the last read that failed did.
     not_read: NetError,
@@ -143,14 +149,15 @@ impl OsNet {
         self.waker.clone()
     }
 
-    /// When `poll` wants to be called at the latest, for those who watch time themselves; `None`: when the descriptor is
-    /// readable.
+    /// When `poll` wants to be called at the latest, for those who watch time themselves; `None`:
+    /// when the descriptor is readable.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.deadline, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min()
     }
 
-    /// [`OsNet::next_deadline`] as poll(2) wants it: milliseconds from now, rounded up; 0 when it has come; -1 for never.
+    /// [`OsNet::next_deadline`] as poll(2) wants it: milliseconds from now, rounded up; 0 when it
+    /// has come; -1 for never.
     #[must_use]
     pub fn timeout_ms(&self) -> i32 {
         match self.next_deadline() {
@@ -159,7 +166,8 @@ impl OsNet {
         }
     }
 
-    /// Whether this process is a child of the one that made it: then every operation fails with `Forked`.
+    /// Whether this process is a child of the one that made it: then every operation fails with
+    /// `Forked`.
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.guard.forked()
@@ -248,7 +256,8 @@ impl OsNet {
         }
     }
 
-    /// Takes in a stream that has been accepted. It is mostly read first, and takes what is written.
+    /// Takes in a stream that has been accepted. It is mostly read first, and takes what is
+    /// written.
     #[inline]
     fn adopt_accepted(&mut self, fd: Fd, token: Token, v6: bool) -> Result<Sock> {
         let sock = self.slots.insert(fd, token, Kind::Stream, v6);
@@ -336,8 +345,9 @@ impl OsNet {
                 let Ok((fd, slot)) = slots.get_mut(Sock(sock)) else { return };
                 (slot.drained, slot.wary) = (false, slot.wary | wary);
                 if slot.kind == Kind::Connecting && ready.writable {
-                    // A stream that may be written and has no error is connected, and the system need not be asked: one
-                    // that still connects is not writable, and one that failed reports error and hang-up with it.
+                    // A stream that may be written and has no error is connected, and the system
+                    // need not be asked: one that still connects is not writable, and one that
+                    // failed reports error and hang-up with it.
                     slot.kind = if ready.error || ready.hangup { Kind::Settled } else { Kind::Stream };
                 } else if slot.kind == Kind::Laned
                     && let Some(Some(lane)) = lanes.get(fd as usize)
@@ -350,7 +360,8 @@ impl OsNet {
                     let only = !ready.readable && !wary;
                     slot.writes = match slot.writes {
                         Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Laned) => {
-                            // Nobody asked, and there is nothing else: a wake-up for nothing, and the last of its kind.
+                            // Nobody asked, and there is nothing else: a wake-up for nothing, and
+                            // the last of its kind.
                             idle.push((fd, sock));
                             Writes::Unwatched
                         }
@@ -397,14 +408,16 @@ impl OsNet {
             }
         }
         if fired || paths || names {
-            // A deadline that has come has made its edge; what the driver does about it, it says with `arm`.
+            // A deadline that has come has made its edge; what the driver does about it, it says
+            // with `arm`.
             let ahead = self.deadline.filter(|at| *at > now);
             self.set_timer([ahead, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min());
         }
         full
     }
 
-    /// The poller is the parent's. Each socket is reported once, so that whoever owns it tries and learns.
+    /// The poller is the parent's. Each socket is reported once, so that whoever owns it tries and
+    /// learns.
     fn tell_forked(&mut self, events: &mut Vec<NetEvent>) {
         if !core::mem::replace(&mut self.told_forked, true) {
             events.extend(self.slots.iter().map(|(_, slot)| NetEvent::Ready { token: slot.token, ready: EVERYTHING }));
@@ -422,7 +435,8 @@ impl core::fmt::Debug for OsNet {
     }
 }
 
-/// Closes every socket that is still open. In a child of `fork` this releases the child's copies; the parent's live on.
+/// Closes every socket that is still open. In a child of `fork` this releases the child's copies;
+/// the parent's live on.
 impl Drop for OsNet {
     fn drop(&mut self) {
         for lane in self.lanes.iter().flatten() {

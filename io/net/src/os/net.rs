@@ -12,7 +12,8 @@ use neater_base::{Instant, WallTime};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no interface carries anyway.
+/// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no
+/// interface carries anyway.
 const MAX_DATAGRAM: usize = 65_507;
 
 /// Told when the files cannot be read now, and in a child of `fork` whose parent had not read them.
@@ -37,7 +38,8 @@ fn canonical(addr: SocketAddr) -> SocketAddr {
 /// How a batch is cut up.
 ///
 /// # Errors
-/// `InvalidInput` for more than [`MAX_SEGMENTS`] segments, `MessageTooLarge` for what no datagram holds.
+/// `InvalidInput` for more than [`MAX_SEGMENTS`] segments, `MessageTooLarge` for what no datagram
+/// holds.
 fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
     let len = transmit.contents.len();
     let size = transmit.segment_size.filter(|size| *size < len);
@@ -51,7 +53,8 @@ fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
     size.map(|size| u16::try_from(size).map_err(|_| too_large)).transpose()
 }
 
-/// Why is in [`OsNet::not_read`]: a result that fits into registers is worth a few instructions of each read.
+/// Why is in [`OsNet::not_read`]: a result that fits into registers is worth a few instructions of
+/// each read.
 struct NotRead;
 
 /// The codepoint that a socket is opened with.
@@ -81,7 +84,8 @@ impl OsNet {
         result
     }
 
-    /// As [`Net::read`], of what has a lane, or of which there is something to be said without asking the system.
+    /// As [`Net::read`], of what has a lane, or of which there is something to be said without
+    /// asking the system.
     #[inline(never)]
     fn read_otherwise(&mut self, sock: Sock, buf: &mut [u8]) -> core::result::Result<usize, NotRead> {
         let result = self.try_to_read(sock, buf);
@@ -126,8 +130,9 @@ impl OsNet {
         let (fd, slot) = self.slots.get_mut(sock)?;
         match sys::told(first, || sys::tcp_read_once(fd, buf)) {
             Ok(n) if n < buf.len() => {
-                // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked
-                // for has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
+                // A call that is saved for each piece that arrives: epoll(7) says of streams that a
+                // read of less than was asked for has taken all there was. What comes after it
+                // makes an edge, which `turn` sees before anybody reads again.
                 slot.drained = n > 0 && !slot.wary;
                 if slot.writes == Writes::Untold && slot.drained {
                     // If it cannot be told, the next read finds out.
@@ -167,8 +172,8 @@ impl OsNet {
         self.not_written(sock, result)
     }
 
-    /// A write has used up the room, as epoll(7) says of one that took less than it was given: whoever wrote is told when there is
-    /// more, and until then the system need not be asked.
+    /// A write has used up the room, as epoll(7) says of one that took less than it was given:
+    /// whoever wrote is told when there is more, and until then the system need not be asked.
     #[cold]
     #[inline(never)]
     fn written_in_part(&mut self, sock: Sock) {
@@ -223,7 +228,8 @@ impl Net for OsNet {
             return result;
         }
         match slot.kind {
-            // The kernel's error is empty while the attempt goes on, as after its success: only readiness tells.
+            // The kernel's error is empty while the attempt goes on, as after its success: only
+            // readiness tells.
             Kind::Connecting | Kind::Settled => Err(NetError::new(ErrorKind::WouldBlock)),
             Kind::Ended(reason) => {
                 slot.kind = Kind::Failed;
@@ -431,7 +437,8 @@ impl Net for OsNet {
         if matches!(slot.kind, Kind::Connecting | Kind::Settled)
             && let Err(error) = sys::tcp_connect_error(fd)
         {
-            // Taking the last ICMP error takes the socket's own error with it, and the attempt would seem to have succeeded.
+            // Taking the last ICMP error takes the socket's own error with it, and the attempt
+            // would seem to have succeeded.
             slot.kind = Kind::Ended(error.kind);
         }
         sys::take_icmp_error(fd)
@@ -472,8 +479,8 @@ impl Net for OsNet {
             return;
         }
         self.set_timer(self.next_deadline());
-        // Not by way of the waker, which is content with an edge that `poll` has not yet seen: if the array was full, the
-        // watcher has seen it.
+        // Not by way of the waker, which is content with an edge that `poll` has not yet seen: if
+        // the array was full, the watcher has seen it.
         if again && !core::mem::replace(&mut self.again, true) {
             self.poller.notify();
         }

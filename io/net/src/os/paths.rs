@@ -1,9 +1,10 @@
 //! The host's interfaces, and the source addresses that follow from its routes.
 //!
-//! *Responsible for* looking when first asked, watching from then on, and saying so when what was told is no longer true.
-//! *Deliberately not here*: how the system is asked.
+//! *Responsible for* looking when first asked, watching from then on, and saying so when what was
+//! told is no longer true. *Deliberately not here*: how the system is asked.
 //!
-//! *Invariants*: a program that asks for none of it pays nothing; changes within [`SETTLE`] of the first are told together.
+//! *Invariants*: a program that asks for none of it pays nothing; changes within [`SETTLE`] of the
+//! first are told together.
 
 use crate::sys::{self, PathChange, PathMonitor, Poller, SourceProbe};
 use core::time::Duration;
@@ -102,7 +103,8 @@ impl Paths {
         self.due = None;
         self.sources.clear();
         let seen = core::mem::take(&mut self.seen);
-        // A list that nobody asked for cannot be compared; what it was about, sources, may have changed.
+        // A list that nobody asked for cannot be compared; what it was about, sources, may have
+        // changed.
         let Some(old) = self.list.get_mut() else { return true };
         match sys::list_interfaces() {
             Ok(new) if new == *old => seen.routes,

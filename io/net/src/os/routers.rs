@@ -1,7 +1,9 @@
-//! Router discovery (RFC 4861): what routers advertise, heard; and the other side of it, for routers of tests.
+//! Router discovery (RFC 4861): what routers advertise, heard; and the other side of it, for
+//! routers of tests.
 //!
-//! *Responsible for* messages and where they came from. *Deliberately not here*: what they say, which is
-//! `neater_policy::pvd`'s, and whether they count: a hop limit below 255 says that a message came through a router.
+//! *Responsible for* messages and where they came from. *Deliberately not here*: what they say,
+//! which is `neater_policy::pvd`'s, and whether they count: a hop limit below 255 says that a
+//! message came through a router.
 
 use crate::sys::RouterSocket;
 use neater_base::net::{ErrorKind, NetError};
@@ -15,7 +17,8 @@ pub const MAX_MESSAGE: usize = 65_535;
 /// A router solicitation without options (RFC 4861 section 4.1); the system computes its checksum.
 const SOLICITATION: [u8; 8] = [133, 0, 0, 0, 0, 0, 0, 0];
 
-/// A side of router discovery. What is heard is what the system listens to by itself: for solicitations, it forwards.
+/// A side of router discovery. What is heard is what the system listens to by itself: for
+/// solicitations, it forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Hears advertisements, and asks for them.
@@ -65,7 +68,8 @@ impl RouterDiscovery {
     /// Opens one that does not block; its descriptor is readable when there is a message.
     ///
     /// # Errors
-    /// What the system says: `PermissionDenied` without the capability, `Unsupported` where there is no such socket.
+    /// What the system says: `PermissionDenied` without the capability, `Unsupported` where there
+    /// is no such socket.
     pub fn open(role: Role) -> io::Result<Self> {
         let socket = RouterSocket::open(role).map_err(io_error)?;
         Ok(Self { socket, role })

@@ -1,9 +1,11 @@
 //! What a platform must provide, and the choice of one.
 //!
-//! *Responsible for* the list below: everything that `os/` asks of the operating system, in terms of `neater_base` and
-//! [`Fd`]. *Deliberately not here*: state of the engine; handles and tokens are `os/`'s.
+//! *Responsible for* the list below: everything that `os/` asks of the operating system, in terms
+//! of `neater_base` and [`Fd`]. *Deliberately not here*: state of the engine; handles and tokens
+//! are `os/`'s.
 //!
-//! *Invariant*: every platform exports the same names with the same signatures; the compiler checks it on both.
+//! *Invariant*: every platform exports the same names with the same signatures; the compiler checks
+//! it on both.
 //!
 //! | item | what it does |
 //! | --- | --- |
@@ -44,7 +46,8 @@ pub(crate) use platform::{
 /// A descriptor of the platform.
 pub(crate) type Fd = i32;
 
-/// [`Poller`] reports these numbers for what is not a socket. Their low half is no descriptor, so that they are no handle.
+/// [`Poller`] reports these numbers for what is not a socket. Their low half is no descriptor, so
+/// that they are no handle.
 pub(crate) const DATA_TIMER: u64 = u64::MAX;
 /// Another thread, or work left over.
 pub(crate) const DATA_WAKE: u64 = u64::MAX - 1;
@@ -62,7 +65,8 @@ pub(crate) struct Traits {
     pub(crate) v6: bool,
 }
 
-/// How a batch of datagrams is to be sent, checked by the caller: `contents` holds at most `MAX_SEGMENTS` segments.
+/// How a batch of datagrams is to be sent, checked by the caller: `contents` holds at most
+/// `MAX_SEGMENTS` segments.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(any(not(target_os = "linux"), feature = "shell"), expect(dead_code, reason = "the shell sends nothing"))]
 pub(crate) struct Outgoing<'a> {

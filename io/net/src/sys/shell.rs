@@ -1,7 +1,9 @@
-//! A platform that can do nothing: keeps everything compiling where there is no other, and shows what one must provide.
+//! A platform that can do nothing: keeps everything compiling where there is no other, and shows
+//! what one must provide.
 //!
-//! *Responsible for* the list in `sys/mod.rs` in standard Rust. *Invariant*: what would hold a resource of the system
-//! cannot be made (its type has no values), so that `OsNet::new` fails with `Unsupported` and nothing else is reached.
+//! *Responsible for* the list in `sys/mod.rs` in standard Rust. *Invariant*: what would hold a
+//! resource of the system cannot be made (its type has no values), so that `OsNet::new` fails with
+//! `Unsupported` and nothing else is reached.
 
 use super::{Fd, Outgoing, PathChange, Traits};
 use core::convert::Infallible;

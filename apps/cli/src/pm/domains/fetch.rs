@@ -1,8 +1,9 @@
-//! One request for a domain's document (RFC 8801 section 4.1), with the domain's own configuration and nothing else: its
-//! interface, one of its addresses, its DNS servers.
+//! One request for a domain's document (RFC 8801 section 4.1), with the domain's own configuration
+//! and nothing else: its interface, one of its addresses, its DNS servers.
 //!
-//! *Invariant*: whoever advertises decides what is connected to only as far as it is another host of the network, at the port of
-//! HTTPS: no address of this host's own, whatever the domain's servers say of the name, and wherever an answer sends us.
+//! *Invariant*: whoever advertises decides what is connected to only as far as it is another host
+//! of the network, at the port of HTTPS: no address of this host's own, whatever the domain's
+//! servers say of the name, and wherever an answer sends us.
 
 use crate::ping::ways::interfaces;
 use crate::resolve;
@@ -29,13 +30,15 @@ impl Drop for Gone {
     }
 }
 
-/// Whether an error says that somebody answered who has no document, or may not speak for the domain.
+/// Whether an error says that somebody answered who has no document, or may not speak for the
+/// domain.
 fn refused(e: &Error) -> bool {
     e.is_security()
         || matches!(e, Error::Url(_) | Error::Needs(_) | Error::Redirect(_) | Error::Protocol(_) | Error::Length { .. })
 }
 
-/// Whether a document may be asked for there: at an ordinary IPv6 address that is none of this host's.
+/// Whether a document may be asked for there: at an ordinary IPv6 address that is none of this
+/// host's.
 fn is_elsewhere(ip: IpAddr, own: &[IpAddr]) -> bool {
     let IpAddr::V6(v6) = ip else { return false };
     let special = v6.is_loopback() || v6.is_unspecified() || v6.is_multicast() || v6.is_unicast_link_local();
@@ -133,11 +136,13 @@ async fn client(
 ) -> Result<(Client, Gone), Failure> {
     let host = &url.origin().host;
     let others = places(fetch, resolv, host).await?;
-    // What stands in a hosts file is asked of nobody: neither other addresses nor another port come from an HTTPS record.
+    // What stands in a hosts file is asked of nobody: neither other addresses nor another port come
+    // from an HTTPS record.
     let hosts = Gone(folder.join(format!(".hosts-{}-{}", std::process::id(), fetch.ticket)));
     let lines: String = others.iter().map(|ip| format!("{ip} {host}\n")).collect();
     std::fs::write(&hosts.0, lines).map_err(|e| this_host(fetch, &e))?;
-    // What the host's administrator wrote into its files, its policies too, is not the domain's configuration.
+    // What the host's administrator wrote into its files, its policies too, is not the domain's
+    // configuration.
     let context = Neater::builder().resolv_conf("/dev/null").hosts(&hosts.0).without_policies().build();
     let from = LocalEndpoint::new().with_ip_address(IpAddr::V6(fetch.source)).with_interface(&fetch.interface);
     let client = Client::builder(context.map_err(|e| this_host(fetch, &e))?)

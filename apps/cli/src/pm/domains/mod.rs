@@ -1,5 +1,5 @@
-//! Provisioning domains (RFC 8801): the socket that hears routers, and the requests for documents. Which domains there are and
-//! what is asked when is `neater_policy::pvd`'s.
+//! Provisioning domains (RFC 8801): the socket that hears routers, and the requests for documents.
+//! Which domains there are and what is asked when is `neater_policy::pvd`'s.
 
 mod fetch;
 
@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// How often the routers of an interface that came up are asked, and how long after one another (RFC 4861 section 10:
-/// `MAX_RTR_SOLICITATIONS` and `RTR_SOLICITATION_INTERVAL`).
+/// How often the routers of an interface that came up are asked, and how long after one another
+/// (RFC 4861 section 10: `MAX_RTR_SOLICITATIONS` and `RTR_SOLICITATION_INTERVAL`).
 const SOLICITATIONS: (u32, Duration) = (3, Duration::from_secs(4));
 /// How often the clock on the wall is looked at, while there are domains.
 const LOOK: Duration = Duration::from_secs(2);
@@ -78,7 +78,8 @@ impl Listener {
         };
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| failed("the system has no random numbers".into()))?;
-        // What takes its place is unsafe; the socket owns its descriptor and keeps it open, which is what that asks for.
+        // What takes its place is unsafe; the socket owns its descriptor and keeps it open, which
+        // is what that asks for.
         #[expect(deprecated, reason = "the command has no unsafe code")]
         let socket = AsyncFd::try_new(socket).map_err(|e| failed(e.to_string()))?;
         let (answered, answers) = mpsc::channel(ANSWERS);
@@ -169,7 +170,8 @@ impl Listener {
             }
             *left = left.saturating_sub(1);
             *at = (*left > 0).then(|| time + SOLICITATIONS.1);
-            // An interface without a link-local address cannot ask: routers advertise now and then without.
+            // An interface without a link-local address cannot ask: routers advertise now and then
+            // without.
             if let Err(e) = socket.solicit(*index) {
                 tracing::debug!(target: "neater::pm", "asking the routers of interface {index}: {e}");
             }

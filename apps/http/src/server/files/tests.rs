@@ -221,7 +221,8 @@ async fn a_file_that_shrinks_while_it_is_served_ends_in_an_error() {
     assert!(matches!(last, Some(Err(_))));
 }
 
-/// What is answered without another thread is what would be answered by one; links, folders and what is refused are not for it.
+/// What is answered without another thread is what would be answered by one; links, folders and
+/// what is refused are not for it.
 #[tokio::test]
 async fn what_is_in_memory_is_answered_at_once_and_as_it_would_be_otherwise() {
     let folder = Folder::new("at-once");

@@ -120,7 +120,8 @@ fn only_what_a_user_sees_is_news_for_that_user() {
     assert_eq!(d.version_of(BOB), version);
 }
 
-/// Asks for the tables one page after the other, and does something after each page; how many pages it took.
+/// Asks for the tables one page after the other, and does something after each page; how many pages
+/// it took.
 fn fetch(d: &mut Daemon, user: u32, mut meanwhile: impl FnMut(&mut Daemon, usize)) -> (Tables, usize) {
     let (mut follower, mut session) = (Follower::new(), Session::new(Door::Requests, user));
     let mut out = Vec::new();

@@ -58,7 +58,8 @@ fn a_silent_candidate_casts_doubt_on_its_protocol_and_on_its_family() {
 
 #[test]
 fn a_bad_one_that_is_silent_again_is_not_waited_for() {
-    // T4.1 is established at 600, after Q6.1 was started; without the mark the grace would last until 750 at least.
+    // T4.1 is established at 600, after Q6.1 was started; without the mark the grace would last
+    // until 750 at least.
     let script = |name: &str, _: &Candidate| if name == "T4.1" { connects(600) } else { SILENT };
     let mut world = single("QT", &[bad("Q4.1")]).scripted(script);
     assert_eq!(world.run()[1..], ["0 start T4.1", "250 start Q4.1", "600 won T4.1", "600 cancel Q4.1"]);

@@ -203,7 +203,8 @@ proptest! {
         }
     }
 
-    /// "A dead family AND a blocked protocol": whatever else is dead, one candidate that works is found.
+    /// "A dead family AND a blocked protocol": whatever else is dead, one candidate that works is
+    /// found.
     #[test]
     fn if_any_candidate_works_the_race_is_won(w in weather()) {
         let w = Weather { deadline: None, ..w };

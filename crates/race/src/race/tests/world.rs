@@ -40,7 +40,8 @@ impl Script {
     }
 }
 
-/// A bad mark of a candidate in short, like `Q6.1`, and whether its group and its family are suspected with it.
+/// A bad mark of a candidate in short, like `Q6.1`, and whether its group and its family are
+/// suspected with it.
 pub(super) fn marked(name: &str, cause: BadCause, suspect_group: bool, suspect_family: bool) -> Mark {
     let (stack, place) = name.split_at(1);
     let addr = addresses(place)[0].addr;

@@ -37,7 +37,8 @@ impl Chain {
         assert_eq!(unsafe { libc::epoll_ctl(epoll, operation, fd, &mut event) }, 0);
     }
 
-    /// Waits as an application does, from the outside inwards; true if the news came through to the net.
+    /// Waits as an application does, from the outside inwards; true if the news came through to the
+    /// net.
     fn fired(&self, within: Duration) -> bool {
         for (i, level) in self.levels.iter().enumerate() {
             let mut event = libc::epoll_event { events: 0, u64: 0 };

@@ -71,7 +71,8 @@ fn an_error_of_the_network_quotes_the_packet() {
     for ip in families() {
         let options = SocketOptions { set: vec![SocketOption::IcmpErrors(true)], ..bound(ip) };
         let sock = net.raw(Token(1), PROTOCOL, at(ip), &options).unwrap();
-        // An address of this host that the socket does not listen to: nobody has the protocol there.
+        // An address of this host that the socket does not listen to: nobody has the protocol
+        // there.
         let nobody: IpAddr = if ip.is_ipv4() { [127, 0, 0, 77].into() } else { continue };
         let contents: Vec<u8> = (0..100).collect();
         let destination = SocketAddr::new(nobody, 0);

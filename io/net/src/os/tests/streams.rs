@@ -245,7 +245,8 @@ fn a_stream_that_was_read_in_time_wakes_nobody_because_it_may_be_written() {
     let mut net = OsNet::new().unwrap();
     let (c, s) = plain_pair(&mut net, V4);
     until(&mut net, "quiet", |_| true);
-    // One that connected has been watched for room, which ends with the first report that was for nothing.
+    // One that connected has been watched for room, which ends with the first report that was for
+    // nothing.
     for (from, to, token, spared) in [(c, s, Token(2), 0), (s, c, Token(1), 1)] {
         let (mut for_nothing, mut buf) = (0, [0; 64]);
         for _ in 0..5 {
@@ -272,7 +273,8 @@ fn a_writer_that_had_to_stop_is_told_when_there_is_room_again() {
     }
 }
 
-/// Writes on one side of a connection, or on its lane, until nothing is taken, and reads on the other.
+/// Writes on one side of a connection, or on its lane, until nothing is taken, and reads on the
+/// other.
 fn stop_and_go(accepted: bool, laned: bool) {
     let mut net = OsNet::new().unwrap();
     let (c, s) = plain_pair(&mut net, V4);

@@ -40,7 +40,8 @@ fn a_datagram_that_is_covered_in_part_arrives_where_that_is_enough() {
     }
     for ip in families() {
         let (sender, _) = open(&mut net, 1, &lite(ip));
-        // What the receiver demands, and of datagrams of 8 + 100 bytes that are covered so far, which it gets.
+        // What the receiver demands, and of datagrams of 8 + 100 bytes that are covered so far,
+        // which it gets.
         for (least, gets) in [
             (None, [8, 20, 107, 108, 5000, 0].as_slice()),
             (Some(8), &[8, 20, 107, 108, 5000, 0]),
@@ -263,7 +264,8 @@ fn damage_where_the_checksum_does_not_cover_is_received_and_elsewhere_loses_the_
             }
             assert_eq!(found[usize::from(arrives)].1, b"sound");
         }
-        // Coverage that is less than the header or more than the datagram is illegal (RFC 3828 section 3.1).
+        // Coverage that is less than the header or more than the datagram is illegal (RFC 3828
+        // section 3.1).
         for coverage in [1, 7, 49] {
             net.send(raw, &to(addr, &datagram(4711, addr, coverage, &sound))).unwrap();
         }

@@ -33,7 +33,8 @@ pub(super) fn retry(mut call: impl FnMut() -> isize) -> Result<usize> {
     told(first, call)
 }
 
-/// What a call of this thread that returned `first` a moment ago has come to; repeats it if a signal interrupted it.
+/// What a call of this thread that returned `first` a moment ago has come to; repeats it if a
+/// signal interrupted it.
 #[inline]
 pub(crate) fn told(first: isize, call: impl FnMut() -> isize) -> Result<usize> {
     match usize::try_from(first) {

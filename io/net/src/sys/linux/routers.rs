@@ -1,7 +1,8 @@
 //! Raw ICMPv6 for router discovery (RFC 4861, raw(7), RFC 3542).
 //!
-//! *Responsible for* messages of one type in, with what tells a neighbour's from a stranger's, and messages to a group out with
-//! a hop limit of 255. The kernel verifies and computes checksums. *Deliberately not here*: what the messages say.
+//! *Responsible for* messages of one type in, with what tells a neighbour's from a stranger's, and
+//! messages to a group out with a hop limit of 255. The kernel verifies and computes checksums.
+//! *Deliberately not here*: what the messages say.
 
 use super::addr::{RAW_LEN, RawAddr};
 use super::errno::{check, retry};
@@ -66,13 +67,14 @@ impl RouterSocket {
             Some(SocketAddr::V6(source)) => *source.ip(),
             _ => return Err(NetError::new(ErrorKind::FamilyNotSupported)),
         };
-        // What the kernel does not say is as bad as what is wrong: a hop limit of 0 is no neighbour's.
+        // What the kernel does not say is as bad as what is wrong: a hop limit of 0 is no
+        // neighbour's.
         let (mut interface, mut hop_limit) = (0, 0);
         // SAFETY: the kernel has filled the control buffer and said how much of it.
         let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
         while !header.is_null() {
-            // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see to it. Its data follow it,
-            // and are read as far as they lie within the buffer.
+            // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see
+            // to it. Its data follow it, and are read as far as they lie within the buffer.
             let (level, kind, data) = unsafe {
                 let start = libc::CMSG_DATA(header) as usize - control.0.as_ptr() as usize;
                 let len = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);

@@ -40,7 +40,8 @@ impl SourceProbe {
         };
         let fd = socket.as_raw_fd();
         let source = udp_connect(fd, &SocketAddr::new(remote, PORT)).and_then(|()| local_addr(fd));
-        // The address of one peer would stick for the next: dissolve the association. An address of no family does it.
+        // The address of one peer would stick for the next: dissolve the association. An address of
+        // no family does it.
         let (nobody, len) = (RawAddr::empty(), size_of::<libc::sockaddr>() as libc::socklen_t);
         // SAFETY: `nobody` is larger than the `sockaddr` whose length is given.
         unsafe { libc::connect(fd, nobody.as_ptr(), len) };

@@ -46,11 +46,12 @@ pub(crate) fn tcp_connect(remote: &SocketAddr, options: &SocketOptions) -> Resul
 /// Gives a socket that will connect its address.
 fn bind_late(fd: &OwnedFd, traits: Traits, local: &SocketAddr) -> Result<()> {
     if local.port() == 0 {
-        // The port is chosen when the peer is known: only the pair must be unique, not the port. A kernel that does not
-        // know this (before 4.2) chooses early.
+        // The port is chosen when the peer is known: only the pair must be unique, not the port. A
+        // kernel that does not know this (before 4.2) chooses early.
         let _ = set_bool(fd.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true);
     } else {
-        // The attempts of a race come from one port, to several peers; what an earlier connection has left there holds up none.
+        // The attempts of a race come from one port, to several peers; what an earlier connection
+        // has left there holds up none.
         set_bool(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, true)?;
     }
     bind(fd, traits, local)
@@ -110,7 +111,8 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
             }
         }
         match last_code() {
-            // The connection died in the queue; accept(2) lists these as errors of the connection, not of the listener.
+            // The connection died in the queue; accept(2) lists these as errors of the connection,
+            // not of the listener.
             libc::EINTR
             | libc::ECONNABORTED
             | libc::EPROTO
@@ -127,8 +129,8 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
     Err(NetError::new(ErrorKind::ConnectionAborted))
 }
 
-/// Reads bytes, saying what the system says: 0 at the end of the peer's direction, negative for an error, for which [`super::told`]
-/// is to be asked at once.
+/// Reads bytes, saying what the system says: 0 at the end of the peer's direction, negative for an
+/// error, for which [`super::told`] is to be asked at once.
 #[inline(always)]
 pub(crate) fn tcp_read_once(fd: Fd, buf: &mut [u8]) -> isize {
     // Not recv(2), which is the same without flags and prepares three arguments more.
