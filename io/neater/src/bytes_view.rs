@@ -114,7 +114,7 @@ impl ByteStream {
         over
     }
 
-    /// Nobody is kept from his turn by somebody who waits.
+    /// A waiter does not keep other callers from their turn.
     #[inline]
     fn waits(&self) {
         self.left.store(BUDGET, Ordering::Relaxed);

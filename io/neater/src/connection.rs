@@ -124,7 +124,7 @@ impl Connection {
         self.send_part(data.into(), context.stated(), WHOLE)
     }
 
-    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one says
+    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one has
     /// `end_of_message`; until then no other message can be sent where messages have boundaries.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Connection {
     /// Receives what has arrived of the next message, at most `max` bytes of a byte stream (and at
     /// least one); `None` when the peer will send no more. What a [`Connection::receive`] that was
     /// given up had gathered comes first. Where the connection is a whole SCTP association, parts
-    /// of several messages may alternate: [`MessageContext::message_number`] tells them apart.
+    /// of several messages may alternate: [`MessageContext::message_number`] distinguishes them.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -329,7 +329,7 @@ impl Connection {
         })
     }
 
-    /// Ends the connection at once; nothing more is delivered, and the peer is told where the
+    /// Ends the connection at once; nothing more is delivered, and the peer is notified where the
     /// protocol can.
     pub fn abort(&self) {
         self.handle.with(|s| s.engine.abort(self.id));
@@ -347,9 +347,9 @@ impl Connection {
     }
 
     /// Abandons the sending direction, with an application error code where the protocol has them
-    /// (QUIC, SCTP). TCP and TLS cannot: there the connection is aborted, unless all was said,
-    /// because the peer would take a part for the whole. While it is being established, the peer is
-    /// told so at the end of that.
+    /// (QUIC, SCTP). TCP and TLS cannot: there the connection is aborted, unless everything was
+    /// sent, because the peer would take a part for the whole. While the connection is being
+    /// established, the reset follows at the end of that.
     pub fn reset_sending(&self, code: u64) {
         self.handle.with(|s| s.engine.reset_sending(self.id, code));
     }
@@ -461,7 +461,7 @@ impl Connection {
 
     /// The paths of the transport below, with what is known of each: several where an SCTP
     /// association has them (`multipath`, RFC 9622 section 6.2.14), else the only one.
-    /// [`Event::PathChange`] says that something about them has changed.
+    /// [`Event::PathChange`] reports that something about them has changed.
     #[must_use]
     pub fn paths(&self) -> Vec<PathInfo> {
         self.handle.with(|s| s.engine.paths(self.id))
@@ -469,8 +469,8 @@ impl Connection {
 
     /// Uses one more address of the peer's, which it has not named itself (RFC 9622 section 7.5).
     /// The port is the one below the transport: of UDP where SCTP is encapsulated, 0 for the one in
-    /// use. Data goes there after the peer has answered from there; [`Event::PathChange`] says so,
-    /// and [`Connection::paths`] shows it. One that is known already changes nothing.
+    /// use. Data goes there after the peer has answered from there; [`Event::PathChange`] reports
+    /// that, and [`Connection::paths`] shows it. One that is known already changes nothing.
     ///
     /// # Errors
     /// [`EndpointError::OnePath`] unless SCTP carries the connection and `multipath` allows it; see
@@ -592,7 +592,7 @@ impl Connection {
     }
 }
 
-/// What waits on an engine that nobody drives, or in a child of `fork`, waits in vain.
+/// The error of a call on an engine without a driver, or in a child of `fork`.
 fn not_usable(e: NetError) -> EstablishmentError {
     never_ready(Reason::EstablishmentFailed, e.kind.as_str())
 }

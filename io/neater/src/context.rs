@@ -82,8 +82,8 @@ impl Builder {
 
     /// A secret that a server keeps from one run to the next: clients of an earlier run learn at
     /// their next packet that their QUIC connection is gone (stateless reset, RFC 9000 section
-    /// 10.3); without it they wait for their idle timeout, 30 s. 32 random bytes that nobody else
-    /// has, and no other machine that may serve at the same address and port.
+    /// 10.3); without it they wait for their idle timeout, 30 s. 32 random bytes that are secret,
+    /// and that no other machine has which may serve at the same address and port.
     #[must_use]
     pub fn reset_secret(mut self, secret: [u8; 32]) -> Self {
         self.reset_secret = Some(secret);
@@ -116,14 +116,14 @@ impl Builder {
     }
 
     /// Names are looked up by this function instead of at name servers: for names that no name
-    /// server knows, or a directory of the program's own. It is called by whoever drives the
-    /// engine, once for all connections that wait for a name at the time, and should not block: it
-    /// may answer at once, or hand the [`Lookup`] to a task or thread that does so later.
+    /// server knows, or a directory of the program's own. It is called by the driver of the engine,
+    /// once for all connections that wait for a name at the time, and should not block: it may
+    /// answer at once, or hand the [`Lookup`] to a task or thread that does so later.
     ///
     /// Names of the hosts file and special ones (`localhost`) are not asked for, nor are HTTPS
     /// records, so that HTTP/3 has to be known by other means.
     ///
-    /// A function that panics has failed to answer; what waits says so.
+    /// A function that panics has failed to answer; the waiting connections fail with that reason.
     #[must_use]
     pub fn names_by(mut self, answer: impl Fn(Lookup) + Send + Sync + 'static) -> Self {
         self.names = Some(crate::names::Answers::by(answer));
@@ -133,9 +133,9 @@ impl Builder {
     /// Names are looked up by the system's resolver (`getaddrinfo`) instead of at name servers:
     /// what nsswitch.conf names counts, such as multicast DNS (`.local`) or a directory service. It
     /// blocks, so that each lookup is made in a helper thread, of which there are at most 16 at a
-    /// time and none while nobody asks. It does not tell how long an answer holds: ten seconds are
-    /// taken for it. It cannot ask through one interface, so that all have the same answer;
-    /// link-local addresses, which mean nothing without an interface, are left out.
+    /// time and none while there are no lookups. The system does not report how long an answer is
+    /// valid: ten seconds are assumed. It cannot ask through one interface, so that all have the
+    /// same answer; link-local addresses, which mean nothing without an interface, are left out.
     #[must_use]
     pub fn names_by_system(mut self) -> Self {
         self.names = Some(crate::names::Answers::by(crate::names::system()));
@@ -144,7 +144,7 @@ impl Builder {
 
     /// Writes the keys of all TLS and QUIC sessions to the file that the environment names in
     /// `SSLKEYLOGFILE`, if it names one, behind what is there: then tools such as Wireshark can
-    /// read what was captured, and so can anybody who has the file. Without the variable nothing is
+    /// read what was captured, and so can any reader of the file. Without the variable nothing is
     /// written. Parameters with a `key_log` of their own keep it.
     #[must_use]
     pub fn key_log_from_environment(mut self) -> Self {
@@ -154,20 +154,20 @@ impl Builder {
 
     /// Writes a log of each QUIC connection to a file of its own in this folder, which must be
     /// there: `neater-PROCESS-NUMBER-client.sqlog` or `-server.sqlog`, in the qlog format
-    /// (draft-ietf-quic-qlog-main-schema), for tools such as qvis. It tells sizes, times and losses
-    /// of packets, and nothing of what they carry. A file is complete when its connection is gone;
-    /// it costs time, and one descriptor per connection.
+    /// (draft-ietf-quic-qlog-main-schema), for tools such as qvis. It records sizes, times and
+    /// losses of packets, and nothing of their contents. A file is complete when its connection is
+    /// gone; it costs time, and one descriptor per connection.
     #[must_use]
     pub fn qlog_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.qlog = Some(folder.into());
         self
     }
 
-    /// Has connections opened as the policies of these folders say, of which each must be there;
-    /// later ones count more. Without this, it is the folders that the environment names in
+    /// Has connections opened by the policies of these folders, of which each must exist; later
+    /// ones count more. Without this, it is the folders that the environment names in
     /// `NEATER_POLICY` (with `:` between them; empty, none), and without that `/etc/neater/policy`
     /// and `neater/policy` in the user's folder of configurations, where they are there. Files that
-    /// change are read anew, a second later at most, when the next connection is opened.
+    /// change are read again, a second later at most, when the next connection is opened.
     ///
     /// No policy has a connection opened that is less secure than the program asked.
     #[must_use]
@@ -176,11 +176,11 @@ impl Builder {
         self
     }
 
-    /// Nothing begins while a file of policies cannot be used: what it is to say would not count,
-    /// and what it denies would be allowed. Building fails with [`io::ErrorKind::InvalidData`] and
-    /// the first such file. While the program runs, a file that goes bad leaves what it said
-    /// before, and one that comes and cannot be used is told ([`Neater::policy_faults`]) and says
-    /// nothing.
+    /// Nothing begins while a file of policies cannot be used: its policies would not apply, and
+    /// what it denies would be allowed. Building fails with [`io::ErrorKind::InvalidData`] and the
+    /// first such file. While the program runs, a file that becomes invalid leaves its earlier
+    /// policies in force, and a new one that cannot be used is reported ([`Neater::policy_faults`])
+    /// and ignored.
     #[must_use]
     pub const fn strict_policies(mut self) -> Self {
         self.strict = true;
@@ -276,7 +276,7 @@ impl Builder {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string()));
                 }
             }
-            // Only where nobody has said which, they may come.
+            // The folders may appear later only where the program has named none.
             None if !self.unadvised && !matches!(self.policies, Some(Whence::These(_))) => neater.follow_later(name()),
             None => {}
         }
@@ -317,9 +317,9 @@ impl Neater {
     }
 
     /// A transport system over another network than the operating system's: the simulator's, or one
-    /// that injects faults. `wake` must make whoever drives it call [`Driver::turn`]; it is called
-    /// from any thread. Lanes ([`Lane`](neater_base::net::Lane)) of such a network are not used:
-    /// all bytes go by the engine.
+    /// that injects faults. `wake` must make the driver call [`Driver::turn`]; it is called from
+    /// any thread. Lanes ([`Lane`](neater_base::net::Lane)) of such a network are not used: all
+    /// bytes go by the engine.
     pub fn over<N: neater_base::net::Net + Send + 'static>(
         net: N,
         config: EngineConfig,
@@ -342,8 +342,8 @@ impl Neater {
         self.handle.with(|s| s.engine.stats())
     }
 
-    /// Forgets names, outcomes of races and nothing else: the next connection resolves and races
-    /// anew.
+    /// Forgets names, outcomes of races and nothing else: the next connection resolves names and
+    /// races again.
     pub fn flush_caches(&self) {
         self.handle.with(|s| s.engine.caches().flush());
     }
@@ -409,8 +409,8 @@ impl Neater {
 /// readable if they must.
 ///
 /// When it is dropped, or the future that [`Driver::into_task`] makes of it, as at the end of the
-/// runtime on which [`Neater::new`] was called, nobody drives the transport system any more: its
-/// connections end with an error that says so, and all further calls fail with it.
+/// runtime on which [`Neater::new`] was called, the transport system has no driver any more: its
+/// connections end with that error, and all further calls fail with it.
 #[derive(Debug)]
 pub struct Driver {
     shared: Driving,

@@ -53,14 +53,14 @@ impl Gathered {
             return Some(Received { data, end_of_message: false, is_final: false, ..begun.last.clone() });
         }
         let Begun { last, .. } = self.begun.remove(at);
-        // Parts that were all empty and did not end the message say nothing.
+        // Parts that were all empty and did not end the message are no data.
         (last.end_of_message || !data.is_empty()).then_some(Received { data, ..last })
     }
 
-    /// Adds a part, for a receiver of whole messages. What [`Gathered::take`] says then is its
-    /// answer, or there is more to be read. Returns the part's own data, of which there is a copy
-    /// now: it may be the program's own, whose destructor must not run while the engine is
-    /// borrowed.
+    /// Adds a part, for a receiver of whole messages. The receiver's answer is then
+    /// [`Gathered::take`], or there is more to be read. Returns the part's own data, of which there
+    /// is a copy now: it may be the program's own, whose destructor must not run while the engine
+    /// is borrowed.
     #[must_use]
     pub(crate) fn add(&mut self, mut part: Received) -> Bytes {
         let data = core::mem::take(&mut part.data);

@@ -110,7 +110,7 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-/// A connection for hyper. Its [`Connected`] says whether HTTP/2 was agreed on and carries a
+/// A connection for hyper. Its [`Connected`] shows whether HTTP/2 was negotiated and carries a
 /// [`Remote`].
 #[derive(Debug)]
 pub struct HttpStream {

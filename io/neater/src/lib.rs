@@ -1,4 +1,4 @@
-//! **neater**: a program says what it needs from the network, and neater chooses and tries
+//! **neater**: a program states what it needs from the network, and neater chooses and tries
 //! protocols, addresses, interfaces and options until the best one that really works is carrying
 //! the data.
 //!
@@ -25,7 +25,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Preconnection::needs`] lists the words in which a program says what it needs.
+//! [`Preconnection::needs`] lists the words in which a program states its needs.
 //!
 //! *Responsible for* the public objects, their futures, and driving the engine: on tokio by a task
 //! ([`Neater::new`]), anywhere else through one descriptor ([`Driver`]). *Not responsible for* any
@@ -33,8 +33,8 @@
 //!
 //! *Invariants*: public objects are `Send + Sync`; no waker, callback or destructor of the program
 //! runs while the engine is borrowed; a future that is dropped has done all of what it is for, or
-//! nothing ([`ByteStream::write_all`] and its like say so where it may be a part); dropping the
-//! last handle of anything releases it.
+//! nothing ([`ByteStream::write_all`] and similar functions document where it may be a part);
+//! dropping the last handle of anything releases it.
 
 #![deny(unsafe_code)]
 

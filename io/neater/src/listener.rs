@@ -44,7 +44,7 @@ impl Listener {
 
     /// The next connection (the ConnectionReceived event); `None` when the listener has stopped.
     /// Any number of tasks may wait for one at the same time. What keeps the listener from
-    /// accepting for now, such as a lack of descriptors, is told to the function of
+    /// accepting for now, such as a lack of descriptors, is reported to the function of
     /// [`crate::Preconnection::on_event`], or to `tracing` if there is none; it is tried again.
     pub fn accept(&self) -> impl Future<Output = Option<Connection>> + Send + '_ {
         Waiting::new(&self.handle, Place::Listener(self.id), |s, who| self.poll_accept_as(s, who))
@@ -62,7 +62,7 @@ impl Listener {
                 Poll::Ready(Some(Incoming::Connection(id))) => {
                     return Poll::Ready(Some(Connection::new(self.handle.clone(), id)));
                 }
-                // Not asked for: a group that nobody takes is closed.
+                // Not requested by the program: an unaccepted group is closed.
                 Poll::Ready(Some(Incoming::Group(id))) => {
                     s.engine.close_group(id);
                     s.disown_group(id);

@@ -1,5 +1,4 @@
-//! What is written down for those who look for a fault: keys and packets, and only where somebody
-//! asks for it.
+//! Logs for diagnosis: keys and packets, and only where the program requests them.
 //!
 //! *Responsible for* the files. *Not responsible for* what is in them: rustls and quinn-proto know.
 //!

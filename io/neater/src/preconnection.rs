@@ -37,9 +37,9 @@ pub struct Preconnection {
     handler: Option<EventHandler>,
     /// What was compiled, and for which role, if that is known.
     request: Option<(Option<Role>, Request)>,
-    /// What words say of security.
+    /// The need for security, from words.
     need: Option<SecurityNeed>,
-    /// The program has said itself what it asks of security.
+    /// The program has set its security parameters itself.
     security_set: bool,
 }
 
@@ -135,7 +135,7 @@ impl Preconnection {
         self
     }
 
-    /// Only these stacks are eligible, whatever the properties say. For diagnosis and for
+    /// Only these stacks are eligible, regardless of the properties. For diagnosis and for
     /// experiments: a program that names protocols gives up what this library is for.
     #[must_use]
     pub fn stacks(mut self, stacks: &[Stack]) -> Self {
@@ -148,8 +148,8 @@ impl Preconnection {
     /// `flow_size`: a name, and a text or, where it reads as one, a number or a Boolean. What
     /// connections have themselves (`transport`, `port`) is not changed by them. The ready-made
     /// profiles and policies count from then on, if no others did; a program that wants none
-    /// ([`Builder::without_policies`](crate::Builder::without_policies)) is heard by nobody.
-    /// [`Neater::policy_profiles`](crate::Neater::policy_profiles) tells which profiles there are.
+    /// ([`Builder::without_policies`](crate::Builder::without_policies)) has no policies that could
+    /// act on it. [`Neater::policy_profiles`](crate::Neater::policy_profiles) lists the profiles.
     #[must_use]
     pub fn policy_property(mut self, name: &str, value: &str) -> Self {
         let value: NeatValue = match (value.parse::<bool>(), value.parse::<f64>()) {
@@ -174,13 +174,13 @@ impl Preconnection {
 
     /// Called with every event of the connections made from this, in order, the timeline of
     /// establishment included, and with [`Event::ListenerError`] of its listeners. An event does
-    /// not say whose it is: of clones and of the streams that a [`Group`](crate::Group) opens or
-    /// accepts it hears nothing; they have [`Connection::next_event`]. Of a received connection it
-    /// hears from when the program has accepted it; if that has ended before, it is told so then.
-    /// It runs on the thread that drives, when the engine is not borrowed: it may call anything. Of
-    /// a connection that the program has dropped it hears nothing more. If it panics, that is
-    /// reported as an error by `tracing` (target `neater::event`), and everything goes on; it is
-    /// called with the next event again.
+    /// not name its connection: the function gets no events of clones and of the streams that a
+    /// [`Group`](crate::Group) opens or accepts; they have [`Connection::next_event`]. It gets the
+    /// events of a received connection from when the program has accepted it; if that has ended
+    /// before, it gets that event then. It runs on the thread that drives, when the engine is not
+    /// borrowed: it may call anything. It gets no more events of a connection that the program has
+    /// dropped. If it panics, that is reported as an error by `tracing` (target `neater::event`),
+    /// and everything goes on; it is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
@@ -296,19 +296,19 @@ impl Preconnection {
 
     /// Opens a connection and hands it its first message (RFC 9622 section 9.2.5).
     ///
-    /// If the context says that it is safely replayable it may travel with the handshake (0-RTT)
-    /// and arrive more than once: over QUIC and TLS 1.3, if an earlier connection with equal
-    /// parameters has left a session and its server takes early data, the message is no longer than
-    /// that server allows (16 kB if it is one of ours) and has no lifetime, the connection has no
+    /// If the context marks it as safely replayable it may travel with the handshake (0-RTT) and
+    /// arrive more than once: over QUIC and TLS 1.3, if an earlier connection with equal parameters
+    /// has left a session and its server takes early data, the message is no longer than that
+    /// server allows (16 kB if it is one of ours) and has no lifetime, the connection has no
     /// message framer, and the properties do not avoid or prohibit `zeroRttMsg`. In all other cases
     /// it is sent right after the handshake, exactly as by [`Connection::send`]; so is early data
     /// that the server refuses.
     ///
     /// A message that no connection of these needs can take (it is larger than
     /// [`crate::Limits::message`], its framer refuses it, the direction does not allow it) fails
-    /// the future, with the reason in its message; the function of [`Preconnection::on_event`] is
-    /// told of it by [`Event::SendError`]. There is no connection then. Whether it fits a datagram
-    /// is known later, and told by that event alone.
+    /// the future, with the reason in its message; the function of [`Preconnection::on_event`] gets
+    /// [`Event::SendError`] with it. There is no connection then. Whether it fits a datagram is
+    /// known later, and reported by that event alone.
     pub fn initiate_with_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Initiate {
         let request = match self.request(Role::Initiate) {
             Ok(r) => r,
@@ -335,7 +335,7 @@ impl Preconnection {
             // A first message cannot be blocked: the queue is empty. Anything else is final.
             if let Err(e) = s.engine.send(id, data, options) {
                 if s.engine.state(id) == ConnectionState::Closed {
-                    // It has failed already (no descriptor is left): the future tells why.
+                    // It has failed already (no descriptor is left): the future returns the reason.
                     return Ok(id);
                 }
                 s.engine.abort(id);
@@ -424,8 +424,8 @@ impl Preconnection {
     }
 }
 
-/// Whether a first message may travel with the handshake. One that expires may not: nobody could
-/// tell whether it had left.
+/// Whether a first message may travel with the handshake. One that expires may not: it could not be
+/// known whether it had left.
 fn may_be_early(options: &SendOptions, request: &Request) -> bool {
     options.safely_replayable && options.lifetime.is_none() && !request.framer().frames()
 }
@@ -433,8 +433,7 @@ fn may_be_early(options: &SendOptions, request: &Request) -> bool {
 /// The number of a first message.
 const FIRST: MessageId = MessageId(1);
 
-/// Keeps why the first message is refused; whoever initiates with it wants no connection without
-/// it.
+/// Keeps why the first message is refused; without it the program wants no connection.
 #[cold]
 fn refuse(refused: &mut Option<SendError>, e: SendError) -> EstablishmentError {
     let error = invalid(&format!("the first message cannot be sent: {e}"));
@@ -465,7 +464,7 @@ pub struct Initiate {
 
 impl Initiate {
     /// The connection, at once, in state Establishing: messages sent on it wait until it is ready.
-    /// Its [`Connection::ready`] tells when.
+    /// [`Connection::ready`] waits for that.
     ///
     /// # Errors
     /// What was wrong before anything was sent.
@@ -484,7 +483,7 @@ impl Initiate {
     }
 }
 
-/// Whoever does not wait for the connection does not want it, nor what was to be sent on it.
+/// A program that drops the future wants neither the connection nor what was to be sent on it.
 impl Drop for Initiate {
     fn drop(&mut self) {
         if let Ok(Some(connection)) = &self.state {
@@ -519,7 +518,7 @@ impl Future for Initiate {
     }
 }
 
-/// The security parameters that say no more than this need: the system's roots of trust, no
+/// The security parameters that state no more than this need: the system's roots of trust, no
 /// identity of our own.
 #[must_use]
 pub fn security_for(need: SecurityNeed) -> SecurityParameters {

@@ -1,14 +1,14 @@
 //! The engine's descriptor in tokio's reactor.
 //!
-//! *Responsible for* what happens when the reactor reports it: whoever waits for bytes of a plain
-//! stream, or for one to be connected or accepted, is woken there and then, and for everything else
+//! *Responsible for* what happens when the reactor reports it: a task that waits for bytes of a
+//! plain stream, or for one to be connected or accepted, is woken at once, and for everything else
 //! the task that drives the engine is. So such a wake-up goes through the runtime's queue of tasks
 //! once and not twice. *Not responsible for* turns, which are the task's.
 //!
 //! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of
-//! it does for tokio's own sockets; whoever takes the readiness of the descriptor has looked since
-//! that was reported, or has the task woken, which looks; what is dropped with the task is gone
-//! with it, because the reactor holds no more than a weak reference.
+//! it does for tokio's own sockets; the thread that takes the readiness of the descriptor has
+//! polled since that was reported, or has the task woken, which looks; what is dropped with the
+//! task is gone with it, because the reactor holds no more than a weak reference.
 
 use crate::shared::{Driving, Glance, Shared};
 use core::future::poll_fn;
@@ -34,7 +34,7 @@ struct Relay {
     bell: Waker,
     /// The task that drives.
     task: Mutex<Option<Waker>>,
-    /// The reactor has reported something, and nobody could look.
+    /// The reactor has reported something, and the engine was busy.
     missed: AtomicBool,
     /// What a waker of the program's has panicked with: the task goes on with it, because the
     /// reactor is not to be disturbed.
@@ -83,8 +83,8 @@ impl Relay {
     fn ring(&self) {
         for _ in 0..ROUNDS {
             // Takes the readiness that there was when it began to look, and none that was reported
-            // meanwhile. It asks for nobody to be woken, so that a wake-up costs one such request
-            // and not two.
+            // meanwhile. It requests no wake-up, so that a wake-up costs one such request and not
+            // two.
             let mut found = Glance::Done;
             let _ = self.fd.try_io(tokio::io::Interest::READABLE, |_| -> io::Result<()> {
                 found = self.shared.glance();
@@ -116,7 +116,7 @@ impl Relay {
         }
     }
 
-    /// Somebody drives: it is his waker that is woken from now on.
+    /// The engine has a driver: its waker is woken from now on.
     fn attend(&self, waker: &Waker) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         let replaced =

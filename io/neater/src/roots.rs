@@ -4,8 +4,8 @@
 //! not before: that is some 150 files. *Deliberately not here*: what they are used for
 //! (`neater-tls`).
 //!
-//! *Invariants*: a request that does not need them never fails or waits for them, nobody waits for
-//! the files while the engine is locked, and a failure to read them is not remembered.
+//! *Invariants*: a request that does not need them never fails or waits for them, no thread waits
+//! for the files while the engine is locked, and a failure to read them is not remembered.
 
 use crate::SecurityParameters;
 use crate::shared::Shared;
@@ -17,7 +17,7 @@ use std::io;
 /// Whether what is compiled from these parameters verifies its peer by the system's roots.
 fn needs_system_roots(security: &SecurityParameters, role: Role) -> bool {
     // A server verifies its clients by authorities of its own, and opportunistic encryption
-    // verifies nobody.
+    // verifies no peer.
     security.protection == Protection::Required
         && role != Role::Listen
         && matches!(security.trust, Trust::System | Trust::SystemAnd(_))
@@ -45,8 +45,8 @@ fn read() -> (RootCertStore, Option<String>) {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
-    // A part of the roots, because descriptors ran out half-way, would fail connections for no
-    // reason they could tell.
+    // A part of the roots, because descriptors ran out half-way, would fail connections without a
+    // visible reason.
     let exhausted = found.errors.iter().any(|e| is_exhaustion(e));
     if added > 0 && !exhausted {
         return (roots, None);

@@ -66,8 +66,8 @@ pub(crate) struct State {
     groups: Vec<GroupSlot>,
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
-    /// Whoever drives has been told that there is work, and has not had a turn since: to tell him
-    /// again would be in vain.
+    /// The driver was notified of work, and has not had a turn since: another notification would be
+    /// useless.
     told: bool,
     pub(crate) roots_loaded: bool,
     /// The last that was given out.
@@ -91,7 +91,7 @@ fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     }
 }
 
-/// What [`Shared::glance`] has found.
+/// The result of [`Shared::glance`].
 #[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Glance {
@@ -99,7 +99,8 @@ pub(crate) enum Glance {
     Done,
     /// A turn has something to do.
     More,
-    /// Somebody is at the engine, and nobody has looked: a turn must, after [`Shared::look_again`].
+    /// Another thread has the engine, and the network was not polled: a turn must do it, after
+    /// [`Shared::look_again`].
     Busy,
 }
 
@@ -139,15 +140,15 @@ impl Shared {
     fn lock_slowly(&self) -> MutexGuard<'_, State> {
         crate::reentry::check(self.address());
         if (self.forked)() {
-            // Whoever holds it may be a thread that is not here. Behind the lock there is nothing
-            // but refusals in any case.
+            // Its holder may be a thread that does not exist in this process. Behind the lock there
+            // is nothing but refusals in any case.
             let elsewhere = || Box::new(Mutex::new(State::new(crate::inherited::engine())));
             return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells this engine from others while it lives.
+    /// What distinguishes this engine from others while it lives.
     pub(crate) fn address(&self) -> usize {
         core::ptr::from_ref(&self.state).addr()
     }
@@ -163,7 +164,7 @@ impl Shared {
         if matches!(self.state.try_lock(), Err(TryLockError::WouldBlock)) {
             self.outside.lock().unwrap_or_else(PoisonError::into_inner).push(thing);
             self.has_outside.store(true, Ordering::Release);
-            // Whoever has the engine may be about to leave it, and not look any more.
+            // The thread that has the engine may be about to release it without another poll.
             (self.wake_fd)();
         }
     }
@@ -185,12 +186,12 @@ impl Shared {
         }
     }
 
-    /// Does something with the engine, then tells everybody whom it concerns.
+    /// Does something with the engine, then notifies every task that it concerns.
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state);
-        // Most calls concern nobody, and leave nothing to be done or dropped.
+        // Most calls concern no task, and leave nothing to be done or dropped.
         if state.engine.after_call() || !state.discarded.is_empty() || !state.calls.is_empty() {
             self.tell(state);
         } else {
@@ -203,7 +204,7 @@ impl Shared {
     }
 
     /// As [`Shared::with`], for a caller that holds a lock which a function of the program's might
-    /// want: whom it concerns is told by whoever drives.
+    /// want: the driver notifies the tasks that it concerns.
     pub(crate) fn with_later<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state);
@@ -226,7 +227,7 @@ impl Shared {
         result
     }
 
-    /// Tells everybody whom a call concerns.
+    /// Notifies every task that a call concerns.
     #[inline(never)]
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         let mut after = After::default();
@@ -257,13 +258,13 @@ impl Shared {
         {
             let mut state = self.lock();
             state.told = false;
-            // A turn drops what nobody has taken, which must not be here.
+            // A turn drops what was not taken, which must not happen here.
             after.earlier = state.spent();
             state.engine.turn();
             state.dispatch(&mut after.wakers);
             after.calls = !state.calls.is_empty();
             after.forked = state.engine.is_forked();
-            // Without policies, nobody has to ask.
+            // Without policies there is nothing to ask.
             names = !after.forked && state.engine.has_name_questions();
             facts = self.policies.get().is_some() && !after.forked && state.engine.policies().has_facts();
             if self.siblings.is_some() {
@@ -288,10 +289,10 @@ impl Shared {
         }
     }
 
-    /// Tells those who wait for bytes of plain streams, for one to be connected as the last one
-    /// was, or for one to be accepted, and does nothing else: no function or destructor of the
-    /// program's runs, and nobody is waited for. So it may be called among the doings of somebody
-    /// else's reactor, where a turn may not.
+    /// Wakes the tasks that wait for bytes of plain streams, for one to be connected as the last
+    /// one was, or for one to be accepted, and does nothing else: no function or destructor of the
+    /// program's runs, and it never blocks. So it may be called from within another library's
+    /// reactor, where a turn may not.
     #[cfg(feature = "tokio")]
     pub(crate) fn glance(&self) -> Glance {
         let Ok(mut state) = self.state.try_lock() else { return Glance::Busy };
@@ -305,7 +306,7 @@ impl Shared {
             let (readable, left) = state.engine.poll_readable();
             match readable {
                 Some(id) => state.readable(id, &mut wakers),
-                // Something else comes first, and is told with all that comes after it.
+                // Something else comes first, and is dispatched with all that comes after it.
                 None => state.dispatch(&mut wakers),
             }
             more = left && readable.is_some();
@@ -317,14 +318,14 @@ impl Shared {
         if done { Glance::Done } else { Glance::More }
     }
 
-    /// The next turn looks at the descriptor, whatever a glance has left to it.
+    /// The next turn polls the descriptor, even if [`Shared::glance`] has left it events.
     #[cfg(feature = "tokio")]
     #[cold]
     pub(crate) fn look_again(&self) {
         self.lock().engine.look_again();
     }
 
-    /// Whoever drove the engine has stopped: nobody waits any longer.
+    /// The driver of the engine has stopped: all waiting tasks are woken with an error.
     fn orphan(&self) {
         let mut after = After::default();
         {
@@ -388,15 +389,15 @@ impl Shared {
         }
     }
 
-    /// Tells a function of the program's of an event of no connection that there is, in its turn.
+    /// Passes an event without a connection to a function of the program's, in its turn.
     #[cold]
     pub(crate) fn report(&self, handler: EventHandler, event: Event) {
         self.lock().calls.push_back((handler, event));
         self.call();
     }
 
-    /// Runs the program's functions in the order of their events, one after the other. Whoever
-    /// comes while another thread, or an outer call of this one, is at it leaves its own to it.
+    /// Runs the program's functions in the order of their events, one after the other. A caller
+    /// that finds another thread, or an outer call of this one, at it leaves its events to that.
     fn call(&self) {
         /// Lets others have their turn, whatever happens in a program's function.
         struct Turn<'a>(&'a Shared);
@@ -419,9 +420,9 @@ impl Shared {
             // A panic is that function's alone: the driver, whose stack this may be, serves other
             // connections, too. The lock is free, and nothing of ours is half done.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(move || handler(&event))) {
-                let said = panic.downcast_ref::<&str>().copied();
-                let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-                tracing::error!(target: "neater::event", "a function given to on_event has panicked: {said}");
+                let reason = panic.downcast_ref::<&str>().copied();
+                let reason = reason.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+                tracing::error!(target: "neater::event", "a function given to on_event has panicked: {reason}");
             }
         }
     }
@@ -463,7 +464,7 @@ impl State {
     }
 
     /// As [`State::adopt`], of a connection that was received. It may have ended while it waited to
-    /// be taken, and what was told of it then was told to nobody.
+    /// be taken, and its events were not delivered then.
     pub(crate) fn adopt_received(&mut self, id: ConnectionId, handler: Option<&EventHandler>) {
         self.adopt(id);
         let ending = self.engine.ending(id);
@@ -524,7 +525,7 @@ impl State {
             Some(Some(w)) if w.ticket == ticket => Some(core::mem::replace(&mut w.waker, who.waker.clone())),
             Some(first @ None) => {
                 *first = Some(Waiter { ticket, waker: who.waker.clone() });
-                // He has moved up, and nobody looks for him in two places.
+                // It has moved up, and a waiter is in one place only.
                 slot.rare.as_mut().and_then(|rare| rare.more[wait as usize].remove(ticket))
             }
             _ => slot.rare().more[wait as usize].add(ticket, who.waker),
@@ -532,7 +533,7 @@ impl State {
         self.discard(replaced);
     }
 
-    /// The number of somebody who is about to wait.
+    /// The number of a task that is about to wait.
     #[inline]
     fn ticket(&mut self, who: &mut Who<'_>) -> Ticket {
         match &mut who.ticket {
@@ -547,7 +548,7 @@ impl State {
         }
     }
 
-    /// Somebody waits no more.
+    /// A waiter has given up.
     pub(crate) fn forget_waiter(&mut self, place: Place, ticket: Ticket) {
         let waker = match place {
             Place::Connection(id) => self.slot(id).and_then(|slot| slot.forget_waiter(ticket)),
@@ -683,7 +684,7 @@ impl State {
         self.engine.release_group(id);
     }
 
-    /// Wakes whoever waits for streams of a group, because its session may have ended.
+    /// Wakes the tasks that wait for streams of a group, because its session may have ended.
     pub(crate) fn wake_group(&mut self, id: GroupId) -> Vec<Waker> {
         slot_of(&mut self.groups, id.index(), id.to_bits()).map_or_else(Vec::new, |s| s.waiters.take().collect())
     }

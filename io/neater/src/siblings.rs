@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-/// A number that nobody else is given, until there is an engine that has it or there will be none.
+/// A number that is given only once, until there is an engine that has it or there will be none.
 struct Reserved<'a> {
     family: &'a Family,
     number: u8,
@@ -65,7 +65,9 @@ impl<'a> Reserved<'a> {
         let mut places = family.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.iter().position(Place::is_free).unwrap_or(places.len());
         let number = u8::try_from(place).map_err(|_| {
-            io::Error::other(format!("there are {ENGINES_MAX} siblings, as many as connection ids and tags tell apart"))
+            io::Error::other(format!(
+                "there are {ENGINES_MAX} engine shards, as many as connection ids and tags can address"
+            ))
         })?;
         match places.get_mut(place) {
             Some(free) => *free = Place::Reserved,
@@ -103,7 +105,7 @@ impl core::fmt::Debug for Family {
 const ENGINES_MAX: usize = 256;
 
 impl Siblings {
-    /// Nobody yet, with a secret of their own.
+    /// No engines yet, with a secret of their own.
     ///
     /// # Errors
     /// The operating system gives no random numbers.
@@ -122,10 +124,12 @@ impl Siblings {
         if self.0.process != std::process::id() {
             // Their ports and their secret are the parent's; and what one of its threads had locked
             // would stay locked here.
-            return Err(io::Error::other("these siblings are those of the process that has forked: make others"));
+            return Err(io::Error::other(
+                "these engine shards belong to the process that has forked: make new ones in the child",
+            ));
         }
         let reserved = Reserved::new(&self.0)?;
-        // Making one may take its time, and nobody who passes datagrams on waits for it.
+        // Making one may take its time, and no thread that passes datagrams on waits for it.
         let (neater, driver) = make(reserved.number, self.0.secret)?;
         reserved.take(neater.handle.downgrade());
         Ok((neater, driver))

@@ -1,8 +1,8 @@
 //! Who waits for what: any number of tasks on one object, each of which is woken.
 //!
 //! *Responsible for* keeping wakers apart, waking all who wait for the same thing at once, and
-//! forgetting who has given up. *Not responsible for* who gets what they wait for: whoever looks
-//! first, and the others wait on.
+//! forgetting who has given up. *Not responsible for* which waiter gets the result: the first to
+//! look does, and the others wait on.
 //!
 //! *Invariants*: a future that is dropped leaves no waker behind; those who poll by hand
 //! (`poll_receive` and its like) have one place between them for each thing, which is the last
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use std::task::Waker;
 
-/// Which of those who wait somebody is. 0 is whoever polls by hand.
+/// The identity of a waiter. 0 is a caller that polls by hand.
 pub(crate) type Ticket = u64;
 
 /// One who waits.
@@ -25,7 +25,7 @@ pub(crate) struct Waiter {
     pub(crate) waker: Waker,
 }
 
-/// Somebody who asks, and waits if the answer is not there yet.
+/// A caller that asks, and waits if the answer is not there yet.
 pub(crate) struct Who<'a> {
     pub(crate) waker: &'a Waker,
     /// `None`: by hand. 0: a future that has not waited yet.
@@ -40,7 +40,7 @@ impl<'a> Who<'a> {
         Self { waker, ticket, again: false }
     }
 
-    /// Asks for somebody who polls by hand.
+    /// Asks on behalf of a caller that polls by hand.
     pub(crate) fn by_hand<T>(
         handle: &Handle,
         cx: &Context<'_>,
@@ -76,7 +76,7 @@ impl Turns {
         who.again
     }
 
-    /// Passes on an answer: nobody is kept from his turn by somebody who waits.
+    /// Passes on an answer: a waiter does not keep other callers from their turn.
     #[inline]
     pub(crate) fn note<T>(&self, answer: Poll<T>) -> Poll<T> {
         if answer.is_pending() {
@@ -86,7 +86,7 @@ impl Turns {
     }
 }
 
-/// Where somebody may be waiting.
+/// Where a task may be waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Connection(ConnectionId),
@@ -150,7 +150,7 @@ impl<F> Drop for Waiting<'_, F> {
 pub(crate) struct Waiters(Vec<Waiter>);
 
 impl Waiters {
-    /// Adds somebody; returns the waker that he left last time, if it is another one.
+    /// Adds a waiter; returns the waker that it left last time, if it is another one.
     #[must_use]
     pub(crate) fn add(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         match self.0.iter_mut().find(|w| w.ticket == ticket) {

@@ -25,7 +25,7 @@ fn drive<T>(driver: &neater::Driver, future: impl Future<Output = T>) -> T {
         }
         assert!(Instant::now() < until, "it takes too long");
         let mut fd = libc::pollfd { fd: driver.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, and the count says so.
+        // SAFETY: one pollfd, and the count is one.
         unsafe { libc::poll(&mut fd, 1, 1000) };
         driver.turn();
     }
@@ -62,7 +62,7 @@ fn tells_forked(event: &Event) -> bool {
     matches!(event, Event::ConnectionError(e) if says_forked(e))
 }
 
-/// Every call on one connection says so, each as the first one.
+/// Every call on one connection reports it, each as the first one.
 fn no_call_succeeds(inherited: &Connection) -> Result<(), &'static str> {
     let context = MessageContext::new();
     let fails = |what: &'static str, failed: Option<bool>| if failed == Some(true) { Ok(()) } else { Err(what) };
@@ -78,7 +78,7 @@ fn no_call_succeeds(inherited: &Connection) -> Result<(), &'static str> {
     fails("state", Some(inherited.state() == ConnectionState::Closed))
 }
 
-/// What the child does; its exit status says which of its expectations was wrong.
+/// What the child does; its exit status shows which of its expectations was wrong.
 fn child(neater: &Neater, driver: &neater::Driver, inherited: &mut Inherited, port: u16) -> i32 {
     let pre = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
     for connection in [&inherited.plain, &inherited.secure, &inherited.stream] {
@@ -259,7 +259,7 @@ fn the_first_use_in_a_child_fails_and_the_parent_goes_on() {
     drop((another, inherited, theirs));
 }
 
-/// A framer that tells that it runs, and goes on when it is told to.
+/// A framer that reports that it runs, and goes on on command.
 struct Held(std::sync::mpsc::Sender<()>, std::sync::Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>);
 
 impl neater::Framer for Held {

@@ -175,7 +175,7 @@ async fn an_answer_that_came_before_an_icmp_error_is_not_lost() {
     c.send("question").await.expect("sent");
     let (_, from) = peer.recv_from(&mut [0; 32]).expect("asked");
     peer.send_to(b"answer", from).expect("answered");
-    // What is sent to it now comes back as an error, before anybody looks at the answer.
+    // What is sent to it now comes back as an error, before the answer is read.
     drop(peer);
     for _ in 0..2 {
         c.send("another question").await.expect("sent");
@@ -326,7 +326,7 @@ async fn a_final_message_ends_the_direction_and_nothing_follows_it() {
 #[tokio::test]
 async fn a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired() {
     let (c, _peer, _n) = tcp(|_| {}).await;
-    // Nobody reads: the kernel's buffers fill, then ours.
+    // Nothing is read: the kernel's buffers fill, then ours.
     let mut sent = 0;
     let block = vec![0u8; 64 << 10];
     while c.try_send(block.clone(), &MessageContext::new()).is_ok() {
@@ -629,7 +629,7 @@ async fn message_properties_of_the_preconnection_are_those_of_its_messages() {
         properties.set(name, value).expect("a property");
         clear(&neater).remote(far.local_addr().expect("bound")).properties(properties)
     };
-    // Nobody reads: what is sent behind 8 MB waits, and expires.
+    // Nothing is read: what is sent behind 8 MB waits, and expires.
     let c = with("msgLifetime", Value::from(0.1)).initiate().await.expect("connected");
     let for_ever = || {
         let mut context = MessageContext::new();

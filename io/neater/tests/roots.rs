@@ -92,7 +92,7 @@ async fn the_systems_roots_are_read_when_needed_and_a_failure_to_read_them_is_no
     std::fs::remove_file(&file).expect("removed");
     compile(&neater, SecurityParameters::new(), Role::Initiate).expect_err("they were read for somebody else");
 
-    // No descriptor is left at the moment: an error that says so, and no more than that.
+    // No descriptor is left at the moment: an error with that reason, and no more than that.
     std::fs::write(&file, pem(certificate)).expect("written");
     let error = without_descriptors(|| compile(&neater, SecurityParameters::new(), Role::Initiate));
     assert!(error.as_ref().is_err_and(|e| e.contains("Too many open files")), "{error:?}");

@@ -1,7 +1,7 @@
 //! Folders of policies: found, looked at again and again, and read when something changed.
 //!
 //! *Invariants*: a folder that other users may write to is not read; a file that cannot be
-//! understood leaves what it said before.
+//! understood leaves its earlier policies in force.
 
 use super::link::{self, Link};
 use super::teller::Teller;
@@ -30,11 +30,11 @@ pub(crate) enum Whence {
 }
 
 impl Whence {
-    /// The folders, those that count more behind the others, and whether any is there. One that
-    /// nobody has named need not be: it may come later.
+    /// The folders, those that count more behind the others, and whether any is there. One that is
+    /// not named need not exist: it may appear later.
     fn folders(self) -> io::Result<(Vec<PathBuf>, bool)> {
         let of_variable = || std::env::var_os(VARIABLE);
-        let (folders, must, said) = match self {
+        let (folders, must, source) = match self {
             Self::These(folders) => (folders, true, ""),
             Self::Usual => match of_variable() {
                 Some(named) => {
@@ -53,14 +53,14 @@ impl Whence {
                     there = true;
                 }
                 Err(e) if !must && e.kind() == io::ErrorKind::NotFound => good.push(folder),
-                // What is wrong with it is told at each look, once, and may be mended while the
-                // program runs.
+                // Its faults are reported at each look, once, and may be mended while the program
+                // runs.
                 Err(_) if !must => {
                     good.push(folder);
                     there = true;
                 }
-                Err(e) if said.is_empty() => return Err(e),
-                Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {said})"))),
+                Err(e) if source.is_empty() => return Err(e),
+                Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {source})"))),
             }
         }
         Ok((good, there))
@@ -77,8 +77,8 @@ fn of_user() -> Option<PathBuf> {
 }
 
 /// What becomes of what cannot be read.
-const STAYS: &str = "what was said there before goes on to count";
-/// And where nothing was said before.
+const STAYS: &str = "its earlier policies stay in force";
+/// And where there were no earlier policies.
 const NOTHING: &str = "its policies do not count";
 /// A file that changed so lately may change again without a new time.
 const UNSETTLED: Duration = Duration::from_secs(2);
@@ -88,7 +88,7 @@ fn numbered(folder: usize) -> String {
     format!("{folder:06}")
 }
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 type Stamp = (u64, i64, i64, u64, i64, i64);
 
 /// The folders as they were last looked at.
@@ -109,7 +109,7 @@ pub(crate) struct Watch {
     usual: bool,
     /// A manager that runs.
     pub(super) link: Option<Link>,
-    /// What tells it of what connections have seen.
+    /// What publishes the connections' measurements to it.
     pub(super) teller: Option<Teller>,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Texts {
     pub(super) cib: Vec<(String, String)>,
     /// Those that could not be read, and folders.
     pub(super) unreadable: Vec<Fault>,
-    /// Those that lie in such folders: what they said before goes on to count.
+    /// Those that lie in such folders: their earlier policies stay in force.
     pub(super) kept: Vec<String>,
 }
 
@@ -225,7 +225,7 @@ impl Watch {
                 Some(FileKind::Cib) => &mut texts.cib,
                 _ => continue,
             };
-            // A text that is no JSON leaves what was said before as it is.
+            // A text that is no JSON leaves the earlier policies in force.
             let text = path.map_or(Ok(String::new()), |path| {
                 // What cannot be read is read again at the next look, whether it has changed or
                 // not.
@@ -257,7 +257,7 @@ impl Watch {
         is_news.then_some(texts)
     }
 
-    /// Takes what is wrong with files now; what was not before is told.
+    /// Takes what is wrong with files now; new faults are reported.
     pub(super) fn take_faults(&mut self, mut faults: Vec<Fault>, unreadable: Vec<Fault>, kept: &[String]) {
         // That an unreadable file is no JSON is not worth a second line.
         faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file) && !kept.contains(&f.file));
@@ -368,7 +368,7 @@ mod tests {
         std::fs::remove_file(dir.join("broken.policy")).unwrap();
         assert_eq!(look(&mut watch, &mut adviser), 0);
 
-        // The folder is nobody's to believe for a while, and the same as before then.
+        // The folder is not trusted for a while, and the same as before then.
         use std::os::unix::fs::PermissionsExt;
         let mode = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
         mode(0o777);
@@ -415,14 +415,14 @@ mod tests {
         let mut adviser = Adviser::new();
         let there = |adviser: &Adviser, uid: &str| adviser.manager().policies().get(uid).is_some();
         assert_eq!(look(&mut watch, &mut adviser), 0);
-        // From now on anybody may put something there; meanwhile a deny comes to the other one.
+        // From now on any user may put something there; meanwhile a deny comes to the other one.
         set(&open, 0o777);
         std::fs::write(open.join("late.policy"), r#"{"uid": "late", "properties": {}}"#).unwrap();
         deny(&other);
         assert_eq!(look(&mut watch, &mut adviser), 1);
         assert!(watch.faults[0].to_string().contains("every user may write"), "{}", watch.faults[0]);
         assert!(there(&adviser, "deny"), "what can be read counts");
-        assert!(there(&adviser, "early") && !there(&adviser, "late"), "what was said before goes on to count");
+        assert!(there(&adviser, "early") && !there(&adviser, "late"), "the earlier policies stay in force");
         std::fs::remove_file(other.join("deny.policy")).unwrap();
         assert_eq!(look(&mut watch, &mut adviser), 1);
         assert!(!there(&adviser, "deny") && there(&adviser, "early"));

@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 pub struct Plan {
     /// Every candidate, in the order in which they take their turns: those that are good first.
     pub candidates: Vec<PlannedCandidate>,
-    /// How it was found out: the answers about names, what policies say, and when each candidate
-    /// would be started.
+    /// How it was found out: the answers about names, the advice of policies, and when each
+    /// candidate would be started.
     pub timeline: Vec<TimelineEntry>,
     /// What went wrong with names.
     pub resolution: Vec<String>,
@@ -44,10 +44,10 @@ pub struct PlannedCandidate {
     pub stack: Stack,
     /// The remote address.
     pub addr: SocketAddr,
-    /// When it would be started, from the call on, while those before it say nothing; sooner if one
+    /// When it would be started, from the call on, while those before it are silent; sooner if one
     /// of them fails. `None`: not within the time that establishment may take.
     pub starts: Option<Duration>,
-    /// What earlier establishments say against it, if it was put back for that.
+    /// The outcome history against it, if it was deprioritised for that.
     pub doubt: Option<Doubt>,
     /// Why this host would refuse it, if it would: no route, no right to the protocol.
     pub refused: Option<AttemptError>,

@@ -16,7 +16,7 @@ pub(super) struct After {
     /// Events wait for the program's own functions.
     pub(super) calls: bool,
     pub(super) wake_fd: bool,
-    /// This is a child of `fork`: whoever is waiting waits in the parent.
+    /// This is a child of `fork`: the waiting tasks are in the parent.
     pub(super) forked: bool,
     pub(super) discarded: Vec<Discarded>,
     /// What has arrived here and is for other engines.
@@ -27,7 +27,7 @@ pub(super) struct After {
     pub(super) earlier: Option<Spent>,
 }
 
-/// Who is to be woken: mostly one, or a few, or nobody, which takes no memory.
+/// The wakers to be called: mostly one, or a few, or none, which takes no memory.
 #[derive(Default)]
 pub(super) struct Wakers {
     first: Option<Waker>,
@@ -48,7 +48,7 @@ impl Wakers {
         }
     }
 
-    /// Whoever waits, if somebody does.
+    /// Adds a waiter, if there is one.
     #[inline]
     pub(super) fn take(&mut self, waiter: Option<Waiter>) {
         if let Some(waiter) = waiter {

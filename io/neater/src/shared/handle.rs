@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
-/// The engine as whoever drives it holds it. With the last of those who could, all that waits ends.
+/// The driver's handle of the engine. With the last of those who could, all that waits ends.
 pub(crate) struct Driving(pub(crate) Arc<Shared>);
 
 impl core::fmt::Debug for Driving {

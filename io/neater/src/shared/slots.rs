@@ -1,11 +1,11 @@
-//! What is kept for connections, listeners and groups beside the engine: who waits, and what nobody
-//! has taken.
+//! What is kept for connections, listeners and groups beside the engine: waiters, and what was not
+//! taken yet.
 //!
 //! *Responsible for* the places and how they are found. *Not responsible for* what happens in them
 //! ([`super::State`]).
 //!
-//! *Invariant*: a place is somebody's while its `bits` are his id; a listener that has stopped and
-//! lost its index to another one is among the stopped.
+//! *Invariant*: a place belongs to an object while its `bits` are that object's id; a listener that
+//! has stopped and lost its index to another one is among the stopped.
 
 use super::after::Wakers;
 use crate::gather::Gathered;
@@ -127,7 +127,7 @@ pub(super) fn woken_by(event: &Event) -> &'static [Wait] {
 }
 
 pub(super) trait Keyed: Default {
-    /// Whose it is; 0, which is no id, if nobody's.
+    /// The id of its owner; 0, which is no id, without an owner.
     fn key(&self) -> u64;
 }
 

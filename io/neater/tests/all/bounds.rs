@@ -21,7 +21,7 @@ async fn sessions_of_quic_in_which_nobody_speaks_are_bounded() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let open = held.iter().filter(|c| c.state() == neater::ConnectionState::Established).count();
     assert_eq!((open, far.stats().refused), (5, 35));
-    // One that speaks is heard, and counts among the mute no more.
+    // One that sends data is received from, and counts among the silent no more.
     let speaking = held.iter().find(|c| c.state() == neater::ConnectionState::Established).expect("five are");
     speaking.send("hello").await.expect("sent");
     tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");

@@ -210,7 +210,7 @@ fn the_destructor_of_a_key_log_or_a_callback_may_open_a_connection_with_another(
                     }
                     near.preconnection().security(security).remote(loopback(1)).stacks(&[Stack::Tls])
                 };
-                // Nobody is there: nothing uses it any more.
+                // There is no listener: nothing uses the key log any more.
                 let _ = with(Some((near.clone(), tx))).initiate().await;
                 // Callbacks of some further requests are kept for the sessions that may be resumed.
                 for _ in 0..100 {

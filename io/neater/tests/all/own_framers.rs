@@ -120,7 +120,7 @@ async fn a_framer_that_calls_its_own_engine_is_told_instead_of_waiting_for_ever(
     soon("send", fine.send("y")).await.expect("sent");
 }
 
-/// Says a word first, and is ready when its peer has said the same; then every message is one byte
+/// Sends a word first, and is ready when its peer has sent the same; then every message is one byte
 /// of length and as much.
 #[derive(Default)]
 struct Polite {
@@ -223,7 +223,7 @@ async fn a_connection_is_ready_when_both_framers_have_finished_their_handshake()
     }
 }
 
-/// A stream whose framer is still at its handshake when the listener stops is nobody's.
+/// A stream whose framer is still at its handshake when the listener stops is not delivered.
 #[tokio::test]
 async fn who_is_being_greeted_when_the_listener_stops_is_told() {
     let (near, far) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
@@ -277,7 +277,7 @@ async fn a_handshake_that_fails_says_why_and_one_that_is_not_finished_is_not_del
     let accepted = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
     assert!(accepted.is_err(), "neither is delivered");
     assert_eq!(neater.stats().connections, 1, "the slow one has time");
-    // A peer that says something else, one that says nothing and ends, and a framer that does not
+    // A peer that sends something else, one that ends without sending, and a framer that does not
     // even begin.
     for (said, why) in
         [(&b"HOLA!"[..], "the peer is impolite"), (b"HEL", "ended the connection in the framer's handshake")]

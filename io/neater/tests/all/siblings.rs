@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A network address translator between a client and a server, which forgets its bindings when it
-/// is told to.
+/// A network address translator between a client and a server, which forgets its bindings on
+/// command.
 struct Nat {
     addr: SocketAddr,
     rebind: Arc<AtomicUsize>,
@@ -35,8 +35,8 @@ impl Nat {
             while !over.load(Ordering::Relaxed) {
                 if wanted.load(Ordering::Relaxed) != bound {
                     bound = wanted.load(Ordering::Relaxed);
-                    // What still comes to the old port is lost, as in a NAT: nobody says that the
-                    // port is closed.
+                    // What still comes to the old port is lost, as in a NAT: no ICMP error reports
+                    // the port as closed.
                     old.push(std::mem::replace(&mut out, outside()));
                 }
                 let mut idle = true;
@@ -101,8 +101,8 @@ async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_por
     }
 }
 
-/// An association's packets come to another engine when a NAT has given it another port: its tag
-/// says whose they are. Nobody is told that there is no such association.
+/// An association's packets come to another engine when a NAT has given it another port: its
+/// verification tag names their engine. No peer is answered that there is no such association.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_association_whose_peer_moves_stays_with_its_engine() {
     let siblings = Siblings::new().expect("random numbers");
@@ -155,8 +155,8 @@ fn checksum(packet: &[u8]) -> u32 {
     })
 }
 
-/// The tag of a packet says that it is an engine's that is gone, with its connections: the peer is
-/// told so and need not wait for its timers.
+/// The verification tag of a packet names an engine that is gone, with its connections: the peer
+/// gets an ABORT and need not wait for its timers.
 #[tokio::test]
 async fn the_peer_of_an_engine_that_is_gone_is_told() {
     let siblings = Siblings::new().expect("random numbers");

@@ -85,7 +85,7 @@ fn host(
 
 async fn echo(connection: Connection, whim: Whim) {
     loop {
-        // A received message is in nobody's hands but ours: it must be sent whatever is given up on
+        // A received message is held by this task alone: it must be sent whatever is given up on
         // the way.
         match whim.patiently(|| connection.receive()).await {
             Ok(Some(m)) => {
@@ -140,7 +140,7 @@ async fn crowd(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
                     Some(m) => {
                         assert!(m.iter().all(|b| *b == m[0]), "a message is in one piece");
                         if heard.fetch_add(1, Ordering::Relaxed) + 1 == messages as usize {
-                            // The others hear of the end.
+                            // The others are notified of the end.
                             connection.finish().expect("open");
                         }
                     }
@@ -198,7 +198,7 @@ fn run(seed: u64, stack: Stack) -> usize {
             }
         });
     }
-    // Connections that were given up may have reached the server: whoever comes is served until it
+    // Connections that were given up may have reached the server: every client is served until it
     // leaves.
     let whims = whim.clone();
     executor.spawn(async move {
