@@ -1,4 +1,4 @@
-//! Folders of policy, profile and CIB files, with failures that say what to do.
+//! Folders of policy, profile and CIB files, with failures that advise what to do.
 
 use crate::failure::Failure;
 use neater::policies::folder;

@@ -3,7 +3,7 @@
 //! *Responsible for* arguments, what people and programs read, files, and exit codes. *Not
 //! responsible for* transports (neater's) and HTTP (neater-http's).
 //!
-//! *Invariants*: standard output carries what was asked for and nothing else; every failure says
+//! *Invariants*: standard output carries what was asked for and nothing else; every failure advises
 //! what to do next and ends in a documented exit code; data that came is never thrown away by a
 //! failure.
 
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             if usage {
                 return Exit::Usage.into();
             }
-            // Help that nobody reads to its end is no error.
+            // Help that is not read to its end is no error.
             output.told(printed);
             return output.check().map_or_else(
                 |f| {
@@ -181,7 +181,7 @@ fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'stat
     }
 }
 
-/// What the library tells of itself, on standard error: `--log` or `RUST_LOG` says how much.
+/// The library's log, on standard error: `--log` or `RUST_LOG` sets its level.
 fn start_log(filter: Option<&str>) -> Result<(), Failure> {
     use tracing_subscriber::EnvFilter;
     let set = |name: &&str| std::env::var_os(name).is_some_and(|v| !v.is_empty());

@@ -33,7 +33,7 @@ pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failu
         PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
         PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
         PolicyCommand::Ask { request, sock } => ask(&request, sock.as_deref(), output),
-        PolicyCommand::Tell { files, sock } => tell_files(&files, sock.as_deref(), output),
+        PolicyCommand::Publish { files, sock } => publish(&files, sock.as_deref(), output),
     }
 }
 
@@ -41,8 +41,8 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if
-/// `deep`. A file that cannot be read is told and left out, as the manager that runs does.
+/// The files of a folder by their paths within it, and their contents; of the folders in it, too,
+/// if `deep`. A file that cannot be read is reported and left out, as the manager that runs does.
 fn folder(dir: &Path, deep: bool, output: &Output) -> Result<Vec<(String, String)>, Failure> {
     let mut files = Vec::new();
     let found = folder::list(dir, deep)?;
@@ -66,10 +66,10 @@ fn cannot_be_read(file: &Path, e: &std::io::Error) -> Fault {
 
 /// What is wrong or odd about a file, beside what was asked for.
 fn remark(fault: &Fault, output: &Output) {
-    if output.json { tell(fault, output) } else { output.note(&fault.to_string()) }
+    if output.json { report(fault, output) } else { output.note(&fault.to_string()) }
 }
 
-fn tell(fault: &Fault, output: &Output) {
+fn report(fault: &Fault, output: &Output) {
     if output.json {
         output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line, "column": fault.column,
             "harmless": fault.harmless, "why": fault.why}));
@@ -112,7 +112,7 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let there = files.iter().filter(|(name, _)| !unread.contains(name));
     let sources: Vec<SourceFile<'_>> = there.map(|(name, text)| SourceFile { name, text }).collect();
     faults.extend(check_all(&sources, now()));
-    faults.iter().for_each(|f| tell(f, output));
+    faults.iter().for_each(|f| report(f, output));
     let wrong: BTreeSet<&str> = faults.iter().filter(|f| !f.harmless).map(|f| f.file.as_str()).collect();
     let wrong = wrong.len();
     if output.json {
@@ -123,7 +123,7 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-/// How many candidates are kept, as the command line says.
+/// How many candidates are kept, as set on the command line.
 pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
     let most = 1..=MAX_CANDIDATES;
     if !most.contains(&tables.rows) || !most.contains(&tables.candidates) {
@@ -132,7 +132,7 @@ pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
     Ok(Limits { rows: tables.rows, candidates: tables.candidates })
 }
 
-/// A manager with the tables that count. What is wrong with files is told on the way.
+/// A manager with the tables in force. Faults of files are reported on the way.
 fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
     let mut manager = Manager::new(limits(tables)?);
     if !tables.bare {
@@ -239,15 +239,15 @@ fn explain_running(request: &str, diagram: bool, sock: Option<&Path>, output: &O
     Ok(Exit::Ok)
 }
 
-/// What a manager tells of a decision, as an event.
+/// A manager's report of a decision, as an event.
 fn decision_event(told: &str) -> Result<serde_json::Value, String> {
     let mut json: serde_json::Value = serde_json::from_str(told).map_err(|e| e.to_string())?;
     json.as_object_mut().ok_or("it answered with no object")?.insert("event".into(), "decision".into());
     Ok(json)
 }
 
-/// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every
-/// program on neater does.
+/// One of the sockets of the manager that runs. Without `--sock` it is looked for as in every
+/// program on neater.
 fn socket(sock: Option<&Path>, door: Door) -> PathBuf {
     let requests = sock.map(|dir| dir.join(Door::Requests.file())).or_else(neater::policies::manager_socket);
     let own = || std::env::home_dir().unwrap_or_default().join(".neat").join(Door::Requests.file());
@@ -262,17 +262,17 @@ fn absent(path: &Path, e: &std::io::Error) -> Failure {
         return Failure::new(Exit::Failed, "manager", why).advise("see whether its process is stopped or very busy");
     }
     Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
-        .advise("`neater pm` starts one; --sock DIR says where it is")
+        .advise("`neater pm` starts one; --sock DIR names its folder")
 }
 
-/// What a manager that runs says to a document on one of its sockets.
+/// The answer of a running manager to a document on one of its sockets.
 fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
     let path = socket(sock, door);
     let talk = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        // A manager that has heard enough may close before it has heard everything.
+        // A manager that has read enough may close before it has read everything.
         let said = stream.write_all(text.as_bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
         let mut answer = String::new();
         match stream.read_to_string(&mut answer) {
@@ -288,7 +288,8 @@ fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Fail
     requests(what, &text)?;
     let answer = exchange(sock, Door::Requests, &text)?;
     let candidates: serde_json::Value = serde_json::from_str(&answer).map_err(|_| {
-        Failure::new(Exit::Failed, "manager", "the manager did not answer").advise("its own messages (-v) say why")
+        Failure::new(Exit::Failed, "manager", "the manager did not answer")
+            .advise("its own messages (-v) give the reason")
     })?;
     if output.json {
         output.event(&json!({"event": "answer", "candidates": candidates}));
@@ -298,7 +299,7 @@ fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Fail
     Ok(if candidates.as_array().is_some_and(|c| !c.is_empty()) { Exit::Ok } else { Exit::Failed })
 }
 
-fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+fn publish(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
     for path in paths {
         let (name, text) = (path.to_string_lossy(), read(path)?);
         let (door, kind) = match FileKind::of(&name) {
@@ -307,13 +308,13 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
         };
         let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
-        // A manager says why it refuses, and nothing of slips. In a list nobody can point at them.
+        // A manager reports why it refuses, and no diagnostics. In a list they have no position.
         let slips = if json.is_object() { check(&SourceFile { name: &name, text: &text }, now()) } else { Vec::new() };
         for slip in slips.iter().filter(|f| f.harmless) {
             remark(slip, output);
         }
         let text = match kind {
-            // On the socket, the ending of a name says nothing.
+            // On the socket, the ending of a name has no meaning.
             FileKind::Profile => {
                 let is_profile = |object: &mut serde_json::Value| {
                     if let serde_json::Value::Object(map) = object {
@@ -335,7 +336,7 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             return Err(Failure::new(Exit::Failed, "manager", format!("{name}: {why}")));
         }
         if output.json {
-            output.event(&json!({"event": "told", "file": name}));
+            output.event(&json!({"event": "published", "file": name}));
         } else {
             output.line(&format!("{name}: the manager has taken it"));
         }

@@ -58,7 +58,7 @@ impl Drop for Open {
 /// What is found of a name: its addresses, or why there are none.
 type Found = Result<Vec<IpAddr>, String>;
 
-/// The addresses of `name`, by whoever the arguments of a connection say is to be asked.
+/// The addresses of `name`, by the resolver that the arguments of a connection select.
 pub(crate) async fn as_connecting(name: &str, args: &ConnectArgs) -> Result<Found, Failure> {
     if !args.system_names {
         return addresses(name, args.resolv_conf.as_deref(), args.hosts.as_deref(), args.timeout).await;
@@ -218,7 +218,7 @@ async fn listen(transport: TransportId, socket: Arc<UdpSocket>, arrivals: Arriva
     }
 }
 
-/// Connects, and tells of what comes. The resolver bounds how long that may take and how much it
+/// Connects, and reports what arrives. The resolver bounds how long that may take and how much it
 /// may be.
 async fn converse(transport: TransportId, server: SocketAddr, arrivals: Arrivals) {
     let mut stream = match TcpStream::connect(server).await {

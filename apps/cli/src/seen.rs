@@ -1,4 +1,4 @@
-//! Certificates that were refused: a failure says by which pin each would be accepted.
+//! Certificates that were refused: a failure shows by which pin each would be accepted.
 
 use neater::SecurityParameters;
 use neater::tls::Pin;

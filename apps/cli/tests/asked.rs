@@ -307,15 +307,14 @@ fn a_server_that_is_busy_for_a_moment_is_asked_again() {
     let r = run(neater().args(["get", "-o"]).arg(f.path("out")).arg(server.url()));
     assert_eq!(r.code, 0, "{}", r.err);
     assert!(f.read("out") == whole && r.err.contains("503") && begun.elapsed() > Duration::from_secs(1), "{}", r.err);
-    // One that has never given anything, and does not say when, is not waited for.
+    // One that has never given anything, and does not state when, is not waited for.
     let busy = Mirror::new(|_| b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
     let begun = Instant::now();
     let r = run(neater().args(["get"]).arg(busy.url()));
     assert!(r.code == 5 && begun.elapsed() < Duration::from_secs(2), "{}", r.err);
 }
 
-/// What is kept of a file that nothing can tell versions of apart cannot be gone on with, and that
-/// is not kept secret.
+/// A part of a file without a validator cannot be resumed, and that is reported.
 #[test]
 fn a_part_that_cannot_be_gone_on_with_is_named_as_such() {
     let f = Folder::new("lost");

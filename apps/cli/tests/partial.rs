@@ -84,7 +84,7 @@ fn nothing_is_touched_when_the_server_is_down() {
     f.put("mine", "complete");
     let r = get(&f, &[], "mine", url);
     assert_eq!(r.code, 4, "{}", r.err);
-    assert!(r.err.contains("nothing says that neater wrote it") && r.err.contains("move it away"), "{}", r.err);
+    assert!(r.err.contains("nothing shows that neater wrote it") && r.err.contains("move it away"), "{}", r.err);
     assert_eq!((f.read("mine.part"), f.read("mine")), (b"my own".to_vec(), b"complete".to_vec()));
     // A part of an earlier run, with and without something that vouches for it, and a note without
     // a part.
@@ -380,7 +380,7 @@ fn a_url_whose_last_part_is_no_name_is_not_saved_as_another() {
     assert_eq!((r.code, f.read("index.html")), (0, b"new".to_vec()), "{}", r.err);
 }
 
-/// Somebody else may make a file of that name in a folder that all may write to, such as /tmp: it
+/// Another user may make a file of that name in a folder that all may write to, such as /tmp: it
 /// would be theirs with what we write into it.
 #[test]
 fn what_is_another_users_is_neither_written_to_nor_believed() {
@@ -404,8 +404,8 @@ fn what_is_another_users_is_neither_written_to_nor_believed() {
         assert_eq!((r.code, r.err.contains("another user's")), (4, true), "{}", r.err);
         assert!(f.read("mine.part").is_empty() && !f.path("mine").exists());
     }
-    // Not the note alone, either: our own part, and somebody's word for what it is, or an empty one
-    // to be filled.
+    // Not the note alone, either: our own part, with another user's note on what it is, or an empty
+    // one to be filled.
     std::fs::remove_file(f.path("mine.part")).expect("removed");
     for text in [note.as_str(), ""] {
         f.put("mine.part", "evil");
@@ -456,7 +456,7 @@ fn a_file_without_a_part_is_complete_only_if_it_is_as_long_as_the_servers() {
     }
     for path in ["/unknown", "/empty-unknown"] {
         let r = get(&f, &["-C"], "half", &format!("{origin}{path}"));
-        assert_eq!((r.code, r.err.contains("nothing tells whether it is complete")), (0, true), "{path}: {}", r.err);
+        assert_eq!((r.code, r.err.contains("not known whether this one is complete")), (0, true), "{path}: {}", r.err);
     }
     assert_eq!(get(&f, &["-C"], "whole", &format!("{origin}/gone")).code, 5);
     assert_eq!(get(&f, &["-C"], "whole", "http://127.0.0.1:1/file").code, 1, "nobody can be asked");

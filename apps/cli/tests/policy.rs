@@ -18,7 +18,7 @@ fn vectors_are_counted_and_a_difference_is_a_line_and_an_exit_code() {
 
     let folder = Folder::new("policy-vectors");
     let text = std::fs::read_to_string(own.join("rows-paths.json")).expect("the vector");
-    // The expected row, and only it, says another peer.
+    // The expected row, and only it, has another peer.
     let at = text.rfind("\"p\"").expect("the peer of the reply");
     folder.put("rows-paths.json", format!("{}\"q\"{}", &text[..at], &text[at + 3..]));
     let one = policy("vectors", folder.path("."));
@@ -57,7 +57,7 @@ fn folders_are_checked_and_slips_and_doubles_told() {
     }
 }
 
-/// A slip must not turn a rule off, or on for everybody, unheard.
+/// A typing error must not turn a rule off, or on for all users, without a diagnostic.
 #[test]
 fn what_would_not_count_is_told_and_hides_nothing_else() {
     let folder = Folder::new("policy-odd");

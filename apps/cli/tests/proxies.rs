@@ -390,7 +390,7 @@ fn tinyproxy_carries_both_and_is_asked_for_its_password() {
         assert_eq!((r.code, of(&r.events(), "done").len()), (0, 1), "{url}: {}{}", r.out, r.err);
         assert!(f.read("got") == contents);
         discreet(&[&r.out, &r.err]);
-        // Of a password that is wrong it says 401.
+        // It answers a wrong password with 401.
         for (user, status) in [("", "407"), ("me:hushed@", "401")] {
             let r = get(user);
             assert!(r.code == refused && r.out.contains(status), "{url}: {}{}", r.out, r.err);

@@ -383,7 +383,7 @@ fn an_address_of_localhost_that_somebody_has_is_not_left_out_silently() {
     let r = run(neater().args(["serve", "--plain", "--port", &port]).arg(f.path("srv")));
     assert_eq!((r.code, r.err.contains("[::1]") && r.err.contains("--bind 127.0.0.1")), (1, true), "{}", r.err);
     drop(taken);
-    // All addresses, said twice, are no reason to fail.
+    // All addresses, given twice, are no reason to fail.
     let all = ["--plain", "--bind", "0.0.0.0", "--bind", "::"];
     let server = Serving::new(&f.path("srv"), &f.path("state"), &all);
     assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ends_with("\r\na"));
@@ -402,8 +402,8 @@ fn a_key_that_others_may_read_is_not_used() {
     assert_eq!((r.code, r.err.contains("others may read it")), (4, true), "{}", r.err);
 }
 
-/// A client that has said all and closes its direction is owed its whole answer (RFC 9112 section
-/// 9.6).
+/// A client that has sent everything and closes its direction is owed its whole answer (RFC 9112
+/// section 9.6).
 #[test]
 fn a_client_that_closes_its_direction_gets_its_answer() {
     let f = Folder::new("half-close");

@@ -421,7 +421,8 @@ impl Shared {
             // connections, too. The lock is free, and nothing of ours is half done.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(move || handler(&event))) {
                 let reason = panic.downcast_ref::<&str>().copied();
-                let reason = reason.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+                let reason =
+                    reason.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
                 tracing::error!(target: "neater::event", "a function given to on_event has panicked: {reason}");
             }
         }

@@ -1,7 +1,7 @@
 //! `neater explain`.
 //!
 //! *Responsible for* showing a decision before it is made, and with `--try` as it was made. *Not
-//! responsible for* the decision: policy and race make it, and say why.
+//! responsible for* the decision: policy and race make it, and explain it.
 
 mod drawing;
 
@@ -93,7 +93,7 @@ fn target(text: &str) -> Result<(RemoteEndpoint, bool), Failure> {
     Ok((endpoint, false))
 }
 
-/// What is offered if nothing was said.
+/// What is offered by default.
 const ALPN: &str = "h3,h2,http/1.1";
 
 fn alpn(args: &ExplainArgs) -> Vec<Vec<u8>> {
@@ -118,7 +118,7 @@ fn excluded(e: &neater::EstablishmentError, output: &Output) -> Failure {
     Failure::new(Exit::Usage, "needs", e.to_string())
 }
 
-/// What is said of transports that nobody asked for.
+/// The remark on transports that were not requested.
 const ASIDE: &str = "(by name, --transport, or by --needs \"preserve-msg-boundaries, multistreaming\")";
 
 fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output: &Output) {
@@ -210,7 +210,7 @@ async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exi
         return Ok(Exit::Failed);
     }
     output.line(
-        "Order, as long as nobody answers; where one fails the next follows at once (--try shows the race itself)",
+        "Order, as long as no candidate answers; where one fails the next follows at once (--try shows the race itself)",
     );
     for (i, c) in candidates.iter().enumerate() {
         let at = c.starts.map_or_else(|| "   not in time".into(), |t| format!("{:>9.0} ms", ms(t)));
@@ -267,8 +267,8 @@ async fn attempt(
         Err(e) => Err(establishment(&e)),
     };
     if result.is_ok() {
-        // In order: the peer is told, and nothing is left behind. How that goes is of no interest
-        // here.
+        // In order: the peer is notified, and nothing is left behind. How that goes is of no
+        // interest here.
         let closing = async {
             let _ = initiated.close().await;
         };

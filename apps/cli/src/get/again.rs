@@ -1,7 +1,7 @@
 //! The command that goes on where this one ended, for people to copy.
 //!
-//! *Invariants*: what a header field says is not in it: it may be a password, and what is told goes
-//! to terminals and logs.
+//! *Invariants*: the value of a header field is not in it: it may be a password, and output goes to
+//! terminals and logs.
 
 use std::ffi::OsString;
 
@@ -65,8 +65,8 @@ fn hide(option: &str, word: Option<&mut String>) {
     }
 }
 
-/// The value of an option without what is secret in it: a header field without what it says, a
-/// proxy without name and password.
+/// The value of an option without what is secret in it: a header field without its value, a proxy
+/// without name and password.
 fn hidden(option: &str, field: &str) -> String {
     if matches!(option, "--proxy" | "x") {
         return field.rsplit_once('@').map_or_else(|| field.to_owned(), |(_, host)| format!("...@{host}"));

@@ -44,20 +44,19 @@ const GOODBYE: core::time::Duration = core::time::Duration::from_millis(100);
 /// By how many interfaces one file is fetched.
 const MAX_WAYS: usize = 16;
 
-/// Sent to whoever writes beyond the limit on the size of files, and fatal. Its number differs on a
-/// few architectures, where a file that is too large ends the command in silence, as it does most
-/// others.
+/// Sent to a process that writes beyond the limit on the size of files, and fatal. Its number
+/// differs on a few architectures, where a file that is too large ends the command in silence, as
+/// it does most others.
 #[cfg(unix)]
 const SIGXFSZ: core::ffi::c_int = 25;
 
-/// Lets the peers hear that it is over, as long as there is one: without it they would have to find
-/// out.
+/// Sends the peers the end while there is a driver: without it they would wait for their timers.
 async fn goodbye(neater: &Neater) {
     let gone = async {
         loop {
             let left = neater.stats();
-            // A session of QUIC's has said it when its group is gone; what is left of it only
-            // answers stragglers.
+            // A QUIC session has sent it when its group is gone; what is left of it only answers
+            // stragglers.
             if left.connections == 0 && left.channels == 0 && left.groups == 0 {
                 return;
             }
@@ -114,7 +113,7 @@ enum Work {
     Files(Vec<Job>),
 }
 
-/// Shows what servers say of these URLs.
+/// Shows the heads of servers' answers for these URLs.
 async fn heads(
     args: &GetArgs,
     asked: &Asked,
@@ -222,7 +221,7 @@ fn show(url: Option<&str>, f: &Failure, output: &Output) {
     f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
 }
 
-/// A client as the command line wants it, by one interface if that is said.
+/// A client as the command line wants it, by one interface if that is given.
 fn client(
     args: &GetArgs,
     asked: &Asked,
@@ -371,7 +370,7 @@ async fn by_several_ways(
 }
 
 /// By which interfaces a file is fetched: those that policies choose, in their order; where they
-/// leave that to the system, all that lead to the server as far as routes say.
+/// leave that to the system, all that lead to the server by the routes.
 async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Result<Vec<String>, Failure> {
     let origin = url.origin();
     let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
@@ -391,7 +390,7 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
     let request = preconnection.compile(Role::Initiate).map_err(|e| crate::failure::establishment(&e))?;
     let story = neater.explain_policies(&request, &endpoint);
     if let Some(why) = story.as_ref().and_then(neater::PolicyStory::prohibited) {
-        return Err(Failure::new(Exit::Failed, "policy", why).advise("`neater explain URL` says which file and line"));
+        return Err(Failure::new(Exit::Failed, "policy", why).advise("`neater explain URL` shows which file and line"));
     }
     let all = crate::ping::ways::interfaces()?;
     let chosen = story.map_or_else(Vec::new, |story| story.interfaces());
@@ -537,7 +536,7 @@ fn report(url: &str, done: &Done, output: &Output) {
             format!("{name} is already there, as long as the server's; without -C it is fetched again")
         }
         (_, Outcome::Unchecked) => format!(
-            "{name} is already there; the server does not say how long its own is, so nothing tells whether it is complete"
+            "{name} already exists; the server does not report the length of its file, so it is not known whether this one is complete"
         ),
         (None, _) => format!("{name}: complete, {}", bytes(done.written)),
         (Some(t), outcome) => {

@@ -147,8 +147,8 @@ impl Drop for Running {
 }
 
 impl Board {
-    /// A piece to be fetched: one that nobody has asked for, or else one that the fewest others are
-    /// at. None if all are there.
+    /// A piece to be fetched: one that was not requested yet, or else one that the fewest others
+    /// fetch. None if all are there.
     fn take(&mut self) -> Option<usize> {
         let open = |i: &usize| self.pieces[*i] != State::There;
         let asked = |i: &usize| match self.pieces[*i] {
@@ -202,8 +202,8 @@ impl Shared {
     async fn fetch(&self, way: usize, client: &Client, piece: usize) -> Result<bool, Trouble> {
         let (first, last) = self.span(piece);
         let mut at = first;
-        // An answer may hold less than was asked for, and says so: the client is to ask for the
-        // rest (RFC 9110 section 15.3.7).
+        // An answer may hold less than was asked for, and declares that: the client is to ask for
+        // the rest (RFC 9110 section 15.3.7).
         for _ in 0..ANSWERS_EACH {
             match self.fetch_from(way, client, piece, (at, last)).await? {
                 None => return Ok(false),
@@ -232,8 +232,8 @@ impl Shared {
         let other = || Trouble::Strange("the server sends another version of the file".into());
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
-            // If-Range did not hold, or somebody in between answers with something else, or leaves
-            // out what we asked for.
+            // If-Range did not hold, or an intermediary answers with something else, or leaves out
+            // what we asked for.
             StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE if !self.is_also(response.headers()) => {
                 return Err(other());
             }
@@ -279,7 +279,7 @@ impl Shared {
         }
     }
 
-    /// Whether an answer is about the version that is fetched, as far as it says.
+    /// Whether an answer is about the version that is fetched, as far as it shows.
     fn is_also(&self, headers: &http::HeaderMap) -> bool {
         self.kept.version.is_also(&version(headers))
     }
@@ -360,8 +360,8 @@ fn busy(response: &Response) -> Option<Duration> {
 }
 
 fn trouble(e: &Error) -> Trouble {
-    // Security fails on one way alone where somebody sits on it; the others may still bring the
-    // file.
+    // Security fails on one way alone where an attacker is on its path; the others may still bring
+    // the file.
     Trouble::Broken(e.to_string())
 }
 
@@ -382,14 +382,14 @@ fn asking(options: &RequestOptions, first: u64, last: u64, validator: Option<&st
 struct Known {
     version: Version,
     total: u64,
-    /// It is the one of which pieces are there, or another; then more than one way has said so of
-    /// the same one, or the only one has.
+    /// It is the one of which pieces are there, or another; then more than one path has reported
+    /// the same one, or the only path has.
     is_certain: bool,
 }
 
-/// What answers say that speak of another version than the one of which pieces are there: the one
-/// that two of them speak of, if there is such a one, or else the last. It is certain if two do, or
-/// there is but one way.
+/// The result of answers that are about another version than the one of which pieces are there: the
+/// one that two of them report, if there is such a one, or else the last. It is certain if two do,
+/// or there is but one way.
 fn agreed(mut others: Vec<(Version, u64)>, ways: usize) -> Option<Known> {
     let same = |a: &(Version, u64), b: &(Version, u64)| a.0.validator() == b.0.validator() && a.1 == b.1;
     let twice = (1..others.len()).find(|i| others[..*i].iter().any(|earlier| same(earlier, &others[*i])));
@@ -401,9 +401,9 @@ fn agreed(mut others: Vec<(Version, u64)>, ways: usize) -> Option<Known> {
 }
 
 /// The version of the file and its length; or why it cannot be taken apart. An answer that fits
-/// counts at once: one with a part of a version that can be told from others, and if pieces of one
-/// are there (`held`), of that version. If none fits, the ways that answered are what there is to
-/// go by, when all have or [`GRACE`] after the first.
+/// counts at once: one with a part of a version that can be distinguished from others, and if
+/// pieces of one are there (`held`), of that version. If none fits, the ways that answered are what
+/// there is to go by, when all have or [`GRACE`] after the first.
 async fn probe(
     ways: &[Way],
     url: &Url,
@@ -463,8 +463,8 @@ struct Refused {
     after: Option<Duration>,
 }
 
-/// As [`probe`]; a server that is busy and says for how long is asked again then, as often as that
-/// is wanted.
+/// As [`probe`]; a server that is busy and states for how long is asked again then, as often as
+/// that is wanted.
 async fn learn(
     ways: &[Way],
     url: &Url,
@@ -490,8 +490,8 @@ async fn learn(
     }
 }
 
-/// What an answer to [`probe`] says: version and length, or why there are no parts; or that the
-/// server has none of it.
+/// The meaning of an answer to [`probe`]: version and length, or why there are no parts; or that
+/// the server has none of it.
 fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Refused> {
     let status = response.status();
     if status.as_u16() >= 400 && status != StatusCode::RANGE_NOT_SATISFIABLE {
@@ -504,7 +504,7 @@ fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Refused
         (StatusCode::PARTIAL_CONTENT, Some(total)) if fresh.validator().is_some() => {
             Ok((Version { total: Some(total), ..fresh }, total))
         }
-        (StatusCode::PARTIAL_CONTENT, Some(_)) => Err("the server does not say which version its parts are of".into()),
+        (StatusCode::PARTIAL_CONTENT, Some(_)) => Err("the server does not state the version of its parts".into()),
         _ => Err("the server sends only whole files".into()),
     })
 }
@@ -532,7 +532,7 @@ pub(super) async fn run(
     let held = if resume { Kept::version_of(path, &url.to_string()) } else { None };
     let Known { version, total, is_certain } = match learn(ways, url, options, held.as_ref(), retries, output).await? {
         Ok(found) => found,
-        // Pieces are there: whoever answered may not be whom they came from.
+        // Pieces are there: the server that answered may not be the one that they came from.
         Err(why) if held.is_some() => {
             let what = format!("pieces of {url} are there, and now {why}");
             return Err(Failure::new(Exit::Failed, CHANGED, what).advise(BY_ONE_WAY));
@@ -567,7 +567,7 @@ pub(super) async fn run(
             () = shared.changed.notified() => {}
             // A way that has ended may have been the last.
             Some(_) = tasks.join_next() => {}
-            // The pieces come meanwhile, and somebody may have ended this run before it is through.
+            // The pieces come meanwhile, and this run may be ended before it is through.
             _ = noting.tick() => {
                 progress.at((there + shared.board().deeds.iter().map(|d| d.bytes).sum::<u64>()).min(total));
                 let shared = shared.clone();
@@ -630,8 +630,8 @@ fn alike_once(all: impl Iterator<Item = Transport>) -> Vec<Transport> {
 }
 
 /// How long a piece of a file of `total` bytes is for so many ways, and how many there are. The
-/// length is what the server says: no more pieces are kept account of than [`PIECES_MOST`],
-/// whatever that is.
+/// server reports the length: no more pieces are kept account of than [`PIECES_MOST`], whatever the
+/// length.
 fn cut(total: u64, ways: u64) -> (u64, usize) {
     let piece = (total / (ways.max(1) * PIECES_EACH)).clamp(PIECE.0, PIECE.1).max(total.div_ceil(PIECES_MOST));
     (piece, usize::try_from(total.div_ceil(piece)).unwrap_or(usize::MAX))

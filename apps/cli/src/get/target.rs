@@ -2,10 +2,10 @@
 //!
 //! *Invariants*: a regular file appears under its name only when it is complete, and replaces what
 //! was there by a rename; until then its bytes are in `NAME.part`, and what is needed to go on is
-//! in `NAME.part.json`. Nobody else writes to `NAME.part` meanwhile. Nothing that was there before
-//! is changed until a server's answer is there to take its place, and what neater did not write is
-//! never changed. What belongs to another user is neither written to nor believed: whoever owns a
-//! file may change it under our hands, and would own the download.
+//! in `NAME.part.json`. No other program writes to `NAME.part` meanwhile. Nothing that was there
+//! before is changed until a server's answer is there to take its place, and what neater did not
+//! write is never changed. What belongs to another user is neither written to nor believed: the
+//! owner of a file may change it meanwhile, and would own the download.
 
 use crate::failure::{Exit, Failure};
 use crate::output::bytes;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The largest `NAME.part.json` that is looked at; ours are far smaller.
 const NOTE_MAX: u64 = 64 << 10;
-/// How much older than its answer a file must be for its date to tell versions apart (RFC 9110
+/// How much older than its answer a file must be for its date to distinguish versions (RFC 9110
 /// section 8.8.2.2: far enough for differences of clocks not to matter).
 const DATE_GAP: Duration = Duration::from_secs(60);
 
@@ -34,19 +34,19 @@ pub(crate) enum Target {
     File(PathBuf),
 }
 
-/// What the server said of a file, to find out later whether it is still the same.
+/// The server's description of a file, to find out later whether it is still the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) etag: Option<String>,
     pub(crate) modified: Option<String>,
-    /// When the server said so, by its own clock.
+    /// When the server sent it, by its own clock.
     pub(crate) date: Option<String>,
     pub(crate) total: Option<u64>,
 }
 
 impl Version {
     /// What If-Range takes (RFC 9110 section 13.1.5): a strong tag, or where there is no tag at
-    /// all, a date that is a strong validator. `None`: nothing can tell whether the file is still
+    /// all, a date that is a strong validator. `None`: nothing can show whether the file is still
     /// the same.
     pub(crate) fn validator(&self) -> Option<&str> {
         match &self.etag {
@@ -55,7 +55,7 @@ impl Version {
         }
     }
 
-    /// Whether another answer speaks of the same version: nothing that both say differs.
+    /// Whether another answer is about the same version: no field that both have differs.
     pub(crate) fn is_also(&self, other: &Self) -> bool {
         let agree = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
         agree(&self.etag, &other.etag) && agree(&self.modified, &other.modified)
@@ -146,7 +146,7 @@ const NAME_MAX: usize = 255;
 const LONGEST_END: usize = ".multi.json.new".len();
 
 /// The name of what is kept beside a file: its own with something behind it. A name that has no
-/// room for that is cut, and told apart from others by a digest.
+/// room for that is cut, and distinguished from others by a digest.
 pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     let own = path.file_name().unwrap_or_default();
     if own.len() + LONGEST_END <= NAME_MAX {
@@ -165,8 +165,8 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
 
 impl Sink {
     /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can
-    /// be gone on with is; one that this transfer would destroy without an answer of the server's
-    /// saying that it is of no use is refused.
+    /// be gone on with is; one that this transfer would destroy is refused, unless the server's
+    /// answer shows that it is of no use.
     pub(crate) async fn open(target: &Target, url: &str, resume: bool) -> Result<Self, Failure> {
         let of = |out: File| Self {
             target: target.clone(),
@@ -190,7 +190,7 @@ impl Sink {
                 Ok(of(out.map_err(bad)?.into()))
             }
             Target::Device(path) => {
-                // A pipe that nobody reads does not open.
+                // A pipe without a reader does not open.
                 let there = path.clone();
                 let opened = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(there)).await;
                 let opened = opened.unwrap_or_else(|e| Err(io::Error::other(e)));
@@ -219,7 +219,7 @@ impl Sink {
             Noted::Nothing if length == 0 => return Ok(()),
             Noted::Nothing => {
                 let what = format!(
-                    "{} is there, and nothing says that neater wrote it or of what it is a part",
+                    "{} exists, and nothing shows that neater wrote it or of what it is a part",
                     part.display()
                 );
                 return Err(refuse(what).advise("move it away, or choose another name with -o FILE"));
@@ -237,8 +237,8 @@ impl Sink {
         }
         if note.version.validator().is_none() {
             if resume {
-                let what = format!("{kept}, and the server said nothing by which to tell whether it is still the same");
-                return Err(refuse(what).advise("fetch it anew, without -C"));
+                let what = format!("{kept}, and the server sent nothing that shows whether the file is still the same");
+                return Err(refuse(what).advise("fetch it from the start, without -C"));
             }
             self.stale = true;
             return Ok(());
@@ -256,7 +256,7 @@ impl Sink {
         self.written
     }
 
-    /// What the server said of the file that the bytes are of.
+    /// The server's description of the file that the bytes belong to.
     pub(crate) fn version(&self) -> &Version {
         &self.version
     }
@@ -360,8 +360,8 @@ impl Sink {
         self.flush().await?;
         let Target::File(path) = &self.target else { return Ok(()) };
         let part = beside(path, ".part");
-        // A disk that is full or broken may tell only now; under its name the file must be whole.
-        // Other transfers go on meanwhile.
+        // A disk that is full or broken may report it only now; under its name the file must be
+        // whole. Other transfers go on meanwhile.
         let out = self.out.clone();
         let synced = tokio::task::spawn_blocking(move || out.sync_data()).await;
         let synced = synced.unwrap_or_else(|e| Err(io::Error::other(e)));
@@ -384,7 +384,7 @@ impl Sink {
         let Target::File(path) = &self.target else { return None };
         let part = beside(path, ".part");
         if !is_still(&part, &self.out) {
-            // What is there now, if anything, is somebody else's.
+            // What is there now, if anything, is not ours.
             return None;
         }
         if self.stale {
@@ -407,7 +407,7 @@ impl Sink {
     fn bad(&self, e: &io::Error) -> Failure {
         match &self.target {
             Target::Stdout if e.kind() == io::ErrorKind::BrokenPipe => {
-                Failure::new(Exit::Local, "pipe", "whoever reads the output has stopped reading")
+                Failure::new(Exit::Local, "pipe", "the reader of the output has stopped reading")
             }
             Target::Stdout => super::file("write", Path::new("standard output"), e),
             Target::Device(path) => super::file("write", path, e),
@@ -416,7 +416,7 @@ impl Sink {
     }
 }
 
-/// A part that was made and never written to is nobody's.
+/// A part that was made and never written to is removed.
 impl Drop for Sink {
     fn drop(&mut self) {
         let Target::File(path) = &self.target else { return };
@@ -457,7 +457,7 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         Err(e) => return Err(bad(&e)),
     };
     if !is_still(&part, &file) {
-        // Somebody was quicker than the look above.
+        // Another process was quicker than the check above.
         return Err(elsewhere(&part));
     }
     if !made && !is_mine(&file) {
@@ -479,7 +479,8 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
     Ok((file, made))
 }
 
-/// Whether a file belongs to whoever runs this: others know what is in theirs, and may write to it.
+/// Whether a file belongs to the user of this process: other users know what is in theirs, and may
+/// write to it.
 pub(super) fn is_mine(file: &File) -> bool {
     #[cfg(unix)]
     return file.metadata().is_ok_and(|m| is_users(&m));
@@ -516,7 +517,7 @@ fn is_shared(m: &std::fs::Metadata) -> bool {
     return m.is_symlink();
 }
 
-/// Whoever may read and write what was there may do so with what takes its place, and nobody else.
+/// The users who may read and write the old file may do so with the new one, and no others.
 pub(super) fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     if let Ok(there) = std::fs::metadata(path)
@@ -647,7 +648,7 @@ fn noted(path: &Path) -> Result<Noted, Failure> {
     Ok(read.and_then(|_| parse(&text)).map_or(Noted::Foreign, Noted::Ours))
 }
 
-/// What a note says; `None` if it is none of ours.
+/// The content of a note; `None` if it is none of ours.
 fn parse(text: &[u8]) -> Option<Note> {
     let value: Value = serde_json::from_slice(text).ok()?;
     let word = |name: &str| value[name].as_str().map(str::to_owned);

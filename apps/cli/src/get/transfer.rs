@@ -55,7 +55,7 @@ pub(super) enum Outcome {
     Continued,
     /// And as long as the server's.
     AlreadyThere,
-    /// As well, but the server does not say how long its own is.
+    /// As well, but the server does not report the length of its own.
     Unchecked,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Done {
 enum Trouble {
     /// Asking for the rest may help.
     Broken(Error),
-    /// The server takes no requests at present, and perhaps says when it does.
+    /// The server takes no requests at present, and perhaps states when it does.
     Busy(Failure, Option<Duration>),
     /// It would not.
     Final(Failure),
@@ -202,7 +202,7 @@ pub(super) async fn run(
 }
 
 /// Whether what is to be fetched is there already, and no part of it: then there is nothing to go
-/// on with. How long it is must be what the server says, if it says anything.
+/// on with. Its length must be the one that the server reports, if it reports any.
 ///
 /// # Errors
 /// The server cannot be asked, or has another length: who knows of what the file is a part.
@@ -218,20 +218,22 @@ pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -
         None => Outcome::Unchecked,
         Some(there) => {
             let what = format!(
-                "{} has {} bytes, {} has {there}, and nothing tells whether the one is a part of the other",
+                "{} has {} bytes, {} has {there}, and nothing shows whether the one is a part of the other",
                 path.display(),
                 meta.len(),
                 job.url
             );
-            return Err(Failure::new(Exit::Local, "part", what).advise("without -C it is fetched anew, and replaced"));
+            return Err(
+                Failure::new(Exit::Local, "part", what).advise("without -C it is fetched from the start, and replaced")
+            );
         }
     };
     let (target, written) = (job.target.clone(), meta.len());
     Ok(Some(Done { target, transports: Vec::new(), written, came: 0, took: started.elapsed(), retries: 0, outcome }))
 }
 
-/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only
-/// parts, and some HEAD with the length of an answer without content: only where it is what is
+/// The length of a file as the server reports it; `None` if it does not. Many answer HEAD, some
+/// only parts, and some HEAD with the length of an answer without content: only where it is what is
 /// `expected`, that is believed at once.
 async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: u64) -> Result<Option<u64>, Failure> {
     let mut options = options.clone();
@@ -251,7 +253,7 @@ async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: 
         status if status.is_success() => None,
         status => return Err(refused(status, answer.transport())),
     };
-    // The length of no content says nothing of the file.
+    // The length of an empty content is no evidence about the file.
     Ok(whole.or(told.filter(|length| *length > 0)))
 }
 
@@ -360,7 +362,7 @@ impl Transfer<'_> {
                 let Some(range) = range.filter(|r| response.length().is_none_or(|n| n == r.last - r.first + 1)) else {
                     let what = format!("bytes from {offset} on were asked for, and the server sends others");
                     let f = Failure::new(Exit::Failed, "protocol", what);
-                    return Err(Trouble::Final(f.advise("remove the part, and fetch it anew")));
+                    return Err(Trouble::Final(f.advise("remove the part, and fetch the file again")));
                 };
                 let known = self.sink.version().clone();
                 let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
@@ -370,18 +372,18 @@ impl Transfer<'_> {
                 {
                     return Err(Trouble::Final(
                         Failure::new(Exit::Failed, "changed", "the server sends a part of another version of the file")
-                            .advise("remove the part, and fetch it anew"),
+                            .advise("remove the part, and fetch the file again"),
                     ));
                 }
-                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it nothing
-                // tells what the part is of.
+                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it the
+                // part cannot be identified.
                 if known.etag.is_some() && fresh.etag.is_none() && self.sink.restart() {
                     let what = "the server does not show that its part is of the same file: starting again";
-                    self.output.tell("anew", Some(&url), what);
+                    self.output.tell("restart", Some(&url), what);
                     return Err(Trouble::Anew);
                 }
                 let Some(total) = range.total.or(known.total) else {
-                    return Err(protocol("the server sends a part, and does not say of how much".into()));
+                    return Err(protocol("the server sends a part without the length of the whole".into()));
                 };
                 self.sink.remember(&url, Version { total: Some(total), ..known })?;
                 Ok(Some(Some(total)))
@@ -390,7 +392,7 @@ impl Transfer<'_> {
                 Some(total) if total == offset => Ok(None),
                 _ if self.sink.restart() => {
                     let what = "the file on the server became shorter: starting again";
-                    self.output.tell("anew", Some(&url), what);
+                    self.output.tell("restart", Some(&url), what);
                     Err(Trouble::Anew)
                 }
                 _ => {
@@ -409,7 +411,7 @@ impl Transfer<'_> {
                         )));
                     }
                     let what = "the server has another version of the file, or only whole files: starting again";
-                    self.output.tell("anew", Some(&url), what);
+                    self.output.tell("restart", Some(&url), what);
                 }
                 let total = response.length().filter(|_| !self.asked.compressed);
                 let fresh = if self.asked.is_plain() { fresh } else { Version::default() };
@@ -437,7 +439,7 @@ impl Transfer<'_> {
         // RFC 9110 section 15.3.7.3: parts belong together if they share a strong validator.
         let ranges = ranges && self.sink.version().validator().is_some();
         let (part, before) = (response.status() == StatusCode::PARTIAL_CONTENT, self.came);
-        // What a part says of itself holds, also where the answer has no length.
+        // The range of a part holds, also where the answer has no length.
         let mut room = if part { content_range(response.headers()).map(|r| r.last + 1 - r.first) } else { None };
         let mut decoder = if self.asked.compressed { Decoder::of(response.headers())? } else { None };
         let mut guarded = self.asked.terminal && matches!(self.sink.target(), Target::Stdout);
@@ -489,7 +491,7 @@ impl Transfer<'_> {
                     let mut f: Failure = self.of_the_whole(e).into();
                     if !ranges && self.sink.can_be_continued() {
                         f = f.advise(
-                            "the server does not say that it can send the rest of this very file alone, so it is asked for \
+                            "the server does not state that it can send the rest of this very file alone, so it is asked for \
                              it only by -C",
                         );
                     }
@@ -519,7 +521,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the bytes that are there are as many as the server has said there are.
+    /// Whether the bytes that are there are as many as the server has announced.
     fn whole(&self) -> Result<(), Trouble> {
         let written = self.sink.written();
         match self.sink.version().total {
@@ -565,7 +567,7 @@ impl Transfer<'_> {
             if goes_on && self.sink.can_be_continued() {
                 f = f.advise(format!("go on with: {}", resume_command()));
             } else if goes_on && self.sink.written() > 0 {
-                f = f.advise("the server has given nothing that tells whether the file is still the same: it will be fetched again");
+                f = f.advise("the server has sent nothing that shows whether the file is still the same: it will be fetched again");
             }
         }
         f

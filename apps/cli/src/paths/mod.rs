@@ -16,8 +16,12 @@ const AGAIN: &str = "\x1b[H\x1b[J";
 
 pub(crate) async fn run(args: PathsArgs, output: &Output) -> Result<Exit, Failure> {
     let Some(folder) = status::folder() else {
-        return Err(Failure::new(Exit::Failed, "local", "there is no folder in which transfers could say anything")
-            .advise("set XDG_RUNTIME_DIR, for `neater get` as well"));
+        return Err(Failure::new(
+            Exit::Failed,
+            "local",
+            "there is no folder in which transfers could report their paths",
+        )
+        .advise("set XDG_RUNTIME_DIR, for `neater get` as well"));
     };
     let redraws = !output.json && !args.once && std::io::stdout().is_terminal();
     let mut any = false;

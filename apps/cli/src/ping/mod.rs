@@ -5,8 +5,8 @@
 //! again.
 //!
 //! A probe is one handshake: it measures the round trip of a SYN and what the other host takes to
-//! accept, by the way that data would go, through whatever lets no ICMP pass. What is refused was
-//! answered, but by nobody who serves.
+//! accept, by the way that data would go, through whatever lets no ICMP pass. A refusal is an
+//! answer, but without a server.
 
 pub(crate) mod ways;
 
@@ -27,7 +27,7 @@ use ways::{MAX_WAYS, Way};
 
 /// The port that is asked where none is named: what most servers answer.
 const PORT: u16 = 443;
-/// Results that wait to be told.
+/// Results that wait to be printed.
 const WAITING: usize = 256;
 
 /// What came of one probe.

@@ -50,8 +50,8 @@ pub(super) fn known(wanted: &[String], interfaces: &[Interface]) -> Result<(), F
 }
 
 /// The ways to these addresses: by every interface that is up, has a fitting address and leads
-/// there, or by those that are wanted whether or not anything says that they lead there. An address
-/// to which none leads is asked as the system routes.
+/// there, or by those that are wanted whether or not routes lead there. An address to which none
+/// leads is asked as the system routes.
 pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[String]) -> Vec<Way> {
     let mut found = Vec::new();
     for &remote in remotes {
@@ -72,8 +72,8 @@ pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[Strin
     found
 }
 
-/// Whether routes say that an interface leads to an address: the loopback to this host, another to
-/// the networks of its addresses and, with a default route, to the world.
+/// Whether routes lead by an interface to an address: the loopback to this host, another to the
+/// networks of its addresses and, with a default route, to the world.
 pub(crate) fn leads(interface: &Interface, remote: IpAddr) -> bool {
     if interface.kind == InterfaceKind::Loopback || remote.is_loopback() {
         return interface.kind == InterfaceKind::Loopback && remote.is_loopback();

@@ -1,5 +1,5 @@
-//! The networks of this host, as they change: its interfaces, and what routers tell of provisioning
-//! domains.
+//! The networks of this host, as they change: its interfaces, and the provisioning domains of
+//! routers.
 
 use super::domains::Listener;
 use super::{Shared, now};
@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
 
-/// Tells the daemon of the interfaces as they are, and gives what tells of changes.
+/// Reports the interfaces to the daemon as they are, and returns the source of changes.
 pub(super) fn begin(shared: &Shared) -> Result<AsyncFd<OsNet>, Failure> {
     let failed = |e: io::Error| Failure::new(Exit::Failed, "local", format!("the interfaces of this host: {e}"));
     let net = OsNet::new().map_err(failed)?;
@@ -23,7 +23,7 @@ pub(super) fn begin(shared: &Shared) -> Result<AsyncFd<OsNet>, Failure> {
     registered.map_err(|e| failed(e.into()))
 }
 
-/// Tells of changes for as long as the program runs.
+/// Reports changes for as long as the program runs.
 pub(super) async fn follow(mut net: AsyncFd<OsNet>, mut listener: Option<Listener>, shared: Arc<Shared>) {
     let mut events = Vec::new();
     if let Some(listener) = &mut listener {

@@ -1,8 +1,8 @@
-//! The secret with which a server that was started anew tells QUIC clients that it has forgotten
-//! them (stateless reset, RFC 9000 section 10.3).
+//! The secret with which a restarted server resets QUIC connections that it has forgotten
+//! (stateless reset, RFC 9000 section 10.3).
 //!
 //! *Invariants*: it stays the same from run to run, also of servers that start at the same time;
-//! nobody but its owner can read it from the moment it exists.
+//! only its owner can read it from the moment it exists.
 
 use super::certificate::{put_in_place, state_dir, write_new};
 use ring::hmac;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// What the file is called, beside the certificates.
 const NAME: &str = "quic-reset.secret";
-/// Where a host keeps the number that tells it from others (machine-id(5)).
+/// Where a host keeps the number that identifies it (machine-id(5)).
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 /// How long the file is.
 const LENGTH: u64 = 65;
@@ -94,7 +94,7 @@ fn kept(path: &Path) -> io::Result<Option<[u8; 32]>> {
     Ok(Some(secret))
 }
 
-/// Whoever owns the file knows what is in it, and may put something else there.
+/// The owner of the file knows what is in it, and may put something else there.
 pub(super) const fn is_ours(owner: u32, user: u32) -> bool {
     owner == user
 }

@@ -1,9 +1,9 @@
 //! One request for a domain's document (RFC 8801 section 4.1), with the domain's own configuration
 //! and nothing else: its interface, one of its addresses, its DNS servers.
 //!
-//! *Invariant*: whoever advertises decides what is connected to only as far as it is another host
-//! of the network, at the port of HTTPS: no address of this host's own, whatever the domain's
-//! servers say of the name, and wherever an answer sends us.
+//! *Invariant*: the advertising router decides the destination only as far as it is another host of
+//! the network, at the port of HTTPS: no address of this host's own, whatever the domain's servers
+//! answer for the name, and wherever an answer redirects.
 
 use crate::ping::ways::interfaces;
 use crate::resolve;
@@ -30,8 +30,8 @@ impl Drop for Gone {
     }
 }
 
-/// Whether an error says that somebody answered who has no document, or may not speak for the
-/// domain.
+/// Whether an error means that a server answered which has no document, or is not authorised for
+/// the domain.
 fn refused(e: &Error) -> bool {
     e.is_security()
         || matches!(e, Error::Url(_) | Error::Needs(_) | Error::Redirect(_) | Error::Protocol(_) | Error::Length { .. })
@@ -99,7 +99,7 @@ fn location(response: &Response) -> Option<String> {
 
 /// What is asked next: nothing but another place of HTTPS at its own port.
 fn next(url: &Url, location: &str) -> Result<Url, Failure> {
-    let no = |why: String| Failure::Refused(format!("{url}: it redirects to where nobody is asked: {why}"));
+    let no = |why: String| Failure::Refused(format!("{url}: it redirects to where no request is sent: {why}"));
     let next = url.join(location).map_err(|e| no(e.to_string()))?;
     let origin = next.origin();
     if (origin.scheme, origin.port) != (Scheme::Https, 443) {
@@ -126,7 +126,7 @@ async fn places(fetch: &Fetch, resolv: &Path, host: &str) -> Result<Vec<IpAddr>,
     Ok(others)
 }
 
-/// A client that can ask this URL and nobody else, and the file that it looks into.
+/// A client that can request this URL and no other, and the file that it looks into.
 async fn client(
     fetch: &Fetch,
     security: &SecurityParameters,
@@ -136,8 +136,8 @@ async fn client(
 ) -> Result<(Client, Gone), Failure> {
     let host = &url.origin().host;
     let others = places(fetch, resolv, host).await?;
-    // What stands in a hosts file is asked of nobody: neither other addresses nor another port come
-    // from an HTTPS record.
+    // Names in a hosts file are not looked up: neither other addresses nor another port come from
+    // an HTTPS record.
     let hosts = Gone(folder.join(format!(".hosts-{}-{}", std::process::id(), fetch.ticket)));
     let lines: String = others.iter().map(|ip| format!("{ip} {host}\n")).collect();
     std::fs::write(&hosts.0, lines).map_err(|e| this_host(fetch, &e))?;
@@ -207,7 +207,7 @@ mod tests {
             "ftp://x/",
         ] {
             let why = to(bad).expect_err(bad);
-            assert!(why.contains("nobody is asked"), "{bad}: {why}");
+            assert!(why.contains("no request is sent"), "{bad}: {why}");
         }
     }
 

@@ -1,5 +1,6 @@
-//! Provisioning domains (RFC 8801): the socket that hears routers, and the requests for documents.
-//! Which domains there are and what is asked when is `neater_policy::pvd`'s.
+//! Provisioning domains (RFC 8801): the socket that receives router advertisements, and the
+//! requests for documents. Which domains there are and what is asked when is
+//! `neater_policy::pvd`'s.
 
 mod fetch;
 
@@ -34,7 +35,7 @@ const ANSWERS: usize = 32;
 /// What a request came to.
 type Answer = (u64, Result<Vec<u8>, NoDocument>);
 
-/// Hears routers and asks for documents.
+/// Receives router advertisements and requests documents.
 pub(super) struct Listener {
     socket: AsyncFd<RouterDiscovery>,
     domains: Domains,
@@ -42,17 +43,18 @@ pub(super) struct Listener {
     asking: BTreeMap<u32, (u32, Option<Instant>)>,
     answers: mpsc::Receiver<Answer>,
     answered: mpsc::Sender<Answer>,
-    /// Taken from the channel, and not yet told.
+    /// Taken from the channel, and not yet handled.
     arrived: Option<Answer>,
     readable: bool,
     security: SecurityParameters,
     buffer: Vec<u8>,
-    /// What was told of last.
+    /// The last report.
     known: Vec<Provisioned>,
 }
 
 impl Listener {
-    /// Begins to listen. `None` where one may not: a manager of a user's hears no routers.
+    /// Begins to listen. `None` without the permission: a user's manager receives no router
+    /// advertisements.
     ///
     /// # Errors
     /// There is no such socket here, no randomness, or `ca` is no certificate.
@@ -66,7 +68,7 @@ impl Listener {
         }
         let socket = match RouterDiscovery::open(Role::Host) {
             Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
-                let why = "provisioning domains are not heard: that takes CAP_NET_RAW";
+                let why = "provisioning domains are not received: that takes CAP_NET_RAW";
                 if shared.output.json {
                     shared.output.event(&json!({"event": "provisioning", "listens": false, "why": why}));
                 } else if shared.output.verbose || ca.is_some() {
@@ -107,7 +109,7 @@ impl Listener {
         self.domains.set_interfaces(interfaces);
     }
 
-    /// When there is something to do without having heard anything.
+    /// When there is something to do without a router advertisement.
     fn due(&self) -> Option<Instant> {
         let asking = self.asking.values().filter_map(|(_, at)| *at);
         asking.chain(self.domains.next_timeout()).min()
@@ -115,7 +117,7 @@ impl Listener {
 
     /// Waits until there is something to do: a message, an answer, or the time has come.
     pub(super) async fn next(&mut self, time: Instant) {
-        // Who sets the clock on the wall tells nobody: it is looked at where anything ends by it.
+        // A change of the wall clock is not reported: it is polled where anything ends by it.
         let look = (!self.domains.is_empty()).then_some(LOOK);
         let due = self.due().map(|at| at.saturating_since(time));
         let wait = due.into_iter().chain(look).min();
@@ -195,7 +197,7 @@ impl Listener {
             };
             match self.domains.heard(time, from.interface, from.source, from.hop_limit, message) {
                 Ok(Heard::New | Heard::Known) => {
-                    // The routers have been heard.
+                    // The routers have answered.
                     self.asking.insert(from.interface, (0, None));
                 }
                 Ok(Heard::NoDomain | Heard::Withdrawn) => {}
@@ -219,7 +221,7 @@ impl Listener {
     }
 }
 
-/// Says which domains there are.
+/// Reports the known domains.
 fn announce(domains: &[Provisioned], shared: &Shared) {
     let one = |d: &Provisioned| {
         let told = d.properties.iter().map(|p| (p.key.clone(), p.value.to_json()));
@@ -237,7 +239,7 @@ fn announce(domains: &[Provisioned], shared: &Shared) {
     }
 }
 
-/// Says what a network did wrong, to those who listen closely.
+/// Reports a fault of a network, in verbose mode.
 fn told(shared: &Shared, what: &str, why: &str) {
     tracing::info!(target: "neater::pm", "{what}: {why}");
     if shared.output.verbose {
