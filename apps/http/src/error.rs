@@ -12,7 +12,7 @@ use neater_quic::QuicError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL cannot be used; the text says why and what would do.
+    /// The URL cannot be used; the text explains why and what to use instead.
     Url(String),
     /// The needs, the security and the URL contradict each other.
     Needs(String),
@@ -278,7 +278,7 @@ pub(crate) fn of_hyper(e: &hyper::Error, received: u64, expected: Option<u64>) -
 }
 
 /// What the peer had against our certificate, or that we have none, if that has ended the
-/// connection: TLS 1.3 tells a client only after its handshake.
+/// connection: TLS 1.3 reports it to a client only after its handshake.
 fn refused_by_tls(e: &hyper::Error) -> Option<String> {
     let mut next = std::error::Error::source(e);
     while let Some(e) = next {

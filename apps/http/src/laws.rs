@@ -34,7 +34,7 @@ fn means_the_same(url: &Url) {
     assert!(written.is_ascii() && url.target().as_str().starts_with('/'), "{written}");
     let host = &url.origin().host;
     assert!(!host.is_empty() && url.origin().port != 0, "{written}");
-    assert!(!url.origin().authority().contains('%'), "a zone is nobody else's business");
+    assert!(!url.origin().authority().contains('%'), "a zone is not sent to others");
     // A zone may be written in two ways (RFC 6874 section 3), and escapes make longer.
     if !host.contains('%') && written.len() <= URL_MAX {
         let again = Url::parse(&written).unwrap_or_else(|e| panic!("{e}"));
@@ -49,8 +49,8 @@ fn means_the_same(url: &Url) {
     }
 }
 
-/// Fields of a request and of an answer, one in each line, the first byte of which says which field
-/// it is: a part that is served lies in the file, and one that is announced makes sense.
+/// Fields of a request and of an answer, one in each line, the first byte of which selects the
+/// field: a part that is served lies in the file, and one that is announced makes sense.
 ///
 /// # Panics
 /// When that is not so.

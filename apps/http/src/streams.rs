@@ -37,7 +37,7 @@ const ASIDE: usize = 64;
 /// as it lasts.
 const CONTROL_BUDGET: u64 = 1 << 20;
 
-/// How many bytes may still come before somebody has made sense of the earlier ones.
+/// How many bytes may still arrive before the earlier ones are parsed.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: AtomicU64,
@@ -86,7 +86,7 @@ struct Shared {
     first: Mutex<Option<Connection>>,
     /// Bytes of a request or answer before its end of head, and between two pieces of its body.
     head: u64,
-    /// Of the streams that this side opened for requests and nobody has asked for yet.
+    /// Of the streams that this side opened for requests and that were not requested yet.
     budgets: Mutex<BTreeMap<u64, Arc<Budget>>>,
     /// Streams that are ended and not yet delivered.
     undelivered: Arc<AtomicUsize>,
@@ -173,7 +173,7 @@ impl Session {
         move |code, why| shared.group.close_session(code.value(), why)
     }
 
-    /// Whether the session is over, for whoever does not wait for streams.
+    /// Whether the session is over, for tasks that do not wait for streams.
     pub(crate) fn is_over(&self) -> impl Fn() -> bool + use<> {
         let shared = self.shared.clone();
         move || shared.group.is_over()
@@ -448,7 +448,7 @@ pub(crate) struct Receiving {
     /// How the peer's direction has ended, behind what is still to be passed on.
     end: Option<Result<(), ConnectionError>>,
     budget: Arc<Budget>,
-    /// What to tell the peer when the rest is not wanted.
+    /// The code for the peer when the rest is not wanted.
     cancel: Option<Code>,
     /// Of an answer.
     frames: Option<Frames>,

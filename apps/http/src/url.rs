@@ -52,7 +52,7 @@ impl Origin {
     /// What stands in Host and `:authority`.
     #[must_use]
     pub fn authority(&self) -> String {
-        // RFC 6874 section 4: a zone means something on this host only, and is not told to others.
+        // RFC 6874 section 4: a zone means something on this host only, and is not sent to others.
         self.with_port(self.host.split('%').next().unwrap_or_default())
     }
 
@@ -394,7 +394,7 @@ mod tests {
         let uri = |absolute, a| url.uri(absolute, a).map(|u| u.to_string()).unwrap_or_default();
         assert_eq!(uri(true, None), "https://h:444/a");
         assert_eq!(uri(true, Some(other.clone())), "https://other:1/a");
-        // Over HTTP/1.1 it is the Host field that says so.
+        // Over HTTP/1.1 the Host field carries it.
         assert_eq!(uri(false, Some(other)), "/a");
     }
 

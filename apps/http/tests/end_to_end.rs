@@ -426,7 +426,7 @@ async fn the_host_that_is_asked_for_reaches_the_server_over_every_version() {
         while let Some(Accepted::Connection(c)) = listener.accept_any().await {
             let h2 = c.alpn().is_some_and(|a| a == b"h2");
             let io = TokioIo::new(c.into_bytes().map_err(|_| "bytes").expect("bytes"));
-            // Says who was asked for, by the target and by the field.
+            // Returns the requested host, by the target and by the field.
             let service = service_fn(|r: http::Request<hyper::body::Incoming>| async move {
                 let authority = r.uri().authority().map_or("-", |a| a.as_str());
                 let field = r.headers().get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("-");
@@ -500,7 +500,7 @@ async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
     let remote = neater::RemoteEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], world.port)));
     let selfish = world.neater.preconnection().remote(remote).properties(properties).security(security);
     let mut selfish = selfish.stacks(&[Stack::Quic]).connect_bytes().await.expect("connected");
-    // It is told that it has lost it, on a busy machine later than after `SETUP`.
+    // It is notified that it has lost it, on a busy machine later than after `SETUP`.
     let mut byte = [0];
     let told = tokio::io::AsyncReadExt::read(&mut selfish, &mut byte);
     tokio::time::timeout(Duration::from_secs(20), told).await.expect("told").expect_err("the connection is over");
@@ -511,8 +511,7 @@ async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
     assert_eq!(world.end().await.refused, 0);
 }
 
-/// Whoever waits beside a body of which there is always more has a turn, too: Ctrl-C beside a
-/// download.
+/// A task beside a body that never pauses has a turn, too: Ctrl-C beside a download.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_of_which_there_is_always_more_lets_others_have_their_turn() {
     let world = World::new("turns", ServerLimits::default(), false);
@@ -657,7 +656,7 @@ fn answers(pieces: &'static [&'static [u8]]) -> Faces {
     })
 }
 
-/// RFC 9114 section 7.2.1: a DATA frame without bytes says nothing of the end.
+/// RFC 9114 section 7.2.1: a DATA frame without bytes does not mean the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_may_have_frames_without_bytes_in_a_body() {
     // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA: among them more than a few that
@@ -767,7 +766,7 @@ enum Useless {
     Speaks(&'static [u8]),
 }
 
-/// An engine for which `localhost` is both addresses, whatever the machine's own file says.
+/// An engine for which `localhost` is both addresses, regardless of the machine's own file.
 fn engine_with_both_addresses() -> Neater {
     let file = std::env::temp_dir().join(format!("neater-http-hosts-{}", std::process::id()));
     std::fs::write(&file, "::1 localhost\n127.0.0.1 localhost\n").expect("a file");

@@ -255,7 +255,7 @@ async fn requests_that_are_broken_off_do_no_harm_among_whole_ones() {
     for i in 0..1200 {
         let mut stream = open(&group).await.unwrap_or_else(|| panic!("{i}: no room"));
         stream.write_all(REQUEST).await.expect("written");
-        // The server may have answered without it, and says so (RFC 9114 section 4.1).
+        // The server may have answered without it, and reports that (RFC 9114 section 4.1).
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap_or_else(|e| panic!("{i}: {e}"));

@@ -33,12 +33,12 @@ use std::sync::Arc;
 /// included.
 pub type Observer = Arc<dyn Fn(&Origin, &Event) + Send + Sync>;
 
-/// Redirections followed for one request, unless said otherwise.
+/// Redirections followed for one request, unless configured otherwise.
 const REDIRECTS: u8 = 10;
-/// How long nothing may come, unless said otherwise.
+/// How long nothing may come, unless configured otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long the first answer of a connection may take before another candidate is asked beside it,
-/// unless said otherwise.
+/// unless configured otherwise.
 const SECOND_AFTER: Duration = Duration::from_secs(5);
 /// Connections of HTTP/1.1 to one origin (RFC 9112 section 9.4 asks to limit them and names no
 /// number).
@@ -85,8 +85,8 @@ impl Builder {
         self
     }
 
-    /// Where connections come from: an interface, an address. Without, the system and the policies
-    /// say.
+    /// The local endpoint of connections: an interface, an address. Without it the system and the
+    /// policies decide.
     #[must_use]
     pub fn local(mut self, endpoint: LocalEndpoint) -> Self {
         self.local = Some(endpoint);
@@ -101,7 +101,7 @@ impl Builder {
         self
     }
 
-    /// The proxies that origins are asked by. By default there is none, whatever variables say
+    /// The proxies that origins are asked by. By default there is none, regardless of variables
     /// ([`Proxies::from_variables`]). By a proxy there are TCP and TLS alone, and it is the proxy's
     /// name that is resolved. With a proxy, a field Proxy-Authorization of a request is not sent
     /// ([`Proxies::authorize`] sets it).
@@ -157,7 +157,7 @@ impl Builder {
         self
     }
 
-    /// Who wants to hear of every event of every connection.
+    /// A function that gets every event of every connection.
     #[must_use]
     pub fn on_event(mut self, observer: impl Fn(&Origin, &Event) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -226,8 +226,8 @@ impl Client {
         self.send(Method::GET, url, Bytes::new(), options).await
     }
 
-    /// As [`Client::get`], where no redirection is followed: an answer that names another place is
-    /// an answer, too, for who has something to say about which places are asked.
+    /// As [`Client::get`], where no redirection is followed: a redirection is returned as an
+    /// answer, for callers that decide themselves which hosts are asked.
     ///
     /// # Errors
     /// [`Error`], by what can be done about it.

@@ -41,8 +41,8 @@ const HEAD_MAX: u64 = 64 << 10;
 const FIELDS_MAX: usize = 1000;
 /// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection: 670 Mbit/s and
 /// 1.3 Gbit/s at 200 ms. A window is a promise to keep what comes until it is read, so the second
-/// is also the memory that a server can take while nobody reads. hyper's adaptive windows end at
-/// the same 16 MiB, but begin at 64 KiB and would have to grow first.
+/// is also the memory that a server can take while the program does not read. hyper's adaptive
+/// windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
 /// Candidates that one request is tried by, while each of them is there and does not serve.
 const CANDIDATES: usize = 4;
@@ -143,7 +143,8 @@ impl Tried {
         new
     }
 
-    /// A connection to this candidate had died while it was kept: that says nothing of another one.
+    /// A connection to this candidate had died while it was kept: that is no evidence about another
+    /// one.
     fn forget(&mut self, t: &Transport) {
         self.0.retain(|way| *way != (t.stack, t.remote));
     }
@@ -178,7 +179,7 @@ impl From<Error> for Stop {
 /// What is known of an origin.
 enum Known {
     Nothing,
-    /// One connection for everybody.
+    /// One connection for all requests.
     Shared(Box<Open>),
     /// It speaks HTTP/1.1.
     Serial,
@@ -291,7 +292,7 @@ impl Pool {
                 tried.forget(&line.transport);
                 continue;
             }
-            // HTTP_1_1_REQUIRED, too, says that nothing was done.
+            // HTTP_1_1_REQUIRED, too, means that the request was not processed.
             if sent && !idempotent && !line.service.wants_http11() {
                 return Err(e);
             }
@@ -383,7 +384,7 @@ impl Pool {
             }
             _ => {}
         }
-        // Whoever else wants this origin waits for the lock, and for what we find out.
+        // Other requests to this origin wait for the lock, and for the result.
         match self.connect(origin, &place, tried).await? {
             Made::Shared(open) => {
                 *known = Known::Shared(open.clone());
@@ -593,14 +594,14 @@ impl Pool {
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
         let (mut headers, named) = (fields(url, extra, version), host(extra)?);
-        // A proxy connects to where the target says, and not to where Host does.
+        // A proxy connects to the host of the target, and not to that of the Host field.
         *request.uri_mut() = match self.config.proxies.settle(url, &line.transport, &mut headers) {
             Some(_) => url.uri(true, None)?,
             None => url.uri(version != HttpVersion::Http11, named)?,
         };
         *request.headers_mut() = headers;
-        // RFC 9110 section 8.6: a method that has content by its meaning says how much, also where
-        // there is none.
+        // RFC 9110 section 8.6: a method that has content by its meaning states its length, also
+        // where there is none.
         if !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
         }
@@ -750,7 +751,7 @@ pub(super) async fn start_h1(wire: Wire, line: Line) -> Result<Made, Stop> {
     Ok(Made::Serial(sender, line))
 }
 
-/// Runs a connection until it ends, and says so.
+/// Runs a connection until it ends, and reports that.
 fn spawn_until_over(driver: impl Future<Output = Result<(), String>> + Send + 'static, service: Arc<Service>) {
     tokio::spawn(async move {
         if let Err(why) = driver.await {

@@ -91,8 +91,8 @@ impl core::fmt::Debug for Paths {
 /// How many bytes the fields of an answer announce.
 ///
 /// # Errors
-/// They contradict each other or mean nothing, or say that the body is coded in a way that was not
-/// asked for.
+/// They contradict each other or mean nothing, or declare a coding of the body that was not asked
+/// for.
 pub(super) fn announced(headers: &HeaderMap, version: HttpVersion) -> Result<Option<u64>, Error> {
     let refuse = |what: &str| Err(Error::Protocol(what.into()));
     if version == HttpVersion::Http3 {
@@ -139,7 +139,7 @@ impl Response {
         body: Body,
         silence: Duration,
     ) -> Self {
-        // RFC 9110 section 6.4.1: no body, whatever the length says.
+        // RFC 9110 section 6.4.1: no body, regardless of the length.
         let none = head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
         let expected = if none { Some(0) } else { announced };
         Self {

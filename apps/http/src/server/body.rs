@@ -59,7 +59,7 @@ pub(crate) enum Reading {
     Elsewhere,
 }
 
-/// Who is told that the body moves.
+/// The parts that are notified when the body progresses.
 struct Witness {
     /// Shared with pieces that HTTP keeps.
     under_way: Arc<UnderWay>,
@@ -140,7 +140,7 @@ impl FileBody {
     pub(crate) fn read_ahead(&mut self) {
         if let Source::File { file, at, ahead, .. } = &mut self.source
             && self.left > 0
-            // An error is told where the piece is wanted.
+            // An error is reported where the piece is wanted.
             && let Ok(piece) = read(file, *at, self.left)
         {
             *at += piece.len() as u64;

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use std::time::SystemTime;
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// A strong entity tag, with its quotes; none where states cannot be distinguished.
@@ -22,7 +22,7 @@ impl Validators {
     }
 }
 
-/// What conditions say about a request.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Answer it.
@@ -181,7 +181,7 @@ mod tests {
         let with = |condition| part(&headers(&[(RANGE, "bytes=5-"), (IF_RANGE, condition)]), 10, &v);
         let rest = Part::From { start: 5, length: 5 };
         assert_eq!(with("\"abc\""), rest);
-        // A date does not say which of two states within its second it is of.
+        // A date cannot distinguish two states within its second.
         for other in [AT, "\"abd\"", "W/\"abc\"", BEFORE, "nonsense"] {
             assert_eq!(with(other), Part::Whole, "{other}");
         }

@@ -57,7 +57,7 @@ const H3_BROKEN: usize = 1000;
 /// As many in all, and the connection has served for long enough: h3 keeps the number of every one.
 const H3_KEPT: usize = 10_000;
 /// How often it is asked whether a client has gone, while it has all the requests that it may have
-/// at once: nobody waits for a stream of its then, and so would learn of it.
+/// at once: no task waits for its next stream then, and so none would notice.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long to wait for a descriptor before another look.
@@ -264,12 +264,12 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 tokio::task_local! {
-    /// Told when the answer that the task is about has to be given up.
+    /// Notified when the answer of the task has to be given up.
     static END: Arc<Notify>;
 }
 
 /// Runs hyper's streams of HTTP/2 so that each can be ended alone: hyper itself has no way to give
-/// up an answer that nobody takes.
+/// up an answer that the client does not read.
 #[derive(Clone)]
 struct Streams;
 
@@ -394,7 +394,7 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .header_read_timeout(limits.head_time.min(limits.idle))
         .max_buf_size(limits.head.max(H1_BUFFER_MIN))
         .max_headers(FIELDS_MAX)
-        // A client that has said all is still owed its answer.
+        // A client that has sent its whole request still gets its answer.
         .half_close(true)
         .serve_connection(TokioIo::new(Shared::new(bytes.clone())), service);
     let delivery = || bytes.connection().delivery();
@@ -555,7 +555,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                         told = true;
                         // A client that gives no room for it cannot be notified.
                         if !matches!(tokio::time::timeout(FAREWELL, connection.shutdown(LAST)).await, Ok(Ok(()))) {
-                            break Err("a client that has broken off many requests does not let itself be told to go".into());
+                            break Err("a client that has cancelled many requests does not accept the end of the connection".into());
                         }
                     }
                     Verdict::Attack => {
@@ -606,8 +606,8 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
 
 /// Ends when a request is not wanted any more whose answer has not begun.
 async fn taken_back(stream: &mut H3Stream, taken: &Taken) {
-    // QUIC tells when it has passed on all that the client has said. A body has no meaning here,
-    // and is left where it is.
+    // QUIC reports the end of the client's data once it has passed it all on. A body has no meaning
+    // here, and is left where it is.
     if stream.recv_data().await.is_ok() {
         taken.over().await;
     }

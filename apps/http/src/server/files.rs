@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug)]
 pub struct Files {
     root: PathBuf,
-    /// The kernel can say that something would need a disk (Linux 5.12).
+    /// The kernel can report that a call would need a disk (Linux 5.12).
     at_once: bool,
     /// The file system of the root, if that is memory.
     memory: Option<u64>,
@@ -68,7 +68,7 @@ impl Files {
         Ok(Self { root, at_once, memory, listings: true, hidden: false, spare: Arc::default() })
     }
 
-    /// As on a kernel that cannot say what would need a disk.
+    /// As on a kernel that cannot report what would need a disk.
     #[cfg(test)]
     pub(super) fn never_at_once(mut self) -> Self {
         self.at_once = false;
@@ -180,7 +180,7 @@ impl Files {
                 );
             }
             Found::Folder(_) | Found::Nothing(StatusCode::NOT_FOUND) => {}
-            // Whoever put it there did not mean the folder to be listed.
+            // An index page that cannot be served must not open the folder's listing.
             Found::Nothing(status) => return text(status),
         }
         if !self.listings {
@@ -250,7 +250,7 @@ impl Files {
             tracing::warn!(target: "neater::serve", "refused: {} leads out of the folder", path.display());
             return Found::Nothing(StatusCode::FORBIDDEN);
         }
-        // Without O_NONBLOCK a pipe would hold us until somebody writes to it.
+        // Without O_NONBLOCK a pipe would block until there is a writer.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         let opened = self.spare.open(|| OpenOptions::new().read(true).custom_flags(flags).open(&real));
         let (file, meta) = match opened.and_then(|f| f.metadata().map(|m| (f, m))) {
@@ -357,10 +357,10 @@ fn allow(status: StatusCode) -> Response<FileBody> {
 }
 
 /// Whether the contents of a file are made when it is read, as those of /proc and /sys are: its
-/// length says nothing then.
+/// length has no meaning then.
 ///
 /// Those that are used up by reading, or show what a program keeps to itself, stay as empty as
-/// their length says.
+/// their length.
 fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
     /// proc, sysfs and cgroup2 (statfs(2)).
     const MADE: [u64; 3] = [0x9fa0, 0x6265_6572, 0x6367_7270];
@@ -416,8 +416,8 @@ fn made(file: &File, name: &Path) -> Response<FileBody> {
 fn validators(meta: &Metadata) -> Validators {
     // HTTP's dates have whole seconds; a file from before 1970 has no date.
     let modified = u64::try_from(meta.mtime()).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
-    // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says
-    // nothing.
+    // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which is no
+    // validator.
     let modified = modified.filter(|m| *m <= SystemTime::now());
     let (second, nano, length, number) = (meta.ctime(), meta.ctime_nsec(), meta.len(), meta.ino());
     Validators { etag: Some(format!("\"{second:x}.{nano:x}-{length:x}-{number:x}\"")), modified }
@@ -474,7 +474,7 @@ fn serve(
     response
 }
 
-/// The media type by the end of the name; bytes where it says nothing.
+/// The media type by the end of the name; bytes where it is unknown.
 fn kind_of(name: &Path) -> &'static str {
     let end = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match end.as_str() {

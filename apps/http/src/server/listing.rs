@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Entries that a page lists; of a larger folder the page says that it does.
+/// Entries that a page lists; the page of a larger folder notes that it is larger.
 const ENTRIES_MAX: usize = 10_000;
 
 /// The page of a folder, `shown` being its path for people; with names that begin with a dot if
@@ -73,7 +73,7 @@ fn date(at: Option<SystemTime>) -> String {
 
 fn line(entry: &DirEntry, root: &Path) -> Option<Entry> {
     let name = entry.file_name().into_string().ok()?;
-    // A link that leads out is not served, so nothing is told of what it leads to.
+    // A link that leads out is not served, so nothing about its target is revealed.
     if entry.file_type().ok()?.is_symlink() && !entry.path().canonicalize().ok()?.starts_with(root) {
         return None;
     }

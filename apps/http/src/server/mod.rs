@@ -185,7 +185,7 @@ impl Server {
         self
     }
 
-    /// Tells clients of older versions that HTTP/3 is to be had at this port (RFC 7838).
+    /// Advertises HTTP/3 at this port to clients of older versions (RFC 7838).
     #[must_use]
     pub fn alt_svc(mut self, port: u16) -> Self {
         self.alt_svc = Some(port);
@@ -212,9 +212,10 @@ impl Server {
     }
 
     /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in
-    /// order: nothing new is accepted, clients are told (GOAWAY, `connection: close`), and what is
-    /// being answered has [`ServerLimits::grace`] to end. Eight file descriptors, or half of those
-    /// that are left, are kept back from connections meanwhile, so that there is one for a file.
+    /// order: nothing new is accepted, clients are notified (GOAWAY, `connection: close`), and what
+    /// is being answered has [`ServerLimits::grace`] to end. Eight file descriptors, or half of
+    /// those that are left, are kept back from connections meanwhile, so that there is one for a
+    /// file.
     pub async fn run(mut self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
         let spare = Spare::new(SPARE);
         self.files.keep_back(spare.clone());

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// Where a descriptor comes from that stands for nothing.
 const NOTHING: &str = "/dev/null";
 
-/// Descriptors that nobody else can have.
+/// Descriptors that are reserved.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     kept: Mutex<Vec<File>>,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// dot.
 pub(super) type ServesHost = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// With what a request is refused before its path counts, if it is; `secured` says whether it came
-/// over a connection that is.
+/// With what a request is refused before its path counts, if it is; `secured`: it came over a
+/// secured connection.
 pub(super) fn refused(request: &Request<()>, secured: bool, serves: Option<&ServesHost>) -> Option<StatusCode> {
     if !names_one_host(request) {
         return Some(StatusCode::BAD_REQUEST);
@@ -110,7 +110,7 @@ mod tests {
             assert!(of("/a", Some(other)).is_some(), "{other}");
         }
         assert_eq!(of("/a", Some("evil.test:8080")), Some(StatusCode::MISDIRECTED_REQUEST));
-        // The target counts where it is absolute, whatever the field says.
+        // The target counts where it is absolute, regardless of the field.
         assert_eq!(of("http://evil.test/a", Some("localhost")), Some(StatusCode::MISDIRECTED_REQUEST));
         assert_eq!(of("http://localhost/a", Some("evil.test")), None);
         let two = asked(Version::HTTP_2, "https://evil.test/a", None);

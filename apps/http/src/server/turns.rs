@@ -1,12 +1,12 @@
 //! Whose request is answered next when not all can be.
 //!
 //! *Responsible for* how many answers there are at once, in all and for one address, for fairness
-//! between addresses and between the connections of one, and for ending answers that nobody takes.
+//! between addresses and between the connections of one, and for ending answers that are not read.
 //! *Not responsible for* what an answer is.
 //!
-//! *Invariants*: never more turns than the bounds say; who has fewer comes first, so that nobody
-//! can keep others waiting by asking more often; an answer that does not move is told to end when
-//! somebody waits who is worse off, and in any case after [`Bounds::idle`].
+//! *Invariants*: never more turns than the bounds allow; a client with fewer comes first, so that
+//! no client can keep others waiting by asking more often; an answer that does not progress is
+//! ended when a client waits that has fewer, and in any case after [`Bounds::idle`].
 
 use crate::lock;
 use core::time::Duration;
@@ -26,14 +26,14 @@ pub(crate) struct Bounds {
     pub(crate) total: usize,
     /// Turns of one address.
     pub(crate) per_address: usize,
-    /// How long a turn may not move while somebody waits who has fewer.
+    /// How long a turn may make no progress while a client with fewer waits.
     pub(crate) stall: Duration,
     /// How long a turn may not move at all.
     pub(crate) idle: Duration,
 }
 
-/// Who asks. Of IPv6 the first 64 bits count: whoever has one address there has them all (RFC 4291
-/// section 2.5.1).
+/// The client. Of IPv6 the first 64 bits count: a host with one address there has them all (RFC
+/// 4291 section 2.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Who {
     address: Option<IpAddr>,
@@ -75,7 +75,7 @@ struct State {
     waiting: BTreeMap<Who, BTreeMap<u64, Waiter>>,
 }
 
-/// One that waits, and how to tell it later that its turn has to end.
+/// One that waits, and how to notify it later that its turn has to end.
 #[derive(Debug)]
 struct Waiter {
     tell: oneshot::Sender<Turn>,
@@ -99,7 +99,7 @@ impl Drop for Place<'_> {
 struct Held {
     who: Who,
     moved: Instant,
-    /// Told to end, and not yet gone.
+    /// Asked to end, and not yet gone.
     ending: bool,
     end: Arc<Notify>,
 }
@@ -137,7 +137,7 @@ impl Turns {
         Arc::new(Self { bounds, state: Mutex::default() })
     }
 
-    /// Waits for a turn. `end` is told when it has to be over: whoever holds it drops it then.
+    /// Waits for a turn. `end` is notified when it has to be over: its holder drops it then.
     pub(crate) async fn wait(self: &Arc<Self>, who: Who, end: Arc<Notify>) -> Option<Turn> {
         let (tell, granted) = oneshot::channel();
         let _place = {
@@ -342,7 +342,8 @@ mod tests {
         }
         let mut eleventh = ask(&turns, who(3, 200));
         assert!(granted(&mut eleventh).await.is_none());
-        // The first that comes free is for whoever has least, though another has waited longer.
+        // The first that comes free is for the client with fewest, though another has waited
+        // longer.
         held.remove(0);
         assert!(granted(&mut ninth).await.is_none());
         let turn = granted(&mut eleventh).await.expect("a turn");

@@ -89,7 +89,7 @@ fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// What curl's manual says of `--noproxy`, and what its own test of it asks.
+    /// The rules of curl's manual for `--noproxy`, and the cases of its own test.
     #[test]
     fn hosts_match_as_in_curl() {
         for (list, host, named) in [

@@ -153,7 +153,7 @@ impl Proxies {
         }
     }
 
-    /// This one for every scheme, whatever variables say; none at all if it is empty. Hosts that
+    /// This one for every scheme, regardless of variables; none at all if it is empty. Hosts that
     /// are asked without one still are.
     ///
     /// # Errors
@@ -167,9 +167,9 @@ impl Proxies {
         Ok(self)
     }
 
-    /// The hosts that are asked without one, in place of those that variables say: names, which
-    /// stand for all that end in them, addresses and networks (`192.0.2.0/24`), with commas between
-    /// them; `*` is all, and nothing is none.
+    /// The hosts that are asked without one, in place of those of the variables: names, which stand
+    /// for all that end in them, addresses and networks (`192.0.2.0/24`), with commas between them;
+    /// `*` is all, and nothing is none.
     #[must_use]
     pub fn except(mut self, list: &str) -> Self {
         self.bypass = Bypass::parse(list);

@@ -115,7 +115,7 @@ fn request(proxy: &Proxy, origin: &Origin) -> Result<Request<Empty<Bytes>>, Erro
     Ok(request)
 }
 
-/// What an answer means that opens no tunnel. Its content often says more than its status.
+/// What an answer means that opens no tunnel. Its content is often more precise than its status.
 async fn refusal(proxy: &Proxy, origin: &Origin, response: Response<Incoming>) -> Error {
     let status = response.status();
     let mut what = match status {
