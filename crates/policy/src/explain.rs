@@ -47,7 +47,7 @@ pub struct Explanation {
     /// How the connections come about.
     pub role: String,
     /// What is wanted of each property about which something is wanted: name, preference, and
-    /// whether the program said so.
+    /// whether the program stated it.
     pub properties: Vec<(String, String, bool)>,
     /// What security was asked for.
     pub security: String,
@@ -109,9 +109,9 @@ impl Explanation {
                 let wanted = self.properties.iter().filter(|(_, p, e)| p == preference && *e == explicit);
                 wanted.map(|(name, _, _)| name.as_str()).collect()
             };
-            for (names, whence) in [(of(true), ""), (of(false), " by default")] {
+            for (names, suffix) in [(of(true), ""), (of(false), " by default")] {
                 if !names.is_empty() {
-                    lines.push(format!("{preference}{whence}: {}", names.join(", ")));
+                    lines.push(format!("{preference}{suffix}: {}", names.join(", ")));
                 }
             }
         }

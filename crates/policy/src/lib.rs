@@ -7,8 +7,8 @@
 //!
 //! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as
 //! [`StackFeatures`]), for racing candidates, or for opening anything. [`manager`] is NEAT's policy
-//! manager, [`advice`] what it says of real connections, [`daemon`] what of it many programs share,
-//! [`pvd`] what networks say of themselves.
+//! manager, [`advice`] its application to real connections, [`daemon`] what of it many programs
+//! share, [`pvd`] the networks' own descriptions.
 //!
 //! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and
 //! security filters and is never traded; every exclusion names its property; the outcome is a

@@ -297,7 +297,7 @@ impl<'a> Candidate<'a> {
         reasons
     }
 
-    /// What the capacity profile has to say (RFC 9622 section 8.1.6).
+    /// The reasons from the capacity profile (RFC 9622 section 8.1.6).
     fn profile_reasons(&self, needs: &Needs, add: &mut impl FnMut(&'static str, Preference, Verdict, String)) {
         const PROFILE: &str = "connCapacityProfile";
         let profile = needs.connection.capacity_profile;
@@ -328,7 +328,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What is said of a property that the program did not state itself.
+/// The remark on a property that the program did not state itself.
 fn by_default(needs: &Needs, property: P) -> &'static str {
     if needs.explicit.contains(property) { "" } else { " by default" }
 }

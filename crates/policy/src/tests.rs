@@ -420,7 +420,7 @@ fn a_path_that_cannot_be_had_is_an_error_that_names_the_property() {
     );
     assert_eq!(
         paths("pvd=require:example.com", &all[..1]),
-        "no interface can do this: lo is ruled out by pvd (example.com required, no provisioning domain is known: `neater pm` hears of them)"
+        "no interface can do this: lo is ruled out by pvd (example.com required, no provisioning domain is known: `neater pm` receives them)"
     );
     let mut down = all[1].clone();
     (down.up, down.addrs) = (false, vec![]);

@@ -33,8 +33,8 @@ pub(crate) fn profiles() -> Vec<(String, Value)> {
 
 /// A policy of the 10,000, likewise.
 pub(crate) fn policy(i: i32) -> (String, Value) {
-    // Every one wants two things. 20 want what the request says, 200 what two rows say, the others
-    // what nobody says.
+    // Every one wants two things. 20 want what the request has, 200 what two rows have, the others
+    // what nothing has.
     let wanted = match i {
         0..20 => json!({"app": {"value": "video"}, "port": {"value": {"start": i, "end": 1000}}}),
         20..220 => json!({"local_ip": {"value": format!("10.0.{}.1", i / 2)}, "app": {"value": "video"}}),

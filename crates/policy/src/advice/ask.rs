@@ -20,8 +20,8 @@ pub struct Named {
 }
 
 impl Named {
-    /// Whether a candidate with this transport and security, if it says any, means this stack.
-    /// `TLS` and `DTLS` are TCP and UDP with security, for those who would rather say it so.
+    /// Whether a candidate with this transport and security, if it states any, means this stack.
+    /// `TLS` and `DTLS` are TCP and UDP with security, as alternative names.
     pub(super) fn is_meant(&self, transport: &str, security: Option<bool>) -> bool {
         let secure = self.features.secure;
         let alias = match self.transport {
@@ -98,7 +98,7 @@ impl Ask<'_> {
     /// they have excluded. Defaults are bases.
     ///
     /// A connection that is bound to an interface without an address of which there could be a row
-    /// (a link-local one) says of the interface what a row would say.
+    /// (a link-local one) states of the interface what a row would state.
     #[must_use]
     pub fn requests(&self, interfaces: &[Interface]) -> Requests {
         let common = self.common();
@@ -177,8 +177,8 @@ impl Ask<'_> {
         array
     }
 
-    /// The interfaces that lead to the other end, as far as that can be told before its name is
-    /// resolved, in the order of the needs; none where the system alone can tell.
+    /// The interfaces that lead to the other end, as far as that is known before its name is
+    /// resolved, in the order of the needs; none where only the system can decide.
     pub(super) fn usable(&self, interfaces: &[Interface]) -> Vec<Usable> {
         let local = |name: &str| name == "localhost" || name.ends_with(".localhost");
         let host = self.host.map(|h| h.to_ascii_lowercase());

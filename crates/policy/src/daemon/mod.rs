@@ -1,5 +1,5 @@
-//! The policy manager as a daemon that many programs share: what it holds for whom, and what is
-//! said on its sockets.
+//! The policy manager as a daemon that many programs share: its state for each user, and the
+//! protocols of its sockets.
 //!
 //! *Responsible for* who may write what and whom it steers ([`Daemon`]), for NEAT's JSON and the
 //! compact form on the Unix sockets ([`Session`], [`wire`]), for the REST interface ([`rest`]) with
@@ -9,8 +9,8 @@
 //! bytes, texts, the time and a token. *Deliberately not here*: what a decision is, which is the
 //! [`manager`](crate::manager)'s.
 //!
-//! *Invariants*: what a user wrote steers that user alone, unless the user is root or the one the
-//! daemon runs as; nobody but them changes what they wrote; whatever clients send, memory stays
+//! *Invariants*: what a user wrote applies to that user alone, unless the user is root or the one
+//! the daemon runs as; no other user changes what they wrote; whatever clients send, memory stays
 //! within bounds that do not depend on how often they send it; a document counts as a whole or not
 //! at all.
 

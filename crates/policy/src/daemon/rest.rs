@@ -141,7 +141,7 @@ fn is_here(host: &str, port: u16) -> bool {
     address.is_some_and(|a: IpAddr| a.is_loopback()) && asked == Some(port)
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ.
+/// Whether two texts are the same, in a time that does not depend on where they differ.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
@@ -177,7 +177,7 @@ impl Daemon {
             return Response::error(421, &format!("Host must be 127.0.0.1:{port} or [::1]:{port}, not a name"));
         }
         let Some(place) = Place::of(request.path) else {
-            return Response::error(404, "there is nothing here; /openapi.json says what there is");
+            return Response::error(404, "there is nothing here; /openapi.json lists what there is");
         };
         if !place.methods().contains(&request.method) {
             let allow = place.methods().join(", ");
@@ -248,11 +248,11 @@ impl Daemon {
             _ => return Response::error(405, "nothing can be put here"),
         };
         match done {
-            Ok(slips) => {
-                // Who expects NEAT's answer finds it; slips stand behind it.
-                let slips: String =
-                    slips.iter().map(|f| format!("\n{}:{}: warning: {}", f.line, f.column, f.why)).collect();
-                Response::text(200, format!("OK{slips}"))
+            Ok(found) => {
+                // A client that expects NEAT's answer finds it; diagnostics stand behind it.
+                let diagnostics: String =
+                    found.iter().map(|f| format!("\n{}:{}: warning: {}", f.line, f.column, f.why)).collect();
+                Response::text(200, format!("OK{diagnostics}"))
             }
             Err(NotDone::Malformed(why)) => Response::error(400, &why),
             Err(NotDone::Refused(why)) => Response::error(status_of(why), &why.to_string()),

@@ -4,11 +4,11 @@
 //! any number of frames; anything else NEAT's, in which it carries one JSON document that the
 //! client ends by closing its half.
 //!
-//! NEAT's C library takes a connection that closes without a word as "decide yourself", and waits
-//! for ever for one that answers with an empty list (`docs/policy.md`), so that a document on the
-//! request socket that cannot be answered closes the connection; why is told to whoever runs the
-//! daemon. The sockets for the PIB and CIB say why to the client, which NEAT's library does not
-//! wait for.
+//! NEAT's C library takes a connection that closes without an answer as "decide yourself", and
+//! waits for ever for one that answers with an empty list (`docs/policy.md`), so that a document on
+//! the request socket that cannot be answered closes the connection; the reason is reported to the
+//! administrator of the daemon. The sockets for the PIB and CIB return the reason to the client,
+//! which NEAT's library does not wait for.
 
 use super::metadata::{MAX_LINE, metadata_node};
 use super::metrics::Door;
@@ -48,9 +48,9 @@ pub struct Session {
     lines: u64,
     /// How many documents, frames and lines were taken.
     taken: u64,
-    /// The tables that are being told.
+    /// The tables that are being sent.
     fetching: Option<super::tables::View>,
-    /// The ways of which facts were told here, and until when they count.
+    /// The paths whose facts were received here, and when these expire.
     ways: BTreeMap<(String, String), WallTime>,
 }
 
@@ -113,7 +113,8 @@ impl Session {
             self.input.push(b'\n');
             self.lines(daemon, now);
         } else if !self.closed && self.form == Form::Unknown && matches!(self.door, Door::Pib | Door::Cib) {
-            // Whoever only looks whether somebody is here does not read it, and is no trouble.
+            // A client that only checks whether the daemon is alive does not read it, which is
+            // harmless.
             self.output.extend(format!("{}\n", json!({"error": "no document came"})).into_bytes());
         } else if !self.closed && !self.input.is_empty() {
             self.refuse(daemon, "the connection ended within a frame".into());
@@ -164,14 +165,14 @@ impl Session {
         self.input.capacity() + self.output.capacity()
     }
 
-    /// What was done could not be written to a file: who waits for an answer is told.
+    /// What was done could not be written to a file: a client that waits for an answer is notified.
     pub fn unsaved(&mut self, why: &str) {
         if self.form == Form::Text && self.door != Door::Requests {
             self.output.extend(format!("{}\n", json!({"error": why})).into_bytes());
         }
     }
 
-    /// Why the client was refused something, for whoever runs the daemon.
+    /// Why the client was refused something, for the administrator of the daemon.
     pub fn take_refusals(&mut self) -> Vec<String> {
         std::mem::take(&mut self.refusals)
     }
@@ -196,7 +197,7 @@ impl Session {
         let says_nothing = text.chars().filter(|c| !c.is_whitespace()).eq("[]".chars());
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
-            _ if says_nothing => Err("the document is an empty list, which says nothing".to_owned()),
+            _ if says_nothing => Err("the document is an empty list, which has no content".to_owned()),
             Door::Pib => put_rules(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string()),
             Door::Cib | Door::Metadata => {
                 put_nodes(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string())
@@ -352,8 +353,8 @@ fn placed(text: &str, error: &NeatError) -> String {
     format!("line {} column {}: {}", fault.line, fault.column, fault.why)
 }
 
-/// The objects of a document: it is one, or a list of them. A uid that is given takes the place of
-/// what one object says.
+/// The objects of a document: it is one, or a list of them. A uid that is given replaces the one of
+/// a single object.
 pub(super) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
     let mut objects = match read(text).map_err(|e| placed(text, &e))? {
         Value::Array(list) => list,
@@ -378,7 +379,7 @@ pub(super) fn within(text: &str, i: usize, e: NeatError) -> String {
 /// Why a document was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotDone {
-    /// It says nothing that can be.
+    /// It has no valid meaning.
     Malformed(String),
     /// It may not be.
     Refused(Refusal),
@@ -399,8 +400,8 @@ impl fmt::Display for NotDone {
     }
 }
 
-/// Puts in the policies of a document, and tells what is odd about one that comes with its uid.
-/// `policy_type` says which are profiles.
+/// Puts in the policies of a document, and returns diagnostics about one that comes with its uid.
+/// `policy_type` marks profiles.
 ///
 /// # Errors
 /// Why, with the place.
@@ -422,8 +423,9 @@ pub(super) fn put_rules(
     Ok(slips)
 }
 
-/// The text in which slips can be pointed at: that of one object under the uid that somebody gives
-/// it. Others get no answer that could tell of slips, and looking for them takes time.
+/// The text in which diagnostics have a position: that of one object under the uid that the client
+/// gives it. Other requests get no answer that could carry diagnostics, and looking for them takes
+/// time.
 fn pointed_at<'a>(text: &'a str, uid: Option<&str>) -> &'a str {
     if uid.is_some() && text.trim_start().starts_with('{') { text } else { "" }
 }

@@ -1,7 +1,7 @@
-//! What the CIB says of the interfaces of this host.
+//! The CIB's nodes for the interfaces of this host.
 //!
 //! NEAT writes a node for each interface when it starts; here the nodes follow the interfaces. What
-//! the system does not know, a `.cib` file can say: a node without `root` and `link` that matches
+//! the system does not know, a `.cib` file can state: a node without `root` and `link` that matches
 //! `{"interface": {"value": "wlan0"}}`.
 
 use super::store::Daemon;
@@ -33,10 +33,10 @@ pub fn interface_nodes(interfaces: &[Interface]) -> Vec<Node> {
     network_nodes(interfaces, &[])
 }
 
-/// The same where networks have said what they are: a node for each provisioning domain of each
+/// The same where networks have described themselves: a node for each provisioning domain of each
 /// interface, with the addresses that belong to it and what is known of it; and one for the
-/// addresses that belong to none. An address has one row, so that what a network says cannot be
-/// passed by on the plain row.
+/// addresses that belong to none. An address has one row, so that a network's information cannot be
+/// evaded by the plain row.
 #[must_use]
 pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<Node> {
     let mut nodes = Vec::new();
@@ -50,7 +50,7 @@ pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<N
             nodes.extend(node(interface, more, 1.0, of_domain).map(|n| Node {
                 uid: domain_uid(&interface.name, &domain.id),
                 expires: Some(domain.expires),
-                description: "as the network tells".into(),
+                description: "as the network reports".into(),
                 ..n
             }));
         }
@@ -75,9 +75,9 @@ fn domain_uid(interface: &str, id: &str) -> String {
 }
 
 /// The same for an engine that asks about its own connections: the loopback has a node, too,
-/// because what leads to this host goes by no other; default routes have no score; and each row
-/// says *any* of `transport` and `security`, so that a profile which makes these immutable does not
-/// take all rows away. Addresses of which somebody has `told` have none.
+/// because what leads to this host goes by no other; default routes have no score; and each row has
+/// *any* for `transport` and `security`, so that a profile which makes these immutable does not
+/// take all rows away. Addresses with a node of another source (`told`) have none.
 #[must_use]
 pub(crate) fn interface_rows(interfaces: &[Interface], told: impl Fn(&str, IpAddr) -> bool) -> Vec<Node> {
     let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
@@ -167,7 +167,7 @@ fn node_of(interface: &Interface, more: Vec<NeatProperty>, addresses: Vec<NeatAr
         alternatives,
         priority: 0,
         expires: None,
-        description: "as the system tells".into(),
+        description: "as the system reports".into(),
         others: serde_json::Map::new(),
     })
 }
@@ -176,7 +176,7 @@ fn node_of(interface: &Interface, more: Vec<NeatProperty>, addresses: Vec<NeatAr
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     wanted: Vec<Node>,
-    /// The uids of those that are in the base: nobody else changes these.
+    /// The uids of those that are in the base: no other writer changes these.
     set: BTreeSet<String>,
 }
 
@@ -211,8 +211,8 @@ impl Daemon {
         self.settle_networks(now);
     }
 
-    /// Sees to it that the nodes of the networks are in the base. A node of that name that somebody
-    /// else has put there stays, and counts instead.
+    /// Puts the nodes of the networks into the base. A node of that name from another writer stays,
+    /// and counts instead.
     pub(super) fn settle_networks(&mut self, now: WallTime) {
         let networks = core::mem::take(&mut self.networks);
         let (nodes, mut set) = (networks.wanted, networks.set);

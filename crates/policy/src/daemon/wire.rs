@@ -1,4 +1,4 @@
-//! The compact form: what NEAT's sockets say in JSON, in frames that cost little, many on one
+//! The compact form: the content of NEAT's JSON sockets, in frames that cost little, many on one
 //! connection.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //! +--------+--------+-----------------+-----------------------------------+----------
 //! ```
 //!
-//! All numbers are little-endian. 0xB5 begins no UTF-8 text and so no JSON, by which a socket tells
-//! the two forms apart; another version would begin with another byte. `id` is the client's, and
-//! comes back with the answer; answers come in the order of the questions.
+//! All numbers are little-endian. 0xB5 begins no UTF-8 text and so no JSON, by which a socket
+//! distinguishes the two forms; another version would begin with another byte. `id` is the
+//! client's, and comes back with the answer; answers come in the order of the questions.
 //!
 //! A **text** is its length (2 bytes) and its bytes in UTF-8. A **value** is one byte and what
 //! follows: 0 any; 1 false; 2 true; 3 a number (8 bytes, IEEE 754); 4 a text; 5 a set: how many (2
@@ -70,7 +70,7 @@ pub enum Kind {
     Seen = 5,
     /// What others have seen, from some change on.
     News = 6,
-    /// Requests to decide, and to say why.
+    /// Requests to decide, and to explain.
     Explain = 7,
     /// What was decided.
     Decision = 0x81,
@@ -120,7 +120,7 @@ impl fmt::Display for Malformed {
             Self::Kind(byte) => write!(f, "there is no frame of kind {byte}"),
             Self::Long(length) => write!(f, "a payload has at most {MAX_PAYLOAD} bytes, not {length}"),
             Self::Short => f.write_str("the payload ends too early"),
-            Self::Trailing => f.write_str("the payload is longer than what it says"),
+            Self::Trailing => f.write_str("the payload is longer than its content"),
             Self::Value => f.write_str("a text, number or value is not one that can be"),
             Self::TooMany => f.write_str("the alternatives are too many"),
         }
@@ -276,7 +276,7 @@ pub fn put_node(out: &mut Vec<u8>, node: &Node, seconds: u32) {
     }
 }
 
-/// Adds the payload of a decision. Candidates are told as they are on the JSON socket.
+/// Adds the payload of a decision. Candidates are sent as they are on the JSON socket.
 pub fn put_decision(out: &mut Vec<u8>, decision: &Decision) {
     // Options of sockets may be spelt in two ways that become one.
     if decision.all().iter().any(|p| p.key.starts_with("so/")) {
@@ -303,7 +303,7 @@ fn put_score(out: &mut Vec<u8>, score: Score) {
     out.extend(score.others.to_le_bytes());
 }
 
-/// Adds a decision whose properties are not the same as what is told of them.
+/// Adds a decision whose properties differ from those that are sent.
 fn put_told(out: &mut Vec<u8>, ranked: &[Ranked]) {
     let arrays: Vec<NeatArray> = ranked.iter().map(|r| told(&r.properties)).collect();
     put_count(out, arrays.iter().map(NeatArray::len).sum());
@@ -438,7 +438,7 @@ pub fn requests(payload: &[u8]) -> Result<Requests, Malformed> {
     Ok(Requests::from_arrays(arrays))
 }
 
-/// Reads the payload of a node that is told at `now`.
+/// Reads the payload of a node that is received at `now`.
 ///
 /// # Errors
 /// [`Malformed`].

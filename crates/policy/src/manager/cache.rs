@@ -14,7 +14,7 @@ use std::sync::Arc;
 const MAX_DECISIONS: usize = 1024;
 /// About how many bytes they take together.
 const MAX_BYTES: usize = 4 << 20;
-/// About how many bytes one takes at most: a longer one is made anew.
+/// About how many bytes one takes at most: a longer one is computed again.
 const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 4;
 /// How many inputs of one decision are remembered; what has more depends on every row.
 pub(crate) const MAX_INPUTS: usize = 16;
@@ -62,9 +62,8 @@ pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
     weight: usize,
-    /// The numbers of requests that were asked lately, each in the pair that it says itself, the
-    /// later first: two that are asked in turns keep each other out of no place. None until the
-    /// first.
+    /// The numbers of recent requests, each in the pair that it selects itself, the later first:
+    /// two that are asked in turns keep each other out of no place. None until the first.
     once: Vec<[u64; 2]>,
     /// How often something was found.
     pub(crate) hits: u64,
@@ -86,7 +85,7 @@ impl Cache {
 
     /// Whether this was asked lately, and is asked again: only then it is worth keeping. To keep a
     /// decision takes half as long again as to make it, and a program that asks about many
-    /// destinations once each would keep nothing but what nobody asks for.
+    /// destinations once each would fill the cache with unused entries.
     pub(crate) fn is_asked_again(&mut self, requests: &Requests) -> bool {
         if self.once.is_empty() {
             self.once = vec![[0; 2]; ONCE];

@@ -3,7 +3,7 @@
 //!
 //! Nodes link to nodes; from each root, every path along the links is a row, in which the node
 //! nearer the root wins. Nodes that neither link nor are roots extend the rows they match. Links
-//! are made anew whenever something changed.
+//! are rebuilt whenever something changed.
 
 use super::file::Node;
 use neater_base::WallTime;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// How many nodes are held. One more drops the one that expires first.
 pub const MAX_NODES: usize = 4096;
-/// How many rows are made; the rest is left out, and [`Rows::truncated`] says so.
+/// How many rows are made; the rest is left out, and [`Rows::truncated`] reports that.
 pub const MAX_ROWS: usize = 4096;
 /// How often one node is compared with another, or stepped to, in search of rows.
 const MAX_STEPS: usize = 2_000_000;
@@ -49,9 +49,9 @@ impl Default for Cib {
     }
 }
 
-/// Whether only a provisioning domain says anything by this name: of a network that does not, it is
-/// not so. What else a row may be silent about is mostly a setting (`dscp`), of which no network
-/// says anything.
+/// Whether only a provisioning domain states a property of this name: it is false for a network
+/// that does not. Other properties that a row lacks are mostly settings (`dscp`), which no network
+/// states.
 pub(crate) fn is_of_domains(key: &str) -> bool {
     key.starts_with("pvd")
 }
@@ -65,14 +65,14 @@ pub struct Row {
     pub path: Vec<String>,
     /// The uid of the node that extends it.
     pub extended_by: Option<String>,
-    /// It serves inputs with immutable properties of which it says nothing, unless domains do
+    /// It serves inputs with immutable properties that it lacks, unless domains state them
     /// ([`is_of_domains`]). NEAT's rows do not; but where rows are all that policies know of
     /// interfaces, one that did not would be passed by, and every policy about it.
     pub(crate) open: bool,
 }
 
 impl Row {
-    /// Adds what was seen of its interface. What the row says itself counts more.
+    /// Adds what was seen of its interface. The row's own properties take precedence.
     fn see(&mut self, seen: &Seen, now: WallTime) {
         let Some(NeatValue::Text(interface)) = self.properties.get("interface").map(|p| &p.value) else { return };
         if let Some((facts, _)) = seen.get(interface).filter(|(_, ends)| ends.0 > now.0) {
@@ -137,7 +137,7 @@ impl Cib {
         Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, weight: 0, seen: BTreeMap::new(), open: false }
     }
 
-    /// Whether rows serve inputs with immutable properties of which they say nothing.
+    /// Whether rows serve inputs with immutable properties that they lack.
     pub(crate) const fn set_open(&mut self, open: bool) {
         self.open = open;
     }
@@ -178,8 +178,8 @@ impl Cib {
     }
 
     /// Every row of these interfaces has what was seen of them, beside whatever else it was made
-    /// of, and no other row has; whether that is new. It takes no room from nodes, and a row says
-    /// about itself what it said before.
+    /// of, and no other row has; whether that is new. It takes no room from nodes, and a row's own
+    /// properties stay as they were.
     pub(crate) fn set_seen(&mut self, seen: Seen) -> bool {
         let is_new = seen != self.seen;
         self.seen = seen;

@@ -8,14 +8,14 @@ use std::borrow::Cow;
 
 /// How many requests and candidates one document may lead to, at any stage.
 pub const MAX_CANDIDATES: usize = 10_000;
-/// The property that says what kind of request this is.
+/// The property with the kind of the request.
 const REQUEST_TYPE: &str = "__request_type";
 /// The kind that asks for the combinations of endpoints alone, before names are resolved.
 const PRE_RESOLVE: &str = "pre-resolve";
-/// Properties that count in the ranking but are not told.
+/// Properties that count in the ranking but are not reported.
 const UNTOLD: [&str; 2] = ["default_profile", "uid"];
 
-/// The property by which a program says that it must have security.
+/// The property by which a program requires security.
 pub(crate) const SECURITY: &str = "security";
 
 /// Whether a property is what a program requires for its security. No rule takes that out of a
@@ -158,7 +158,7 @@ pub(crate) fn as_answer(candidate: &NeatArray) -> NeatArray {
     candidate.iter().map(bare).collect()
 }
 
-/// The key under which a property is told, if it is.
+/// The key under which a property is reported, if it is.
 pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
     match key.strip_prefix("so/") {
         Some(option) => sockopt::by_number(option).map(|numbers| format!("so/{numbers}").into()),
@@ -167,7 +167,7 @@ pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A candidate as it is told: without what is for the manager alone, and with socket options by
+/// A candidate as it is reported: without what is for the manager alone, and with socket options by
 /// number.
 #[must_use]
 pub fn told(candidate: &NeatArray) -> NeatArray {

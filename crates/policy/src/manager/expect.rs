@@ -2,7 +2,7 @@
 //!
 //! A file is a JSON list of cases: `{"name", "requests": [...], "candidates": [{"transport": "TCP",
 //! ...}, ...]}`. A candidate states the values it must have; what it does not mention may be
-//! anything, and `null` says that it must not be there. The answer has exactly as many candidates,
+//! anything, and `null` means that it must not be there. The answer has exactly as many candidates,
 //! in this order; with `"at_least": true` there may be more behind.
 
 use super::document::same_value;

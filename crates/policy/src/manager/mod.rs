@@ -1,13 +1,13 @@
 //! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
 //!
 //! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the
-//! rows of the **CIB** say what is known of interfaces, addresses and peers, **policies** have the
-//! last word, and the candidates that are left are ranked by score. The formats are NEAT's, at its
-//! commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
-//! tells them with examples, and decision 0021 which were mended.
+//! rows of the **CIB** state what is known of interfaces, addresses and peers, **policies** have
+//! the last word, and the candidates that are left are ranked by score. The formats are NEAT's, at
+//! its commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
+//! describes them with examples, and decision 0021 lists which were mended.
 //!
 //! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`]
-//! fills the tables from files; [`Trace`] tells how a decision came about.
+//! fills the tables from files; [`Trace`] records how a decision came about.
 //!
 //! *Invariants*: a decision is a function of the tables, the request and the time; equals are
 //! ranked in the order in which they arose; nothing from outside makes the manager grow beyond its
@@ -111,7 +111,7 @@ impl Manager {
         Self { limits, steps: Some(steps), ..Self::default() }
     }
 
-    /// From now on rows serve requests with immutable properties of which they say nothing.
+    /// From now on rows serve requests with immutable properties that they lack.
     pub(crate) fn open_rows(&mut self) {
         self.cib.set_open(true);
         self.rows_stale = true;
@@ -185,7 +185,7 @@ impl Manager {
     }
 
     /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not
-    /// put in: it says that what was known has ended.
+    /// put in: it reports that what was known has expired.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
             self.cib.purge(now);
@@ -291,7 +291,7 @@ impl Manager {
         }
     }
 
-    /// Decides, and tells every step.
+    /// Decides, and records every step.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
@@ -301,11 +301,10 @@ impl Manager {
         Ok((ranked, trace))
     }
 
-    /// The same for who asks on behalf of somebody else: what is told takes at most about so many
-    /// bytes.
+    /// The same on behalf of another user: the trace takes at most about so many bytes.
     ///
     /// # Errors
-    /// As [`explain`](Self::explain), and where there is more to tell than that.
+    /// As [`explain`](Self::explain), and where the trace exceeds that.
     pub(crate) fn explain_within(
         &mut self,
         requests: &Requests,
@@ -338,8 +337,7 @@ impl Manager {
         Ok(found.into_iter().map(|(_, array)| array).collect())
     }
 
-    /// The input and the rows that can serve it at `now`, best first, as many as [`Limits::rows`]
-    /// says.
+    /// The input and the rows that can serve it at `now`, best first, at most [`Limits::rows`].
     pub fn join_rows(&mut self, input: NeatArray, now: WallTime) -> Vec<NeatArray> {
         let limit = self.limits.rows;
         let found = plain::join(&self.rows(now).rows, &(0, input), limit, &mut Trace::off());

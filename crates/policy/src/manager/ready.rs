@@ -1,5 +1,5 @@
-//! Ready-made profiles and policies, as they lie in `crates/policy/ready`; `docs/policy.md` tells
-//! what each is for.
+//! Ready-made profiles and policies, as they lie in `crates/policy/ready`; `docs/policy.md`
+//! describes each.
 
 use super::{Loader, Manager, Report, SourceFile};
 use neater_base::WallTime;
@@ -249,7 +249,7 @@ mod tests {
                 "{all:?}"
             );
         }
-        // What a program says of its flow, in our words and in NEAT's.
+        // What a program states of its flow, in our words and in NEAT's.
         for key in ["flow_size", "flow_size_bytes"] {
             let mut marked = |bytes: u64| {
                 let request = json!([{"transport": {"value": "TCP"}, key: {"value": bytes}}]);

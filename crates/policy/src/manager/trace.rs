@@ -200,7 +200,8 @@ impl Trace {
         Self { on: true, room: bytes, ..Self::default() }
     }
 
-    /// Whether a candidate was not written down, so that others cannot be told by their numbers.
+    /// Whether a candidate was not written down, so that others cannot be identified by their
+    /// numbers.
     #[must_use]
     pub(crate) const fn is_full(&self) -> bool {
         self.full.0

@@ -72,10 +72,10 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// What an advertisement says of its router.
+/// The header of a router advertisement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What hosts put into the hop limit of packets; 0 says nothing.
+    /// What hosts put into the hop limit of packets; 0 means unspecified.
     pub hop_limit: u8,
     /// Addresses come from DHCPv6 (the M flag).
     pub managed: bool,
@@ -182,7 +182,7 @@ impl From<Short> for BadAdvertisement {
 }
 
 impl Advertisement {
-    /// Reads an ICMPv6 message, whose checksum somebody has verified.
+    /// Reads an ICMPv6 message, whose checksum was verified.
     ///
     /// # Errors
     /// [`BadAdvertisement`], by RFC 4861 section 6.1.2: one bad option makes the whole message
@@ -291,7 +291,7 @@ fn name(r: &mut Reader<'_>) -> Result<String, BadAdvertisement> {
         let label = r.take(n.into()).map_err(|_| BadAdvertisement::Name)?;
         len += label.len() + 1;
         let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        // Two high bits say compression, which may not be used here.
+        // Two high bits mean compression, which may not be used here.
         if n > 63 || len > MAX_NAME || !label.iter().all(plain) {
             return Err(BadAdvertisement::Name);
         }
@@ -339,7 +339,7 @@ impl Configuration {
                 r.take(4).map_err(bad)?;
                 let prefix = Prefix::new(address(r.rest())?, len).ok_or(BadAdvertisement::Option)?;
                 // RFC 4862 section 5.5.3: the link-local prefix, and what is preferred for longer
-                // than it is valid, say nothing.
+                // than it is valid, are ignored.
                 if preferred <= valid && !prefix.addr.is_unicast_link_local() {
                     let (on_link, autonomous) = (flags & 0x80 != 0, flags & 0x40 != 0);
                     push(&mut self.prefixes, PrefixInfo { prefix, on_link, autonomous, valid, preferred });
@@ -432,7 +432,7 @@ impl PvdOption {
             }
         }
         let http = flags & 0x8000 != 0;
-        // Without a document, delay and sequence number say nothing.
+        // Without a document, delay and sequence number have no meaning.
         let (delay, sequence) = if http { ((flags & 0xf) as u8, sequence) } else { (0, 0) };
         Ok(Self { id, http, legacy: flags & 0x4000 != 0, delay, sequence, header, configuration })
     }

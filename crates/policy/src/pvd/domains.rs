@@ -10,7 +10,7 @@ use neater_property::neat::{NeatProperty, NeatValue};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How many domains of one interface count; more are not heard.
+/// How many domains of one interface count; more are ignored.
 pub const MAX_DOMAINS: usize = 16;
 /// Between two requests for one domain's document, at least (RFC 8801 section 4.1).
 const BETWEEN: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ struct Domain {
     prefixes: Ending<Prefix>,
     dns: Ending<Ipv6Addr>,
     document: Document,
-    /// When it ends by the clock on the wall, as was told last.
+    /// When it ends by the clock on the wall, as reported last.
     told: Option<WallTime>,
 }
 
@@ -94,8 +94,8 @@ impl Domain {
         }
     }
 
-    /// When what is told of it ends by the clock on the wall: the same as before, unless something
-    /// has changed or somebody has set that clock.
+    /// When its information expires by the wall clock: the same as before, unless something has
+    /// changed or that clock was set.
     fn ends(&mut self, now: Instant, wall: WallTime) -> Option<WallTime> {
         let document = self.document.information.as_ref().map(|(_, until)| *until);
         let until = [self.reach(), document].into_iter().flatten().min().filter(|_| self.reach().is_some())?;
@@ -187,7 +187,7 @@ impl Network {
 /// What an advertisement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It tells of no domain, or came over an interface that is not there or not up.
+    /// It announces no domain, or came over an interface that is not there or not up.
     NoDomain,
     /// A domain that was not known.
     New,
@@ -220,9 +220,10 @@ pub struct Fetch {
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody answered: the network may be slow to come up, and the request is made again.
+    /// There was no answer: the network may be slow to come up, and the request is made again.
     Unreachable(String),
-    /// Somebody answered who has none, or may not speak for the domain: it is not asked for again.
+    /// A server answered that has none, or is not authorised for the domain: it is not asked for
+    /// again.
     Refused(String),
 }
 
@@ -237,7 +238,7 @@ pub struct Provisioned {
     pub addrs: Vec<IpAddr>,
     /// What is known of it, for its rows.
     pub properties: Vec<NeatProperty>,
-    /// Until when that holds if nothing more is heard.
+    /// Until when that holds if no further advertisement is received.
     pub expires: WallTime,
 }
 
@@ -256,8 +257,8 @@ impl Domains {
         Self { networks: BTreeMap::new(), rng, tickets: 0 }
     }
 
-    /// Takes the interfaces as they are now. With one that is down, what was heard over it is gone,
-    /// and what failed there is forgotten: the next network there is another one.
+    /// Takes the interfaces as they are now. With one that is down, what was received over it is
+    /// gone, and what failed there is forgotten: the next network there is another one.
     pub fn set_interfaces(&mut self, interfaces: &[Interface]) {
         let there = |i: &&Interface| i.up && i.kind != InterfaceKind::Loopback;
         self.networks.retain(|index, _| interfaces.iter().filter(there).any(|i| i.index == *index));
@@ -288,7 +289,7 @@ impl Domains {
         self.expire(now);
         let Some(network) = self.networks.get_mut(&interface) else { return Ok(Heard::NoDomain) };
         let id = told.pvd.as_ref().map(|p| p.id.as_str());
-        // An address belongs to the domain that told its prefix last (section 3.4).
+        // An address belongs to the domain that announced its prefix last (section 3.4).
         let prefixes = || told.configurations().flat_map(|c| &c.prefixes);
         for domain in network.domains.values_mut().filter(|d| Some(d.option.id.as_str()) != id) {
             domain.prefixes.retain(|(held, _)| !prefixes().any(|p| p.prefix == *held));
@@ -434,7 +435,7 @@ impl Domains {
     }
 
     /// The domains that the host has addresses of, by interface and name. Lifetimes run by the
-    /// clock that nobody sets; when they end by the one on the wall is told as of `wall`.
+    /// monotonic clock; their end by the wall clock is reported as of `wall`.
     #[must_use]
     pub fn provisioned(&mut self, now: Instant, wall: WallTime) -> Vec<Provisioned> {
         let all = self.networks.values_mut().flat_map(|network| {

@@ -58,7 +58,7 @@ fn the_example_of_rfc_8801_is_read() {
     assert_eq!(told.configuration, Configuration::default());
 }
 
-/// Everything that an advertisement can say.
+/// Everything that an advertisement can carry.
 fn full() -> Advertisement {
     let info = |text: &str| PrefixInfo {
         prefix: prefix(text),
@@ -260,7 +260,7 @@ fn with_option(change: impl FnOnce(&mut PvdOption)) -> Advertisement {
     said
 }
 
-/// What a router says of a domain that leads nowhere any more.
+/// A router's option for a domain that leads nowhere any more.
 fn leave(option: &mut PvdOption) {
     option.header = None;
     option.configuration.routes.iter_mut().for_each(|r| r.1 = 0);
@@ -441,7 +441,7 @@ fn whoever_sets_the_clock_on_the_wall_ends_no_domain_and_drift_is_no_news() {
     let mut host = Host::new();
     host.hear(0, &full());
     let before = host.provisioned(0)[0].expires;
-    // The clocks of a host drift apart by less than a second before anybody is told.
+    // The clocks of a host drift apart by less than a second before that is reported.
     let drifted = WallTime(Host::wall(1000).0 + Duration::from_millis(300));
     assert_eq!(host.domains.provisioned(host.at(1000), drifted)[0].expires, before);
     // A day forward, and back again.

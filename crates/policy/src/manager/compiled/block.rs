@@ -375,8 +375,8 @@ impl Block {
         scratch.firing.clear();
     }
 
-    /// Adds what single rules say of one key, and groups of them to the candidates of a mask, each
-    /// in order.
+    /// Adds what single rules state for one key, and groups of them to the candidates of a mask,
+    /// each in order.
     fn settle_lane(
         &mut self,
         index: &Index,

@@ -103,7 +103,7 @@ struct Outcome {
     updated: bool,
 }
 
-/// What the candidates have under one key. Nothing is said of candidates outside `has`.
+/// What the candidates have under one key. Candidates outside `has` are undefined.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) key: Key,
@@ -116,7 +116,7 @@ pub(super) struct Column {
     /// Those that have their own.
     odd: Mask,
     cells: [Cell; WIDTH],
-    /// Whether any score was ever not 0; without, `scores` says nothing.
+    /// Whether any score was ever not 0; without, `scores` is unused.
     pub(super) scored: bool,
     pub(super) scores: [f64; WIDTH],
 }
@@ -175,8 +175,8 @@ impl Column {
     }
 
     /// Adds a property to the candidates of `mask`, all of them alive; those that clash are given
-    /// back, as they were. Values that some candidate did not have before are told, perhaps more
-    /// than once.
+    /// back, as they were. Values that some candidate did not have before are reported, perhaps
+    /// more than once.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -332,7 +332,7 @@ impl Column {
     /// Changes the scores of those whose score is to be kept, added to and replaced.
     fn gain(&mut self, [_, add, replace]: [Mask; 3], score: f64, alive: Mask) {
         let scores = &mut self.scores;
-        // Nothing is said of the others, so that all at once is as good, and much quicker.
+        // The others have no value, so that all at once is as good, and much quicker.
         let all = self.has & alive;
         if add == all {
             scores.iter_mut().for_each(|s| *s += score);
@@ -425,7 +425,7 @@ impl Column {
         self.filter(among, Cell::is_required)
     }
 
-    /// Tells the values of the candidates of `among` with those that have each; one may come more
+    /// Reports the values of the candidates of `among` with those that have each; one may come more
     /// than once.
     pub(super) fn values(&self, among: Mask, mut told: impl FnMut(Val, Mask)) {
         let among = among & self.has;

@@ -55,7 +55,7 @@ struct Work {
     /// By origin, where candidates are apart: the score of what was joined, and when it came.
     came: Vec<(u128, u32)>,
     input: Vec<(Key, Prop)>,
-    /// The places of the properties that are told.
+    /// The places of the properties that are reported.
     told: Vec<u32>,
     found: Vec<Found>,
     all: Vec<Found>,
@@ -675,7 +675,7 @@ impl Compiled {
             if ranked[..first].iter().any(|(earlier, _)| earlier.block == found.block) {
                 continue;
             }
-            // All candidates of a block, key by key: what they share is told once, where they
+            // All candidates of a block, key by key: what they share is reported once, where they
             // follow each other.
             let block = &blocks[found.block as usize];
             let of_it = ranked.iter().filter(|(other, _)| other.block == found.block);

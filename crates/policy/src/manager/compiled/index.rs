@@ -231,7 +231,7 @@ impl Index {
     }
 
     /// Whether a rule does the same to a row whenever it is tried: nothing that the table does
-    /// changes whom it finds, and nobody reads what it adds.
+    /// changes the rows that it matches, and no rule reads what it adds.
     pub(super) fn is_quiet(&self, rule: RuleId) -> bool {
         let fixed = |wish: &Wish| !self.written[wish.key as usize];
         !self.replaces(rule)

@@ -1,7 +1,7 @@
 //! Keys and values as small numbers, so that comparing them costs nothing.
 //!
-//! Numbers given to what tables and rows say stay; those given to a request are taken back when it
-//! is decided.
+//! Numbers of values in tables and rows stay; those given to a request are taken back when it is
+//! decided.
 
 use crate::manager::document::same_value;
 use core::hash::{BuildHasher, Hasher};

@@ -45,7 +45,7 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) mask: Mask,
-    /// Who says so.
+    /// The rule that states it.
     pub(super) rule: RuleId,
     /// The number of the effect.
     pub(super) effect: u32,
@@ -86,7 +86,7 @@ pub(super) struct RowBlock {
     pub(super) columns: Vec<Arc<RowColumn>>,
     /// The rows there are.
     pub(super) all: Mask,
-    /// Those that serve inputs with immutable properties of which they say nothing.
+    /// Those that serve inputs with immutable properties that they lack.
     open: Mask,
 }
 
