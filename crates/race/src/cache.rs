@@ -20,9 +20,9 @@ use hashbrown::HashMap;
 use neater_base::Instant;
 use std::net::SocketAddr;
 
-/// How long an outcome is remembered, unless told otherwise.
+/// How long an outcome is remembered, by default.
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
-/// How many keys are remembered, unless told otherwise.
+/// How many keys are remembered, by default.
 pub const DEFAULT_CAPACITY: usize = 4096;
 /// How long a candidate counts as bad the first time. It is short, because a single forged packet
 /// can bring it about.
@@ -96,7 +96,7 @@ impl Bad {
 struct Slot {
     key: CacheKey,
     outcome: Option<Outcome>,
-    /// The outcome is not told before this instant: its candidate is bad.
+    /// The outcome is not returned before this instant: its candidate is bad.
     tell_from: Instant,
     failures: u32,
     last_failure: Instant,
@@ -170,7 +170,7 @@ impl OutcomeCache {
         slot.outcome.as_ref().filter(|o| now < o.expires && now >= slot.tell_from)
     }
 
-    /// Makes the slot of this key the newest, if its outcome can be told.
+    /// Makes the slot of this key the newest, if its outcome can be returned.
     fn find(&mut self, now: Instant, key: &CacheKey) -> Option<()> {
         let at = *self.index.get(key)?;
         let slot = self.slots.get(at as usize)?;
@@ -181,9 +181,9 @@ impl OutcomeCache {
 
     /// Remembers what worked. Its `expires` and `failures` are the cache's to set.
     ///
-    /// It refutes what was said against the candidate, and what was suspected of its stack and
-    /// family; but one that is bad for [how it served](BadCause::is_of_service) stays bad: set-up
-    /// has succeeded before, too. It is told once it is not.
+    /// It refutes the penalties of the candidate, and what was suspected of its stack and family;
+    /// but one that is bad for [how it served](BadCause::is_of_service) stays bad: set-up has
+    /// succeeded before, too. Its outcome is returned once it is not bad any more.
     pub fn record_success(&mut self, now: Instant, key: CacheKey, outcome: Outcome) {
         let expires = now + self.lifetime;
         let lifetime = self.lifetime;
@@ -276,7 +276,7 @@ impl OutcomeCache {
     }
 
     /// Lets the outcome of this key be forgotten as soon as a bad candidate of a better stack is
-    /// bad no more, so that what was bad only for a while is tried again. `better(a, b)` tells
+    /// bad no more, so that what was bad only for a while is tried again. `better(a, b)` returns
     /// whether the stack `a` is better than `b`.
     pub fn give_way(&mut self, now: Instant, key: &CacheKey, better: impl Fn(StackId, StackId) -> bool) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
@@ -426,8 +426,8 @@ impl Slot {
         self.bad.iter().find(|b| b.is_about(stack, addr)).map(|b| b.mark.until)
     }
 
-    /// This candidate gets through: what is said against its being reached, or was suspected of
-    /// what it has in common with others, is wrong.
+    /// This candidate is reachable: what was recorded against that, or was suspected of what it has
+    /// in common with others, is wrong.
     fn refute(&mut self, stack: StackId, addr: SocketAddr) {
         self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.lesson.cause.is_of_service());
         for bad in &mut self.bad {

@@ -1,8 +1,8 @@
-//! What earlier races say against a candidate, and how much of it concerns another one.
+//! The outcome history against a candidate, and how much of it concerns another one.
 //!
 //! *Responsible for* the words of a bad mark, and for judging a candidate by the marks of its
 //! circumstances. *Not responsible for* how long a mark lives (`cache`), nor for what is done about
-//! it (`race`): it is advice, and excludes nobody.
+//! it (`race`): it is advice, and excludes no candidate.
 
 use crate::{Family, StackId};
 use core::fmt;
@@ -70,7 +70,7 @@ pub struct Lesson {
 }
 
 impl Lesson {
-    /// A lesson about this candidate alone.
+    /// A penalty of this candidate alone.
     #[must_use]
     pub const fn new(stack: StackId, addr: SocketAddr, cause: BadCause) -> Self {
         Self { stack, addr, cause, suspect_group: false, suspect_family: false }
@@ -88,7 +88,8 @@ pub struct Mark {
     pub until: Instant,
 }
 
-/// What speaks against a candidate of a race: it stands behind those against which less is said.
+/// The outcome history that deprioritises a candidate of a race: it stands behind candidates with
+/// less against them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The mark that weighs most.
@@ -107,9 +108,9 @@ const OWN: u8 = 4;
 const GROUP: u8 = 2;
 const FAMILY: u8 = 1;
 
-/// Judges a candidate. `group` tells the group of a stack, if it takes part.
+/// Judges a candidate. `group` returns the group of a stack, if it takes part.
 ///
-/// From one silent candidate it cannot be told whether its protocol or its family is dead, so that
+/// From one silent candidate it cannot be known whether its protocol or its family is dead, so that
 /// both are suspected: first goes what has neither, and the stack of the other group before the one
 /// of the other family.
 pub(crate) fn judge<'a>(

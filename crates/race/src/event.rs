@@ -102,8 +102,8 @@ pub enum Progress<F> {
     Failed(F),
 }
 
-/// One fact that the race is told. Facts about unknown paths or candidates, and facts that come too
-/// late, change nothing.
+/// One input of a race. Facts about unknown paths or candidates, and facts that come too late,
+/// change nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<F> {
     /// The addresses of one family. An empty list is a negative answer. A later list replaces an
@@ -146,16 +146,16 @@ pub enum Input<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Nothing is to be done: a candidate has come up that stands behind others, because of this.
-    /// Told once for each.
+    /// Reported once for each.
     Doubted(Candidate, Doubt),
     /// Start an attempt.
     Start(Candidate),
-    /// Withdraw an attempt that was started. It is not heard of again.
+    /// Withdraw an attempt that was started. It is not mentioned again.
     Cancel(CandidateId),
     /// This candidate is the connection. The others have been, or will be next, cancelled.
     Won(CandidateId),
     /// Every candidate has failed, or none exists, or the deadline has passed:
-    /// [`crate::Race::report`] tells.
+    /// [`crate::Race::report`] explains it.
     Lost,
 }
 

@@ -8,7 +8,8 @@
 //! *Deliberately not*: resolving names, opening anything, knowing any protocol. A protocol stack is
 //! a [`StackId`] and the group it fails with; a path is a [`PathId`] and a rank. Which stacks and
 //! paths take part, and in which order, is policy's decision; all of them must offer equivalent
-//! security (RFC 9623 section 12.2). NAT64 synthesis (RFC 8305 section 7) is nobody's yet.
+//! security (RFC 9623 section 12.2). NAT64 synthesis (RFC 8305 section 7) is not implemented
+//! anywhere yet.
 //!
 //! *Invariants*: a race ends in exactly one [`Output::Won`] or [`Output::Lost`]; every candidate
 //! that was started ends exactly once, by winning, by being cancelled or by its own failure;

@@ -106,7 +106,7 @@ pub struct Race<F> {
     failed_since_start: bool,
     grace: Option<Grace>,
     over: bool,
-    /// By path: what earlier races say against candidates.
+    /// By path: the outcome history against candidates.
     marks: Vec<(PathId, Mark)>,
     /// At most one start per call that is not drained, and one doubt and one end per node.
     outputs: VecDeque<Output>,
@@ -158,17 +158,17 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         own.map_or(&self.stacks, |(_, stacks)| stacks)
     }
 
-    /// Tells what earlier races say against candidates of a path, to be called before its first
+    /// Passes the outcome history against candidates of a path, to be called before its first
     /// answer. It is advice: what is bad goes to the end of the list, and is tried like any other
     /// when its turn comes; where all are bad, nothing changes. At most [`crate::MAX_BAD`] marks
-    /// for each path are heeded.
+    /// for each path are used.
     pub fn heed(&mut self, path: PathId, marks: impl Iterator<Item = Mark>) {
         self.marks.extend(marks.take(crate::MAX_BAD).map(|m| (path, m)));
     }
 
-    /// Tells that a candidate which was started had been under way since `since`, before the race,
-    /// because it has worked before: the driver has taken that attempt for it. The next start is
-    /// counted from there.
+    /// Reports that a candidate which was started had been under way since `since`, before the
+    /// race, because it has worked before: the driver has taken that attempt for it. The next start
+    /// is counted from there.
     pub fn began_before(&mut self, now: Instant, id: CandidateId, since: Instant) {
         self.tick(now);
         if let Some(node) = self.nodes.iter_mut().find(|n| n.report.candidate.id == id && n.is_running()) {
@@ -215,7 +215,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.advance();
     }
 
-    /// What is to be done next; `None` when all has been told.
+    /// What is to be done next; `None` when all has been returned.
     pub fn poll_output(&mut self, now: Instant) -> Option<Output> {
         self.tick(now);
         self.outputs.pop_front()
@@ -322,8 +322,8 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         }
     }
 
-    /// Makes the list of candidates anew from all answers, as if they had been there from the
-    /// start. Those that were started stay.
+    /// Rebuilds the list of candidates from all answers, as if they had been there from the start.
+    /// Those that were started stay.
     fn rebuild(&mut self) {
         let open = self.paths.iter().enumerate().filter(|(_, r)| r.open);
         let plans: Vec<Vec<Planned>> = open.map(|(i, r)| plan(&self.config, i as u16, r, self.stacks_of(i))).collect();
@@ -351,7 +351,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.nodes = old.into_iter().flatten().filter(|n| !n.is_unstarted()).chain(nodes).collect();
     }
 
-    /// What earlier races say against a place of the plan.
+    /// The outcome history against a place of the plan.
     fn doubt(&self, place: &Planned) -> Option<Doubt> {
         let path = self.paths.get(usize::from(place.path))?.spec.id;
         let stack = self.stacks_of(usize::from(place.path)).get(usize::from(place.stack))?.id;

@@ -1,5 +1,5 @@
-//! What the resolver has said about one path, cut down to its bounds, and whether that is enough to
-//! begin with.
+//! The resolver's answers for one path, cut down to its bounds, and whether that is enough to begin
+//! with.
 
 use crate::{
     Address, Config, Family, PathSpec, Record, ResolutionReport, ResolutionState, Service, StackId, StackOption,
@@ -103,8 +103,8 @@ impl<F: Clone> Resolution<F> {
         self.note_addresses(now);
     }
 
-    /// What is known of the services before [`Resolution::answer_services`]; after it, it says
-    /// nothing.
+    /// What is known of the services before [`Resolution::answer_services`]; after it, it has no
+    /// effect.
     pub(crate) fn services_so_far(&mut self, now: Instant, list: Vec<Service>, stacks: &[StackOption]) {
         if self.services.is_pending() {
             self.so_far = self.usable(list, stacks);

@@ -2,7 +2,7 @@
 //!
 //! *Responsible for* the order of addresses before families are interleaved. *Not responsible for*
 //! choosing source addresses: they come with the destinations, and rules 3, 4 and 7 need facts
-//! about them that nobody gives.
+//! about them that no caller gives.
 
 use crate::{Address, Family};
 use core::cmp::Reverse;

@@ -6,9 +6,9 @@
 //! number, its basis, and outcomes count only where it is the same.
 //!
 //! *Invariants*: text that is damaged, of another version or from the future changes nothing; what
-//! is read says nothing that a cache could not have learnt by now: nothing outlives its lifetime,
-//! and nothing is of an isolated session; it displaces nothing that is known; and the text is at
-//! most [`MAX_SAVED`] bytes long.
+//! is read contains nothing that a cache could not have learnt by now: nothing outlives its
+//! lifetime, and nothing is of an isolated session; it displaces nothing that is known; and the
+//! text is at most [`MAX_SAVED`] bytes long.
 //!
 //! The text is a line of a header, then for each rate of transfers a line `r`, then for each key,
 //! that used last first, a line `k` with what follows from it: `o`, what worked, and `b`, each what
@@ -117,7 +117,7 @@ struct Entry {
     bad: Vec<Bad>,
 }
 
-/// What a text says.
+/// The content of a text.
 #[derive(Default)]
 struct Saved {
     rates: Vec<(RateKey, Rate)>,
@@ -243,7 +243,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What the text says. What counts no more is left out.
+/// The content of the text, without expired entries.
 fn read(text: &str, clock: Clock, basis: u64, lifetime: Duration) -> Result<Saved, SavedError> {
     if text.len() > MAX_SAVED {
         return Err(SavedError::TooLong);

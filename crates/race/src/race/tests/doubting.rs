@@ -1,4 +1,4 @@
-//! What earlier races say against candidates puts them back, and does no more.
+//! The outcome history deprioritises candidates, and does no more.
 
 use super::super::*;
 use super::world::*;

@@ -145,7 +145,7 @@ impl World {
         Instant::from_nanos(1_000_000_000) + Duration::from_millis(ms)
     }
 
-    /// Something is heard at this time.
+    /// An input at this time.
     pub(super) fn at(mut self, ms: u64, input: Input<Reason>) -> Self {
         self.schedule(self.origin + Duration::from_millis(ms), input);
         self
