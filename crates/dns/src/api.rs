@@ -33,8 +33,8 @@ impl RecordKind {
     /// before A).
     pub(crate) const ALL: [Self; 3] = [Self::Https, Self::Aaaa, Self::A];
 
-    /// All kinds, in the order in which they are told when several are known at once: whoever
-    /// begins with the first AAAA, as RFC 8305 section 3 says, knows all addresses by then.
+    /// All kinds, in the order in which they are reported when several are known at once: a program
+    /// that begins with the first AAAA, as in RFC 8305 section 3, knows all addresses by then.
     pub(crate) const TOLD: [Self; 3] = [Self::Https, Self::A, Self::Aaaa];
 
     /// The position in [`RecordKind::ALL`].

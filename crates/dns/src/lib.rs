@@ -9,7 +9,7 @@
 //! recursion, DNSSEC, DNS over TLS or HTTPS, multicast DNS, internationalised names (a non-ASCII
 //! name is refused with advice) and literal addresses. The wire format is hickory-proto's; the walk
 //! over a hostile answer and the SVCB parameters are ours, so that one broken record costs no more
-//! than RFC 9460 says it should.
+//! than RFC 9460 allows.
 //!
 //! *Invariants*: every lookup ends with exactly one [`Output::Answer`] per requested kind and one
 //! [`Output::Done`], unless it is cancelled; every table is bounded by a named constant; a run is a

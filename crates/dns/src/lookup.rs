@@ -5,10 +5,10 @@
 //!
 //! The rule: all kinds are answered by the same candidate. As soon as one has addresses, or service
 //! records with addresses or hints of another host, it is settled, and every answer is delivered as
-//! it comes. Only when every kind has said "none" is the next candidate tried. Servers that answer
-//! and fail (SERVFAIL: one zone of the search list is broken) have said "none", too, and what they
-//! said is the answer in the end if no candidate has anything, as libc's resolvers do it; no answer
-//! at all settles, since dead servers would only be asked in vain again.
+//! it comes. Only when every kind has the answer "none" is the next candidate tried. Servers that
+//! answer and fail (SERVFAIL: one zone of the search list is broken) count as "none", too, and
+//! their failure is the answer in the end if no candidate has anything, as libc's resolvers do it;
+//! no answer at all settles, since dead servers would only be asked in vain again.
 //!
 //! *Invariant*: every requested kind is delivered exactly once.
 
@@ -70,14 +70,14 @@ pub(crate) struct Lookup {
     pub(crate) asking: Vec<(Want, Key)>,
     /// The chain of HTTPS records, while it is being walked.
     pub(crate) walk: Option<Walk>,
-    /// What is known of the services of the present candidate, if more than was told.
+    /// What is known of the services of the present candidate, if more than was reported.
     so_far: Option<Vec<ServiceBinding>>,
     candidates: Vec<String>,
     at: usize,
     settled: bool,
     /// A candidate existed without addresses.
     saw_no_data: bool,
-    /// What servers said of a candidate for which they failed; the first.
+    /// The first failure of servers for a candidate.
     failed: Option<ResolveError>,
     /// In the order of [`RecordKind::ALL`].
     slots: [Slot; 3],
@@ -131,7 +131,7 @@ impl Lookup {
         self.so_far = Some(services);
     }
 
-    /// What may be told of the services before their answer.
+    /// What may be reported of the services before their answer.
     pub(crate) fn take_so_far(&mut self) -> Option<Vec<ServiceBinding>> {
         let waits = self.slots.get(RecordKind::Https.index()).is_some_and(|s| *s == Slot::Waiting);
         self.so_far.take_if(|_| self.settled).filter(|_| waits)
@@ -192,7 +192,8 @@ impl Lookup {
         }
         let families = [RecordKind::Aaaa.index(), RecordKind::A.index()];
         // Where addresses are asked for and there is no such name, there are no service records
-        // below it either (RFC 8020), and where servers fail for addresses nobody waits for those.
+        // below it either (RFC 8020), and where servers fail for addresses no lookup waits for
+        // those.
         let (mut waiting, mut services_wait, mut no_data, mut settles) = (false, false, false, false);
         let mut failed = None;
         let of_addresses = self.asks_for_addresses();

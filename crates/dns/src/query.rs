@@ -156,7 +156,7 @@ pub(crate) struct Query {
     exhausted: bool,
     due: Instant,
     deadline: Instant,
-    /// The most telling failure so far.
+    /// The most specific failure so far.
     error: Option<ResolveError>,
 }
 
@@ -289,7 +289,7 @@ impl Query {
         io: &mut Io<'_>,
     ) -> Option<Verdict> {
         match reply {
-            // Whoever sent it, it is no reason to stop waiting for the true answer.
+            // Whatever its source, it is no reason to stop waiting for the true answer.
             Reply::Foreign => None,
             Reply::Answer(fact, lifetime) => {
                 io.health.set(server, Instant::ZERO);

@@ -130,7 +130,7 @@ impl Config {
 
     /// The configuration of a host from the text of its file, as [`Config::parse_with`]: where the
     /// text names no server, one on this host is meant (`resolv.conf(5)`). Without any text
-    /// (`/dev/null`, no file), nobody is to be asked.
+    /// (`/dev/null`, no file), no server is to be asked.
     #[must_use]
     pub fn of_host(resolv_conf: &[u8], zone: impl Fn(&str) -> Option<u32>) -> (Self, Vec<Warning>) {
         let (mut config, warnings) = Self::parse_with(resolv_conf, zone);
@@ -218,8 +218,8 @@ impl Config {
     }
 
     /// After how long one question has failed with [`crate::ResolveError::Timeout`] when no server
-    /// says anything: every try's wait, and `timeout` for the last one. 9 s with the default
-    /// patience and two servers.
+    /// answers: every try's wait, and `timeout` for the last one. 9 s with the default patience and
+    /// two servers.
     #[must_use]
     pub fn silence(&self) -> Duration {
         let c = self.clone().clamped();

@@ -64,8 +64,8 @@ type Known = Result<(Fact, Instant), ResolveError>;
 pub struct Resolver {
     config: Arc<Config>,
     hosts: Hosts,
-    /// How often servers or networks have changed: questions from before judge nobody who is there
-    /// now.
+    /// How often servers or networks have changed: questions from before are no evidence about the
+    /// present ones.
     generation: u64,
     rng: Rng,
     pub(crate) cache: Cache,
@@ -75,7 +75,7 @@ pub struct Resolver {
     queries: Slab<Shared>,
     index: BTreeMap<(String, Kind, Option<u32>), Key>,
     transports: Transports,
-    /// When a question's [`Query::due`] comes; stale entries are told by comparing.
+    /// When a question's [`Query::due`] comes; stale entries are recognised by comparing.
     timers: Timers<(Key, Instant)>,
     /// Questions that wait until there are fewer, in the order in which they came: at most
     /// [`lookup::MAX_ASKING`] of each lookup.
@@ -190,8 +190,8 @@ impl Resolver {
     }
 
     /// Until when what is known of a name's addresses of one family holds, and its service
-    /// bindings, which may have told of them; `None`: nothing is known. What this host decides by
-    /// itself holds until it is told otherwise.
+    /// bindings, which may contain them; `None`: nothing is known. What this host decides by itself
+    /// holds until its configuration changes.
     pub fn expiry(&mut self, now: Instant, name: &str, v4: bool) -> Option<Instant> {
         let (name, absolute) = name.strip_suffix('.').map_or((name, false), |n| (n, true));
         let lower = NameBuf::lower(name)?;
@@ -254,7 +254,7 @@ impl Resolver {
             return id;
         }
         let candidates = lookup::candidates(name, absolute, &self.config);
-        // Whether the name exists is for the others to say.
+        // Whether the name exists is for the other kinds to show.
         let suppressed = |k| k == RecordKind::Aaaa && self.config.no_aaaa;
         let lookup = Lookup::new(candidates, |k| q.wants(k) && !suppressed(k), q.https.unwrap_or(443), q.interface);
         if q.aaaa && self.config.no_aaaa {
@@ -286,9 +286,9 @@ impl Resolver {
         self.out.push_back(Output::Done { lookup });
     }
 
-    /// Nobody waits for this lookup any more: it ends at once, without a `Done`; answers that are
-    /// known already may still come. Its questions go on, so that later lookups know the answers,
-    /// until others need their places.
+    /// The program does not wait for this lookup any more: it ends at once, without a `Done`;
+    /// answers that are known already may still come. Its questions go on, so that later lookups
+    /// know the answers, until others need their places.
     pub fn abandon(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.remove(&id) else { return };
         self.forget_postponed();
@@ -315,8 +315,8 @@ impl Resolver {
         !self.postponed.is_empty() && free()
     }
 
-    /// Forgets a lookup: neither an answer nor a `Done` will come for it. Questions that nobody
-    /// else waits for are dropped.
+    /// Forgets a lookup: neither an answer nor a `Done` will come for it. Questions that no other
+    /// lookup waits for are dropped.
     pub fn cancel(&mut self, id: LookupId) {
         if let Some(lookup) = self.lookups.remove(&id) {
             self.forget_postponed();
@@ -392,7 +392,7 @@ impl Resolver {
         self.prune();
     }
 
-    /// Whether another question may be asked; one that nobody waits for may have to make room.
+    /// Whether another question may be asked; one without a waiting lookup may have to make room.
     fn has_place(&mut self) -> bool {
         if self.queries.len() < MAX_QUERIES {
             return true;
@@ -429,7 +429,7 @@ impl Resolver {
         }
     }
 
-    /// A question has ended: what was learnt is kept, and everyone who waits is told.
+    /// A question has ended: what was learnt is kept, and every waiting lookup is notified.
     fn finish(&mut self, now: Instant, key: Key, verdict: Verdict) {
         let Some(shared) = self.queries.remove(key) else { return };
         let (name, kind, interface) = &shared.key;
@@ -666,7 +666,7 @@ impl Resolver {
         }
     }
 
-    /// A lookup no longer waits for these; questions that nobody waits for are dropped.
+    /// A lookup no longer waits for these; questions without a waiting lookup are dropped.
     fn withdraw(&mut self, id: LookupId, asking: &[(Want, Key)]) {
         for (_, key) in asking {
             let Some(shared) = self.queries.get_mut(*key) else { continue };
@@ -694,7 +694,7 @@ impl Resolver {
         }
     }
 
-    /// Drops timers that mean nothing any more, so that [`Resolver::next_timeout`] tells the truth.
+    /// Drops timers that mean nothing any more, so that [`Resolver::next_timeout`] is exact.
     fn prune(&mut self) {
         debug_assert!(self.ready.is_empty());
         let queries = &self.queries;

@@ -20,9 +20,9 @@ use crate::wire::{EDNS_PAYLOAD, MAX_CNAMES};
 pub const UDP_LIMIT: usize = 512;
 /// Records in a zone at most.
 const MAX_ZONE_RECORDS: usize = 65_536;
-/// Seconds that records live, if the zone says nothing.
+/// Seconds that records live, if the zone sets none.
 const DEFAULT_TTL: u32 = 60;
-/// Seconds that "there is none" lives, if the zone says nothing.
+/// Seconds that "there is none" lives, if the zone sets none.
 const DEFAULT_NEGATIVE: u32 = 30;
 
 /// A table of names and records.
@@ -215,8 +215,8 @@ fn respond(query: &[u8], zone: &Zone) -> Option<(Message, usize)> {
     Some((message, limit))
 }
 
-/// Puts the records in: the chain of CNAMEs, then what was asked for, or an SOA record that says
-/// there is none.
+/// Puts the records in: the chain of CNAMEs, then what was asked for, or an SOA record which means
+/// that there is none.
 fn fill(message: &mut Message, mut owner: Name, wanted: RecordType, zone: &Zone) {
     for _ in 0..=MAX_CNAMES {
         let Some(lower) = name::from_wire(&owner) else { break };

@@ -2,10 +2,10 @@
 //!
 //! *Responsible for* the parameters of one record, the choice between AliasMode and ServiceMode,
 //! the chain of aliases and the addresses of targets other than the host itself. *Not responsible
-//! for* asking (a [`Walk`] says what to ask) nor for connecting.
+//! for* asking (a [`Walk`] returns what to ask) nor for connecting.
 //!
 //! *Invariants*: a walk asks for at most [`MAX_ALIASES`] more HTTPS names and for the addresses of
-//! at most [`MAX_TARGETS`] names, whatever the records say.
+//! at most [`MAX_TARGETS`] names, whatever the records contain.
 
 use hickory_proto::rr::Name;
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
@@ -46,7 +46,7 @@ pub struct ServiceBinding {
     /// The name of the endpoint, in lower case without final dot.
     pub target: String,
     /// The protocols it speaks, in the record's order; `http/1.1` is added unless the record
-    /// forbids it. Empty where no record says any, which is at the end of a chain of aliases (RFC
+    /// forbids it. Empty where no record lists any, which is at the end of a chain of aliases (RFC
     /// 9460 section 3): as free as the host itself.
     pub alpn: Vec<Vec<u8>>,
     /// Its port, if it is not the one of the request.
@@ -177,7 +177,7 @@ impl ServiceRecord {
         binding.hints.extend(v4);
         // Section 8: a record whose mandatory keys we do not all know is not for us; each of them
         // has to be there, and `mandatory` cannot list itself. Section 7.1.1: `no-default-alpn`
-        // needs `alpn`. To understand ECH is to do it, and nobody here does.
+        // needs `alpn`. To understand ECH is to use it, and neater does not.
         let known = |k: &u16| (key::ALPN..=key::IPV6HINT).contains(k) && *k != key::ECH;
         let understood = mandatory.iter().all(|k| known(k) && seen.contains(k));
         let consistent = !no_default || !binding.alpn.is_empty();

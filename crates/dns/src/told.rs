@@ -1,7 +1,7 @@
-//! Answers that did not come from name servers: what a program, or the system's resolver, has told.
+//! Answers that did not come from name servers: those of a program, or of the system's resolver.
 //!
-//! *Responsible for* keeping them as long as they were said to hold, under the name that was asked
-//! for. *Not responsible for* asking.
+//! *Responsible for* keeping them for their stated lifetime, under the name that was asked for.
+//! *Not responsible for* asking.
 
 use core::time::Duration;
 use neater_base::Instant;
@@ -21,7 +21,7 @@ impl Resolver {
 
     /// Keeps addresses for a name until `lifetime` is over, at most [`MAX_TTL`], in place of what
     /// was known: of each family the first [`MAX_ADDRESSES_PER_HOST`]. [`Resolver::told`] and
-    /// [`Resolver::expiry`] tell of it, for this interface alone.
+    /// [`Resolver::expiry`] return them, for this interface alone.
     pub fn tell(&mut self, now: Instant, name: &str, interface: Option<u32>, addresses: &[IpAddr], lifetime: Duration) {
         let Some(name) = NameBuf::lower(name.strip_suffix('.').unwrap_or(name)) else { return };
         let expires = now + lifetime.min(MAX_TTL);
@@ -33,7 +33,7 @@ impl Resolver {
     }
 
     /// What was kept by [`Resolver::tell`]: IPv6 addresses and then IPv4 addresses, in the order in
-    /// which they were told.
+    /// which they were given.
     pub fn told(&mut self, now: Instant, name: &str, interface: Option<u32>) -> Option<Vec<IpAddr>> {
         let name = NameBuf::lower(name.strip_suffix('.').unwrap_or(name))?;
         let mut all = Vec::new();

@@ -1,8 +1,8 @@
 //! Messages: writing a question, and reading an answer that may be hostile.
 //!
 //! *Responsible for* the checks that make an answer ours, for walking its sections with bounded
-//! work, and for following CNAMEs inside it. *Deliberately not*: a full decoder. Records that
-//! nobody asked for are skipped unread, so that a broken one among them costs nothing.
+//! work, and for following CNAMEs inside it. *Deliberately not*: a full decoder. Records that were
+//! not asked for are skipped unread, so that a broken one among them costs nothing.
 //!
 //! *Invariant*: at most [`MAX_RECORDS_READ`] records of a message are looked at, whatever its
 //! header claims.
@@ -18,8 +18,8 @@ use crate::cache::{self, Fact};
 use crate::svcb::{HttpsSet, ServiceRecord};
 use crate::{ResolveError, name};
 
-/// Bytes of an answer that we can take over UDP, as told to the server (RFC 6891 section 6.2.5):
-/// what fits into an unfragmented IPv6 packet of the minimum MTU.
+/// Bytes of an answer that we can take over UDP, as announced to the server (RFC 6891 section
+/// 6.2.5): what fits into an unfragmented IPv6 packet of the minimum MTU.
 pub const EDNS_PAYLOAD: u16 = 1232;
 /// Bytes in the longest message (RFC 1035 section 4.2.2: the length over TCP has two bytes).
 pub const MAX_MESSAGE: usize = 65_535;

@@ -178,8 +178,8 @@ fn what_was_known_of_one_candidate_is_not_taken_for_another() {
     let before = w.asked.len();
     let s = services(&mut w, &all("host"));
     assert_eq!(s.iter().map(|b| b.target.as_str()).collect::<Vec<_>>(), ["host.b.test"]);
-    // The target's addresses are asked for anew: with some, the first candidate's services would be
-    // what is wanted.
+    // The target's addresses are asked for again: with some, the first candidate's services would
+    // be what is wanted.
     let may = |q: &str| q.starts_with("broken.test.") || q.starts_with("host.b.test.");
     assert!(w.asked[before..].iter().all(|(.., q)| may(q)), "{:?}", &w.asked[before..]);
 }
@@ -203,7 +203,7 @@ fn services_put_together_across_a_change_of_servers_are_not_remembered() {
     assert_eq!(services(&mut w, &all("h.test"))[0].priority, 5);
 }
 
-/// A server that is honest but for the answers to what `spoils` says: `None` is silence.
+/// A server that is honest but for the answers that `spoils` selects: `None` is silence.
 fn spoilt(zone: &str, mut spoils: impl FnMut(&str, RecordType) -> Option<Spoilt> + Send + 'static) -> Server {
     let mut inner = honest(zone);
     Box::new(move |q, tcp| {
@@ -334,8 +334,8 @@ fn an_alias_leads_somewhere_also_where_the_records_there_cannot_be_had() {
     assert!(w.asked[before..].iter().any(|(.., q)| q == "pool.test. HTTPS"), "a failure may pass");
 }
 
-/// RFC 9460 section 8: whoever does not do what a mandatory key asks must not use the record.
-/// Nobody here does ECH.
+/// RFC 9460 section 8: a client that does not support a mandatory key must not use the record.
+/// neater does not support ECH.
 #[test]
 fn a_record_that_demands_ech_is_not_used() {
     let mut w = world("h.test A 10.0.0.1\nh.test HTTPS 1 . mandatory=ech ech=AEX+ alpn=h2\nh.test HTTPS 2 . alpn=h2\n");

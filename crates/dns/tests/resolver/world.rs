@@ -55,7 +55,7 @@ pub(crate) struct World {
     /// Every message sent, without the length.
     pub(crate) wire: Vec<Vec<u8>>,
     pub(crate) answers: Vec<(LookupId, RecordKind, Answer, Instant)>,
-    /// What was told of services before their answer.
+    /// What was reported of services before their answer.
     pub(crate) so_far: Vec<(LookupId, Vec<ServiceBinding>, Instant)>,
     pub(crate) done: Vec<(LookupId, Instant)>,
     pub(crate) opened: usize,
