@@ -1,5 +1,5 @@
-//! Private-key operations that the application has a say in, or does itself: RFC 9622 section
-//! 6.3.8, `SetIdentityChallengeCallback`.
+//! Private-key operations that the application approves, or does itself: RFC 9622 section 6.3.8,
+//! `SetIdentityChallengeCallback`.
 
 use crate::error::SecurityError;
 use core::fmt;
@@ -17,11 +17,11 @@ pub struct Challenge<'a> {
     pub chain: &'a [CertificateDer<'static>],
     /// How to sign.
     pub scheme: SignatureScheme,
-    /// What to sign. It is not a hash: the scheme says how to make one.
+    /// What to sign. It is not a hash: the scheme determines its hash.
     pub message: &'a [u8],
 }
 
-/// What the application says to a [`Challenge`].
+/// The application's answer to a [`Challenge`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Sign with the key in memory. An identity without one cannot; the handshake fails then.
@@ -55,7 +55,7 @@ pub type IdentityChallenge = Arc<dyn Fn(&Challenge<'_>) -> Answer + Send + Sync>
 pub(crate) struct Challenged {
     pub(crate) chain: Arc<[CertificateDer<'static>]>,
     pub(crate) callback: IdentityChallenge,
-    /// The key in memory, or what the certificate says of the one elsewhere.
+    /// The key in memory, or the certificate's description of the one elsewhere.
     pub(crate) key: Key,
 }
 

@@ -73,9 +73,9 @@ pub fn client_config(
 }
 
 /// The same configuration with sessions of its own, of which at most `max` are kept for `lifetime`
-/// (as in the parameters that the configuration was made from). Nobody else may have the isolation
-/// key of `sessions`: what tells configurations apart besides is not looked at. It costs a copy,
-/// and none of the work that making a configuration is.
+/// (as in the parameters that the configuration was made from). No other configuration may have the
+/// isolation key of `sessions`: other differences are not compared. It costs a copy, and none of
+/// the work that making a configuration is.
 #[must_use]
 pub fn with_sessions(
     config: &ClientConfig,
@@ -357,7 +357,7 @@ pub(crate) fn client_verifier(
         ClientAuthentication::Required => true,
     };
     let authorities = match &p.trust {
-        // A public authority says who someone is, not that they may come in.
+        // A public authority certifies an identity, not the right to connect.
         Trust::System | Trust::SystemAnd(_) => return Err(SecurityError::ClientTrust),
         Trust::Only(_) => {
             let roots = anchors(&p.trust, &Crypto::from_provider(CryptoProvider::clone(provider)))?
@@ -402,7 +402,8 @@ fn authentication_digest(p: &SecurityParameters, crypto: &Crypto) -> Digest {
     if matches!(p.trust, Trust::System | Trust::SystemAnd(_)) {
         c.update(&address(&crypto.roots));
     }
-    // It changes nothing of what peers say to each other, but each is called for its own refusals.
+    // It does not change the exchange between peers, but each observer is called for its own
+    // refusals.
     c.update(&p.refused_certificate.as_ref().map_or([0; 8], address));
     hash_authentication(&mut c, p);
     finish(c)

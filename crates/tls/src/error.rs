@@ -10,7 +10,7 @@ const MAX_PEER_TEXT: usize = 200;
 /// Who has to act for it to work the next time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blame {
-    /// Whoever runs the peer: its certificate is not acceptable.
+    /// The operator of the peer: its certificate is not acceptable.
     PeerCertificate,
     /// The peer does not speak TLS, or breaks its rules.
     Peer,
@@ -18,7 +18,7 @@ pub enum Blame {
     NoOverlap,
     /// The peer refused us: it did not like our certificate or our offer.
     RefusedByPeer,
-    /// Whoever configured this side.
+    /// The configuration of this side.
     Local,
 }
 
@@ -27,9 +27,9 @@ pub enum Blame {
 pub enum Looks {
     /// An HTTP request or answer in the clear.
     Http,
-    /// An SSH greeting.
+    /// The first line of an SSH server.
     Ssh,
-    /// A greeting of SMTP, FTP or NNTP (`220`, `200`) or of IMAP or POP (`* OK`, `+OK`).
+    /// The first line of SMTP, FTP or NNTP (`220`, `200`) or of IMAP or POP (`* OK`, `+OK`).
     MailOrFtp,
     /// Some other text.
     Text,
@@ -102,7 +102,7 @@ pub enum TlsError {
     },
     /// The peer's certificate is none of those pinned.
     NotPinned,
-    /// The application's trust verification said no.
+    /// The application's trust verification rejected the peer.
     RefusedByApplication,
     /// The peer's certificate was revoked.
     CertificateRevoked,
@@ -222,7 +222,7 @@ fn is_too_wide(wildcard: &str, name: &str) -> bool {
     top.is_some_and(|top| name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case(top)))
 }
 
-/// What rustls says of a certificate that is for others, which QUIC's TLS passes on as a text.
+/// rustls's message for a certificate with other names, which QUIC's TLS passes on as a text.
 fn wrong_name(sentence: &str) -> Option<TlsError> {
     let rest = sentence.strip_prefix("certificate not valid for name \"")?;
     let (expected, rest) = rest.split_once('"')?;
@@ -233,7 +233,7 @@ fn wrong_name(sentence: &str) -> Option<TlsError> {
     Some(TlsError::WrongName { expected: clean(expected), presented: names(&presented) })
 }
 
-/// What rustls says of a certificate that has expired, or is not valid yet.
+/// rustls's message for a certificate that has expired, or is not valid yet.
 fn wrong_time(sentence: &str) -> Option<TlsError> {
     let (early, rest) = match sentence.strip_prefix("certificate expired: verification time ") {
         Some(rest) => (false, rest),
@@ -395,7 +395,7 @@ impl fmt::Display for TlsError {
                 })
             }
             Self::NotPinned => f.write_str(
-                "the peer's certificate is none of those pinned: someone is in the way, or it was renewed and the pin is old",
+                "the peer's certificate is none of those pinned: the connection is intercepted, or it was renewed and the pin is old",
             ),
             Self::RefusedByApplication => {
                 f.write_str("the application's trust verification refused the peer's certificate")
@@ -429,7 +429,7 @@ impl fmt::Display for TlsError {
             Self::Decrypt => f.write_str("a record could not be decrypted: it was damaged or forged on the way; try again"),
             Self::ClosedDuringHandshake => f.write_str(
                 "the peer closed the connection during the TLS handshake: it may not speak TLS on this port, or refuse us \
-                 without saying why",
+                 without a reason",
             ),
             Self::NoCommonVersion => f.write_str(
                 "no TLS version in common: this side speaks 1.2 and 1.3 as far as min_version and max_version permit; one \
@@ -479,13 +479,13 @@ pub enum SecurityError {
     Disabled,
     /// A server has no certificate.
     NoServerCertificate,
-    /// A certificate chain is empty or cannot be parsed; the text tells which and why.
+    /// A certificate chain is empty or cannot be parsed; the text gives which and why.
     BadCertificate(Box<str>),
-    /// A private key cannot be used; the text tells which and why.
+    /// A private key cannot be used; the text gives which and why.
     BadKey(Box<str>),
     /// The private key does not belong to the certificate.
     KeyMismatch,
-    /// The system's trust anchors are wanted and there are none; the text tells why.
+    /// The system's trust anchors are wanted and there are none; the text gives the reason.
     NoSystemRoots(Box<str>),
     /// No certificate is trusted at all: an empty list of authorities or pins, or a missing
     /// callback.

@@ -84,8 +84,7 @@ impl Identity {
     }
 }
 
-/// Why a key cannot be loaded. ring has no P-521, and says of its keys only that they cannot be
-/// parsed.
+/// Why a key cannot be loaded. ring has no P-521, and reports only that its keys cannot be parsed.
 fn unusable(key: &PrivateKeyDer<'_>, e: &Error) -> SecurityError {
     /// The identifier of the curve secp521r1, 1.3.132.0.35 (RFC 5480 section 2.1.1.1), in DER.
     const P521: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
@@ -150,7 +149,7 @@ impl ResolvesServerCert for ServerIdentities {
             (Some(name), 2..) => verifiable().find(|k| is_for(k, name)),
             _ => None,
         };
-        // If nothing fits, rustls finds out what both sides lack, and says it better than "no
+        // If nothing fits, rustls finds out what both sides lack, and reports it better than "no
         // certificate".
         by_name.or_else(|| verifiable().next()).or_else(|| self.0.first()).cloned()
     }

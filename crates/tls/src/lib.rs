@@ -1,10 +1,11 @@
 //! TLS over a byte stream: an adapter over rustls, and every security setting of TLS and QUIC.
 //!
-//! *Responsible for* the words in which an application states its security ([`SecurityParameters`],
-//! RFC 9622 section 6.3), the configurations that follow from them ([`client_config`],
-//! [`server_config`]; the QUIC crate uses the same ones), the memory of past sessions
-//! ([`SessionStore`]), the machine that turns plaintext into records and back ([`TlsStream`]), and
-//! errors that say who is to blame and what to do next ([`TlsError`], [`SecurityError`]).
+//! *Responsible for* the parameters in which an application states its security
+//! ([`SecurityParameters`], RFC 9622 section 6.3), the configurations that follow from them
+//! ([`client_config`], [`server_config`]; the QUIC crate uses the same ones), the memory of past
+//! sessions ([`SessionStore`]), the machine that turns plaintext into records and back
+//! ([`TlsStream`]), and errors that name the cause and what to do next ([`TlsError`],
+//! [`SecurityError`]).
 //!
 //! *Deliberately not* responsible for bytes on the wire (the caller moves them), files
 //! (certificates and system roots are read outside and handed in), revocation lists, or DTLS.

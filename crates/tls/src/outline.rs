@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a certificate says of itself.
+/// The fields of a certificate.
 pub(crate) struct Outline<'a> {
     /// It has no version, and so is of version 1.
     pub(crate) is_v1: bool,

@@ -1,4 +1,4 @@
-//! What an application says about security: RFC 9622 section 6.3.
+//! An application's security parameters: RFC 9622 section 6.3.
 
 use crate::challenge::IdentityChallenge;
 use crate::config::{finish, hash_authentication, list};
@@ -71,12 +71,12 @@ pub enum Trust {
     #[default]
     System,
     /// One of these authorities issued it. A self-signed certificate is its own authority, even if
-    /// it says of itself that it is one; its names and dates are looked at.
+    /// it is marked as one; its names and dates are looked at.
     Only(Vec<CertificateDer<'static>>),
     /// An authority of this system or one of these issued it.
     SystemAnd(Vec<CertificateDer<'static>>),
-    /// It is one of these. Its issuer, names and dates are not looked at: the pin says more than
-    /// they do.
+    /// It is one of these. Its issuer, names and dates are not looked at: the pin is stronger
+    /// evidence.
     Pinned(Vec<Pin>),
     /// The trust verification callback accepts it; nothing else is looked at.
     Callback,
@@ -130,9 +130,9 @@ impl fmt::Debug for PreSharedKey {
 /// What setting a parameter does in this implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What the RFC says.
+    /// As in the RFC.
     Full,
-    /// Less than that; the text says what is missing.
+    /// Less than that; the text names what is missing.
     Partial(&'static str),
     /// Nothing is implemented; setting it makes every configuration fail, so that it cannot be
     /// mistaken for protection.
@@ -190,15 +190,15 @@ pub struct SecurityParameters {
     /// besides, by preferring or requiring `zeroRttMsg`, and a client that avoids or prohibits that
     /// property sends none.
     pub early_data: bool,
-    /// Where session keys are written for debugging, in the format of NSS. Whoever reads them reads
-    /// everything.
+    /// Where session keys are written for debugging, in the format of NSS. A reader of them can
+    /// decrypt everything.
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// The application's own judgement of the peer's chain.
     pub trust_verification: Option<TrustVerification>,
     /// Called with chains that are refused.
     pub refused_certificate: Option<CertificateObserver>,
-    /// The application's say in every signature of ours, and its own signatures where a key is not
-    /// in memory.
+    /// The application's approval of every signature of ours, and its own signatures where a key is
+    /// not in memory.
     pub identity_challenge: Option<IdentityChallenge>,
     /// The name to ask for and to find in the certificate, instead of the one connected to.
     pub server_name: Option<String>,
@@ -270,8 +270,8 @@ impl SecurityParameters {
     /// in 2⁶⁴).
     ///
     /// Callbacks count by identity, so it means something only while the parameters live, and in
-    /// one process. A key log and an observer of refused certificates do not count: they change
-    /// nothing of what peers say to each other.
+    /// one process. A key log and an observer of refused certificates do not count: they do not
+    /// change the exchange between peers.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut c = Context::new(&SHA256);

@@ -3,7 +3,7 @@
 //!
 //! rustls does not speak DTLS, so the crate that does (`neater-dtls`) is handed the pieces of which
 //! [`client_config`](crate::client_config) and [`server_config`](crate::server_config) build
-//! rustls's configurations. There is one place that says whom to trust.
+//! rustls's configurations. Trust is decided in one place.
 
 use crate::config::{Common, client_verifier, load, server_verifier};
 use crate::error::SecurityError;

@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM text (RFC 7468), with errors that say what the text is instead.
+//! Certificates and keys from PEM text (RFC 7468), with errors that name what the text is instead.
 
 use crate::identity::Identity;
 use core::fmt;
@@ -30,7 +30,7 @@ pub enum PemError {
     EncryptedKey,
     /// It holds several private keys.
     SeveralKeys,
-    /// A section is damaged; the text tells how.
+    /// A section is damaged; the text explains how.
     Damaged(Box<str>),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for PemError {
                 f.write_str("the private key is encrypted: decrypt it with 'openssl pkey -in FILE -out NEWFILE'")
             }
             Self::SeveralKeys => f.write_str("the file holds several private keys: leave only the right one"),
-            Self::Damaged(why) => write!(f, "the file is damaged ({why}): get it anew"),
+            Self::Damaged(why) => write!(f, "the file is damaged ({why}): get it again"),
         }
     }
 }

@@ -11,7 +11,7 @@ use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::sync::Arc;
 
-/// The value of a clock that nobody has set.
+/// The value of a clock that was never set.
 const UNSET: u64 = u64::MAX;
 
 /// The wall clock of every TLS and QUIC session: what the engine last set it to, in milliseconds.
@@ -80,8 +80,8 @@ pub struct Crypto {
     /// The sessions that clients may resume: one store for all that use this, divided by isolation
     /// key.
     pub sessions: SessionStore,
-    /// Where session keys are written for debugging, unless the parameters say otherwise. Whoever
-    /// reads them reads everything.
+    /// Where session keys are written for debugging, unless the parameters override it. A reader of
+    /// them can decrypt everything.
     pub key_log: Option<Arc<dyn rustls::KeyLog>>,
     /// All randomness follows from a seed (`Crypto::deterministic`): what a protocol draws besides
     /// that of the provider has to follow from one, too.

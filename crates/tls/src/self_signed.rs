@@ -22,8 +22,8 @@ const LATEST: Duration = Duration::from_millis(1 << 42);
 /// A self-signed certificate for these names (DNS names or IP addresses) with an Ed25519 key, valid
 /// from a day before `wall` for a year after it. All of it follows from the arguments.
 ///
-/// Browsers do not take Ed25519 certificates; [`self_signed_p256`] makes one that they can be told
-/// to take.
+/// Browsers do not take Ed25519 certificates; [`self_signed_p256`] makes one that they can be
+/// configured to accept.
 ///
 /// # Panics
 /// If a name is not ASCII; [`try_self_signed`] returns that as an error.
@@ -56,8 +56,8 @@ pub fn self_signed_p256(names: &[&str], wall: WallTime) -> Result<Identity, Secu
     Ok(Identity { chain: vec![certificate.der().clone()], key: private(&key) })
 }
 
-/// A self-signed certificate for `names` that says of itself that it is an authority, as
-/// `openssl req -x509` makes it.
+/// A self-signed certificate for `names` that is marked as an authority, as `openssl req -x509`
+/// makes it.
 #[cfg(test)]
 pub(crate) fn authority_of_its_own(names: &[&str], wall: WallTime, seed: [u8; 32]) -> Identity {
     let make = || {

@@ -20,8 +20,7 @@ use rustls::{NamedGroup, RootCertStore};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many sessions a store holds unless told otherwise; also how many servers it remembers
-/// anything of.
+/// How many sessions a store holds by default; also how many servers it remembers anything of.
 ///
 /// A session is some 300 bytes plus the server's ticket and certificate chain: typically 3 kB.
 pub const MAX_SESSIONS: usize = 1024;
@@ -43,7 +42,8 @@ pub(crate) type Digest = [u8; 32];
 pub(crate) struct Authentication {
     pub(crate) verifier: Arc<dyn ServerCertVerifier>,
     pub(crate) resolver: Arc<dyn ResolvesClientCert>,
-    /// Kept alive, because the digest that finds this tells providers and anchors apart by address.
+    /// Kept alive, because the digest that finds this distinguishes providers and anchors by
+    /// address.
     pub(crate) _held: (Arc<CryptoProvider>, Arc<RootCertStore>),
 }
 

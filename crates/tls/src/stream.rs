@@ -1,8 +1,8 @@
 //! TLS over a byte stream: records in, plaintext out, and back.
 //!
-//! *Responsible for* one connection's handshake, records, early data, the orderly end and telling
-//! it from a cut. *Not* for moving bytes: the caller reads and writes the stream through `io::Read`
-//! and `io::Write` that never block.
+//! *Responsible for* one connection's handshake, records, early data, the orderly end and
+//! distinguishing it from a truncation. *Not* for moving bytes: the caller reads and writes the
+//! stream through `io::Read` and `io::Write` that never block.
 //!
 //! The turn of a caller: while [`TlsStream::wants_read`] and the stream gives bytes,
 //! [`TlsStream::read_tls`] then [`TlsStream::process`]; then [`TlsStream::read_plain`] until it has
@@ -27,7 +27,8 @@ use std::sync::Arc;
 pub const HANDSHAKE_LIMIT: usize = 256 * 1024;
 /// How much written plaintext or its records may wait to be sent, in bytes, unless set otherwise.
 pub const DEFAULT_BUFFER_LIMIT: usize = 64 * 1024;
-/// How many of the first bytes are kept to tell what a peer speaks that does not speak TLS.
+/// How many of the first bytes are kept to recognise the protocol of a peer that does not speak
+/// TLS.
 const FIRST: usize = 8;
 
 /// Where a session stands after [`TlsStream::process`].
@@ -166,7 +167,7 @@ impl TlsStream {
     /// Reads records from the stream, by one call of `rd.read`. Follow it with
     /// [`TlsStream::process`].
     ///
-    /// `Ok(0)` is the end of the stream, or of this session: the peer has said `close_notify`, or
+    /// `Ok(0)` is the end of the stream, or of this session: the peer has sent `close_notify`, or
     /// the session has failed.
     ///
     /// # Errors
@@ -202,7 +203,8 @@ impl TlsStream {
     /// Processes the records read: the handshake advances, plaintext becomes readable.
     ///
     /// # Errors
-    /// Why the session has failed; every later call says the same. An alert may wait to be written.
+    /// Why the session has failed; every later call returns the same. An alert may wait to be
+    /// written.
     pub fn process(&mut self) -> Result<State, TlsError> {
         if let Some(e) = &self.failed {
             return Err(e.clone());
@@ -308,8 +310,8 @@ impl TlsStream {
         }
     }
 
-    /// How many bytes of plaintext wait to be read. After a failure there may be more than it says,
-    /// but never some when it says none.
+    /// How many bytes of plaintext wait to be read. After a failure there may be more than it
+    /// returns, but never some when it returns 0.
     #[must_use]
     pub fn pending_plain(&self) -> usize {
         self.plain + self.early_unread().len()
@@ -409,7 +411,7 @@ impl TlsStream {
     /// Sends data with the client's first flight and returns how many bytes were taken: 0 if no
     /// session that permits it is being resumed, or once the server has answered.
     ///
-    /// Early data can be replayed by whoever sees it. Keep a copy: when the handshake is done and
+    /// Early data can be replayed by any observer. Keep a copy: when the handshake is done and
     /// [`TlsStream::early_data_accepted`] is `Some(false)`, the server has dropped it and it must
     /// be written again.
     pub fn early_write(&mut self, data: &[u8]) -> usize {

@@ -86,8 +86,8 @@ impl ProducesTickets for Ticketer {
             keys.current = Some(self.fresh_key(self.clock.seconds())?);
         }
         let key = keys.current.as_ref()?;
-        // A random nonce, because a counter would tell observers how busy the server is. Even 2³²
-        // tickets of one key collide with a probability below 2⁻³².
+        // A random nonce, because a counter would reveal to observers how busy the server is. Even
+        // 2³² tickets of one key collide with a probability below 2⁻³².
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).ok()?;
         let mut ticket = Vec::with_capacity(NAME_LEN + NONCE_LEN + plain.len() + CHACHA20_POLY1305.tag_len());

@@ -146,9 +146,9 @@ impl fmt::Debug for Checks {
 
 /// Certificates that are trusted by name of authority, and that a peer may also show as its own.
 ///
-/// A self-signed certificate as `openssl req -x509` makes it says of itself that it is an
-/// authority. RFC 5280 section 4.2.1.9 does not keep it from being a peer's own, but webpki does;
-/// where the user has listed this very certificate, its issuer is beyond doubt.
+/// A self-signed certificate as `openssl req -x509` makes it is marked as an authority. RFC 5280
+/// section 4.2.1.9 does not keep it from being a peer's own, but webpki does; where the user has
+/// listed this very certificate, its issuer is beyond doubt.
 #[derive(Debug, Default)]
 pub(crate) struct Listed(pub(crate) Vec<CertificateDer<'static>>);
 

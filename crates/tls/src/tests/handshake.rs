@@ -157,7 +157,8 @@ fn unread_plaintext_holds_the_peer_back() {
     assert!(!pair.server.wants_read());
     let pending = pair.server.pending_plain();
     assert!(pending > 0 && pending < 100_000, "{pending}");
-    // A caller that reads on regardless is stopped, and can tell that from a stream without bytes.
+    // A caller that reads on regardless is stopped, and can distinguish that from a stream without
+    // bytes.
     let refused = (0..100).find_map(|_| pair.server.read_tls(&mut pair.up).map(|_| pair.server.process()).err());
     assert_eq!(refused.map(|e| e.kind()), Some(io::ErrorKind::QuotaExceeded));
     pair.run();

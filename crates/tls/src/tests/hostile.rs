@@ -8,7 +8,7 @@ use proptest::prelude::*;
 fn feed(tls: &mut TlsStream, bytes: &[u8]) -> Option<TlsError> {
     let mut pipe = Pipe { bytes: bytes.to_vec().into(), ended: true, ..Pipe::default() };
     let mut plain = [0; 4096];
-    // A client says hello before it listens.
+    // A client sends its ClientHello before it reads.
     while tls.wants_write() {
         tls.write_tls(&mut Pipe::default()).unwrap();
     }

@@ -23,7 +23,7 @@ fn the_second_visit_resumes_in_both_versions_and_with_both_kinds_of_memory() {
             world.server.early_data = early_data;
             let server = world.server_config();
             assert!(!visit(&world.client_config(), &server), "{version:?}");
-            // A configuration made anew from equal parameters serves as well.
+            // A new configuration from equal parameters serves as well.
             world.client = world.client.clone();
             assert!(visit(&world.client_config(), &server), "{version:?} {early_data}");
             assert!(visit(&world.client_config(), &server), "{version:?} {early_data}");

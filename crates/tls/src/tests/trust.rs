@@ -36,7 +36,7 @@ fn a_certificate_for_another_name_is_refused_with_both_names() {
         matches!(&e, TlsError::WrongName { expected, presented } if &**expected == NAME && presented.contains("other.example")),
         "{e:?}"
     );
-    // The peer is told without detail.
+    // The peer gets an alert without detail.
     let (_, server) = world.pair().refused();
     assert_eq!(server, Some(TlsError::RefusedByPeer(AlertDescription::BadCertificate)));
 }
