@@ -99,8 +99,8 @@ pub struct Foreign {
     pub engine: u8,
     /// The datagram, to be passed on.
     pub data: BytesMut,
-    /// What its sender is told if there is no such engine: that nobody knows its connection (RFC
-    /// 9000 section 10.3).
+    /// The answer to its sender if there is no such engine: a stateless reset (RFC 9000 section
+    /// 10.3).
     pub answer: Option<(Transmit, Box<[u8]>)>,
 }
 
@@ -157,7 +157,7 @@ pub struct Stats {
     pub sent: (u64, u64),
     /// UDP datagrams and bytes received.
     pub received: (u64, u64),
-    /// STREAM and DATAGRAM frames received: what the peer's application has said.
+    /// STREAM and DATAGRAM frames received: data of the peer's application.
     pub data_frames: u64,
     /// STREAM frames among them.
     pub stream_frames: u64,
@@ -229,13 +229,13 @@ pub trait ConnectionApi {
     fn next_timeout(&mut self) -> Option<Instant>;
     /// What has happened.
     fn poll_event(&mut self) -> Option<Event>;
-    /// What to tell the endpoint.
+    /// An event for the endpoint.
     fn poll_endpoint_event(&mut self) -> Option<EndpointEvent>;
     /// What to send, written to `buf` (cleared first); at most `max_datagrams` equal segments.
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit>;
 
-    /// Opens a stream; `None` while the peer's limit is reached ([`Event::Available`] tells when it
-    /// is not).
+    /// Opens a stream; `None` while the peer's limit is reached ([`Event::Available`] follows when
+    /// it is not).
     fn open(&mut self, direction: Direction) -> Option<StreamId>;
     /// Takes a stream that the peer opened.
     fn accept(&mut self, direction: Direction) -> Option<StreamId>;
@@ -297,9 +297,9 @@ pub trait ConnectionApi {
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
     /// Whether something that was written to a stream may not have left yet, because the congestion
-    /// window or the pacer has held something of this connection back ever since, or nothing was
-    /// asked for to be sent. If it is false, all has left, but for what a peer's new address waits
-    /// for until it is validated (RFC 9000 section 8). Told of a connection that is over, too.
+    /// window or the pacer has held something of this connection back ever since, or no packets
+    /// were requested since. If it is false, all has left, but for what a peer's new address waits
+    /// for until it is validated (RFC 9000 section 8). Valid for a connection that is over, too.
     fn has_unsent(&self, stream: StreamId) -> bool;
     /// Bytes of datagrams that have not left yet.
     fn queued_datagrams(&mut self) -> usize;
@@ -319,7 +319,8 @@ pub trait ConnectionApi {
     /// may make this side keep: after the window was made smaller, more than that until so much was
     /// read.
     fn receive_window(&self) -> (u64, u64);
-    /// Whether streams hold so much more or less unread that another window may suit; says so once.
+    /// Whether streams hold so much more or less unread that another window may suit; returns true
+    /// once.
     fn unread_has_shifted(&mut self) -> bool;
     /// The window that suits what the program reads in one round trip and what streams hold unread,
     /// if it is not the one that there is. `streams`: so many may be read. `give`: what this

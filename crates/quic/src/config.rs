@@ -71,8 +71,8 @@ impl core::fmt::Debug for Identity {
 }
 
 /// The key for the stateless reset tokens of an endpoint at `local`, from a secret that endpoints
-/// at other addresses have, too: none of them can be made to say what ends the connections of
-/// another (RFC 9000 section 21.11).
+/// at other addresses have, too: none of them can be made to send a token that ends the connections
+/// of another (RFC 9000 section 21.11).
 #[must_use]
 pub fn reset_key_at(secret: &[u8; 32], local: SocketAddr) -> [u8; 32] {
     let (ip, port) = (local.ip().to_canonical(), local.port().to_be_bytes());
@@ -91,7 +91,7 @@ pub fn reset_key_at(secret: &[u8; 32], local: SocketAddr) -> [u8; 32] {
 /// What can be tuned per connection. The defaults suit the public Internet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// The connection ends when nothing was heard for this long; `None`: never. Default 30 s.
+    /// The connection ends when nothing was received for this long; `None`: never. Default 30 s.
     pub idle_timeout: Option<Duration>,
     /// A PING is sent after this much silence; `None` (default): never.
     pub keep_alive: Option<Duration>,

@@ -1,12 +1,13 @@
 //! Congestion control of QUIC: the project's own, in the place that quinn-proto has for one.
 //!
-//! *Responsible for* telling [`neater_cc::Congestion`] what quinn-proto tells its controllers, in
-//! its words; for recovery periods, persistent congestion and a change of the datagram size (RFC
-//! 9002 section 7); and for a CONNECTION_CLOSE being sent at once, although data waits for room in
-//! the window: it is not subject to congestion control, but quinn-proto 0.11 holds it back with the
-//! data, and since a closing connection takes no acknowledgements, for ever. *Not responsible for*
-//! what is lost, for probe timeouts and for pacing: that is quinn-proto's, which paces at 5/4 per
-//! round trip of the window it is told, and so is told more in slow start, while there is room.
+//! *Responsible for* translating quinn-proto's reports to its controllers for
+//! [`neater_cc::Congestion`]; for recovery periods, persistent congestion and a change of the
+//! datagram size (RFC 9002 section 7); and for a CONNECTION_CLOSE being sent at once, although data
+//! waits for room in the window: it is not subject to congestion control, but quinn-proto 0.11
+//! holds it back with the data, and since a closing connection takes no acknowledgements, for ever.
+//! *Not responsible for* what is lost, for probe timeouts and for pacing: that is quinn-proto's,
+//! which paces at 5/4 per round trip of the window that it is given, and so is given more in slow
+//! start, while there is room.
 //!
 //! *Invariants*: time is counted from the making of the controller, so a run is a function of its
 //! inputs; what is in flight never passes the window but by probes and by one datagram at the start
@@ -31,7 +32,7 @@ const NO_LIMIT: u64 = 1 << 40;
 /// The most of RFC 9002 section 7.2: what ten segments of a TCP carry, while datagrams still have
 /// the 1,200 bytes that every path takes (specs/exceptions, docs/decisions/0017).
 const INITIAL: InitialWindow = InitialWindow::Bytes(14_720);
-/// In slow start quinn-proto is told so many fifths of the window while there is room in it: it
+/// In slow start quinn-proto is given so many fifths of the window while there is room in it: it
 /// then paces two windows per round trip, as TCP in Linux does there, instead of 5/4, at which a
 /// window grows 1.9 times a round trip and not twice.
 const FIFTHS: u64 = 8;
@@ -97,7 +98,7 @@ struct PathController {
     last_sent: Instant,
     /// When acknowledgements were taken last, and whether anything was in flight then.
     last_acks: Option<(Instant, bool)>,
-    /// Bytes in flight, as far as it is told.
+    /// Bytes in flight, as far as reported.
     in_flight: u64,
     /// The first datagram of a recovery need not wait.
     first_again: bool,
@@ -105,7 +106,7 @@ struct PathController {
     acknowledged: u64,
 }
 
-/// What a connection and the controllers of its path tell each other.
+/// The signals between a connection and the controllers of its paths.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     /// Nothing that is sent from now on waits for room.
@@ -142,7 +143,7 @@ impl Signals {
     }
 }
 
-/// Tells controllers of different paths apart, while both are there.
+/// Distinguishes controllers of different paths, while both are there.
 pub(crate) fn identity(connection: &quinn_proto::Connection) -> usize {
     core::ptr::from_ref(connection.congestion_state()).cast::<()>().addr()
 }
@@ -298,7 +299,7 @@ impl Controller for PathController {
         }
         let window = self.congestion.window();
         let window = if self.first_again { window.max(self.in_flight + self.congestion.mss()) } else { window };
-        // With less room, what quinn-proto is told is what holds it back.
+        // With less room, the reported window is what holds quinn-proto back.
         if self.congestion.in_slow_start() && self.in_flight + 2 * self.congestion.mss() <= window {
             return window * FIFTHS / 5;
         }
@@ -378,8 +379,8 @@ mod tests {
             self.controller.on_congestion_event(self.at(now), self.at(sent), false, packets * MTU);
         }
 
-        /// The window in packets, as quinn-proto uses it: what is in flight stays below what it is
-        /// told.
+        /// The window in packets, as quinn-proto uses it: what is in flight stays below the
+        /// reported window.
         fn packets(&self) -> u64 {
             let mut full = self.controller.clone();
             full.in_flight = full.in_flight.max(full.congestion.window() - MTU);
@@ -415,7 +416,7 @@ mod tests {
     #[test]
     fn in_slow_start_two_windows_leave_in_a_round_trip_and_no_more_than_one_is_in_flight() {
         let mut p = Path::new();
-        // quinn-proto paces at 5/4 of what it is told, and asks before each datagram.
+        // quinn-proto paces at 5/4 of the reported window, and asks before each datagram.
         assert_eq!(p.controller.window() * 5 / 4, 2 * 14_720);
         let mut sent = 0;
         while sent * MTU + MTU < p.controller.window() {

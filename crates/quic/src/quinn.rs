@@ -156,7 +156,7 @@ impl Endpoint {
         })
     }
 
-    /// Tells wall time, for the age of tokens.
+    /// Sets the wall time, for the age of tokens.
     pub fn set_wall(&mut self, wall: neater_base::WallTime) {
         self.wall.store(wall.0.as_secs(), std::sync::atomic::Ordering::Relaxed);
     }
@@ -215,8 +215,8 @@ impl Endpoint {
         self.server
     }
 
-    /// Of so many handshakes at once that whoever uses this endpoint allows, the second half must
-    /// come from clients that have proved their addresses: forged ones cannot use up all.
+    /// Of so many handshakes at once as the caller allows, the second half must come from clients
+    /// that have proved their addresses: forged ones cannot use up all.
     pub fn limit_handshakes(&mut self, most: usize) {
         self.retry_above = (most / 2).clamp(RETRY_LEAST, RETRY_ABOVE);
     }
@@ -248,8 +248,8 @@ impl Endpoint {
     /// A packet that does not seem to be for this engine.
     fn foreign(&mut self, now: Instant, meta: Datagram, engine: u8, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
         // A stateless reset looks like such a packet with a random id: it is for the connection
-        // whose token it ends with (RFC 9000 section 10.3.1). What the endpoint would answer to a
-        // stranger is not said if the other engine knows it.
+        // whose token it ends with (RFC 9000 section 10.3.1). The endpoint's answer to an unknown
+        // packet is not sent if the other engine knows it.
         let (kept, before, len) = (data.clone(), out.len(), data.len());
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
         let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
@@ -348,7 +348,7 @@ pub struct Connection {
     /// See [`ConnectionApi::set_send_window`].
     window: u64,
     receiving: Receiving,
-    /// How streams ended whose last bytes were read together with that: the next read says it.
+    /// How streams ended whose last bytes were read together with that: the next read returns it.
     ended: BTreeMap<q::StreamId, ReadOutcome>,
     /// The streams of which something may not have left yet, in order.
     unsent: Vec<q::StreamId>,
@@ -547,7 +547,7 @@ impl ConnectionApi for Connection {
 
     fn finish(&mut self, stream: StreamId) {
         if self.may_send(stream) {
-            // Already finished, reset or stopped: nothing more to say on it.
+            // Already finished, reset or stopped: nothing more to send on it.
             let _ = self.inner.send_stream(stream.0).finish();
         }
     }
@@ -612,7 +612,7 @@ impl ConnectionApi for Connection {
         if !some {
             return last;
         }
-        // quinn-proto says once that a stream has ended, and knows it no more.
+        // quinn-proto reports the end of a stream once, and then forgets the stream.
         if last != ReadOutcome::Blocked {
             self.ended.insert(stream.0, last);
         }
@@ -716,8 +716,8 @@ impl ConnectionApi for Connection {
         if !self.may_send(stream) {
             return false;
         }
-        // quinn-proto tells it to nobody but by the window: a byte of room is free unless something
-        // is kept for the peer.
+        // quinn-proto reveals it only by the window: a byte of room is free unless something is
+        // kept for the peer.
         self.inner.set_send_window(1);
         let kept = self.inner.send_stream(stream.0).write(&[]) == Err(q::WriteError::Blocked);
         self.inner.set_send_window(self.window);

@@ -12,7 +12,7 @@ use neater_base::Instant;
 use quinn_proto::StreamId;
 use std::collections::BTreeMap;
 
-/// A window that would be so much larger is worth telling the peer.
+/// A window that would be so much larger is worth announcing to the peer.
 const STEP: u64 = 4;
 
 /// The receive window of one connection.
@@ -90,8 +90,8 @@ impl Receiving {
         }
     }
 
-    /// Whether it is worth asking [`Receiving::suitable`] because of what streams hold. Says so
-    /// once.
+    /// Whether it is worth asking [`Receiving::suitable`] because of what streams hold. Returns
+    /// true once.
     pub(crate) fn has_shifted(&mut self) -> bool {
         core::mem::take(&mut self.shifted)
     }
@@ -114,14 +114,14 @@ impl Receiving {
             }
             (self.since, self.read) = (Some(now), 0);
         }
-        // quinn-proto tells the peer of room when that is an eighth of the window: the others' part
-        // is to be more than that.
+        // quinn-proto announces room to the peer when that is an eighth of the window: the others'
+        // part is to be more than that.
         let suits = (self.wanted + self.held + self.held / 4).min(Tuning::RECEIVE_WINDOW_MAX);
         if suits < self.window {
             return Some(suits);
         }
-        // What is lent because of some is for others: where all streams hold something, there is
-        // nobody to be held up.
+        // What is lent because of some is for others: where all streams hold something, there are
+        // no others to be held up.
         let others = streams > self.unread.len();
         let suits = if others { suits } else { self.wanted };
         // What the peer still has of a larger window is not given a second time.

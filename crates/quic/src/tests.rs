@@ -72,7 +72,7 @@ impl Pair {
         }
     }
 
-    /// Lets both sides talk until nobody has anything to say before `until`.
+    /// Lets both sides exchange packets until neither has any to send before `until`.
     fn run(&mut self, until: Duration) {
         let end = self.now + until;
         let mut idle = 0;
@@ -165,7 +165,7 @@ impl Pair {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a read into a buffer of `room` bytes says, and what it wrote there.
+/// The result of a read into a buffer of `room` bytes, and what it wrote there.
 fn read(conn: &mut Connection, stream: StreamId, room: usize) -> (ReadOutcome, Vec<u8>) {
     let mut buf = vec![0; room];
     let outcome = conn.read(stream, &mut buf);
