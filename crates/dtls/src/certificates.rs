@@ -1,6 +1,6 @@
 //! The certificate chains in the transcript of a handshake.
 //!
-//! dimpl tells its caller of the peer's first certificate only. The others, which most authorities'
+//! dimpl gives its caller the peer's first certificate only. The others, which most authorities'
 //! certificates cannot be verified without, are in the transcript that both sides hash, and that
 //! passes through our hash functions in one piece and in the clear. What is found here decides
 //! nothing by itself: it is a heap of candidate intermediates, taken only if it begins with the

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use neater_base::Instant;
 
-/// Timers that are further away than this are none: dimpl says "in ten years" when it waits for
+/// Timers that are further away than this are none: dimpl returns "in ten years" when it waits for
 /// nothing.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 

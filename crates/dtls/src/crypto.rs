@@ -40,8 +40,8 @@ type TheirGroup = &'static dyn rustls::crypto::SupportedKxGroup;
 type TheirRandom = &'static dyn rustls::crypto::SecureRandom;
 
 /// What was wrapped once is found again: dimpl wants references that live for ever, and so, once
-/// per set of groups and per source of randomness, it gets them. They are told apart by address and
-/// type together, since things without a size may share an address.
+/// per set of groups and per source of randomness, it gets them. They are distinguished by address
+/// and type together, since things without a size may share an address.
 struct Wrapped {
     groups: Vec<(Vec<TheirGroup>, Groups)>,
     random: Vec<(TheirRandom, Random)>,

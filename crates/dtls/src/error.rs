@@ -28,7 +28,7 @@ impl fmt::Display for DtlsError {
                  without a word, or a firewall drops UDP",
             ),
             Self::UsedUp => f.write_str(
-                "the keys of this DTLS 1.2 session have protected as many records as they may: connect anew, or allow 1.3",
+                "the keys of this DTLS 1.2 session have protected as many records as they may: connect again, or allow 1.3",
             ),
         }
     }

@@ -8,11 +8,11 @@
 //! sent, before anything is sent that the peer could take for the end of the handshake.
 //!
 //! *Deliberately not* responsible for sockets, for which peer a datagram is from, or for how many
-//! handshakes may be under way at once (the caller bounds those; [`look()`] tells it what is worth
-//! a [`Session`], and whose it may be). There is no session resumption, no connection id (RFC
-//! 9146), no ALPN, no server name in the ClientHello, and no RSA or Ed25519 key in the handshake
-//! itself, because dimpl has none of them;
-//! `docs/decisions/0024-dtls-is-dimpl-with-our-judgement.md` says what follows from that.
+//! handshakes may be under way at once (the caller bounds those; [`look()`] shows what is worth a
+//! [`Session`], and whose it may be). There is no session resumption, no connection id (RFC 9146),
+//! no ALPN, no server name in the ClientHello, and no RSA or Ed25519 key in the handshake itself,
+//! because dimpl has none of them; `docs/decisions/0024-dtls-is-dimpl-with-our-judgement.md` lists
+//! the consequences.
 //!
 //! *Invariants*: time is an argument. Randomness is that of [`neater_tls::Crypto`] for keys, and
 //! for the rest (hello randoms, cookies, jitter of timers, nonces of AES-GCM in 1.2) the operating

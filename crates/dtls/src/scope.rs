@@ -1,9 +1,9 @@
 //! What the cryptography of a session has to know of it, while dimpl is at work for it.
 //!
-//! dimpl's provider is a set of statics that are told neither whose handshake they serve nor more
-//! of the peer than its first certificate. What belongs to one session is therefore lent to them
-//! for the length of one call, in a slot of the thread that makes the call: the key to sign with,
-//! what the peer may sign with, and a place for the certificate chains that pass by in the
+//! dimpl's provider is a set of statics that get neither the session whose handshake they serve nor
+//! more of the peer than its first certificate. What belongs to one session is therefore lent to
+//! them for the length of one call, in a slot of the thread that makes the call: the key to sign
+//! with, what the peer may sign with, and a place for the certificate chains that pass by in the
 //! transcript of the handshake.
 
 use crate::certificates;
@@ -20,7 +20,7 @@ const MAX_LISTS: usize = 4;
 /// What is lent.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// Who we are, if anybody.
+    /// Our own identity, if there is one.
     pub(crate) identity: Option<Arc<CertifiedKey>>,
     /// What the peer may sign its handshake with; empty: anything that is implemented.
     pub(crate) schemes: Arc<[SignatureScheme]>,

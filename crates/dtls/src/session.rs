@@ -223,7 +223,7 @@ impl Session {
                 }
             }
             // In 1.3 everything after the handshake is encrypted: its records begin with the bits
-            // 001 (RFC 9147 section 4). Anybody could have sent the rest.
+            // 001 (RFC 9147 section 4). The rest could be from any host.
             State::Connected if self.version() == Some(Version::V13) && datagram[0] & 0xe0 != 0x20 => return,
             State::Connected | State::Over => {}
         }
@@ -238,8 +238,8 @@ impl Session {
         let unrecognised = Error::UnexpectedMessage(UnexpectedMessageError::UnrecognizedAutoServerResponse);
         match result {
             // Before the version is known dimpl gives up on any datagram that is no answer. It has
-            // not touched its state then (0.9.0, `handle_pending_auto_client`), and whoever guesses
-            // a port must not be able to end a handshake.
+            // not touched its state then (0.9.0, `handle_pending_auto_client`), and a host that
+            // guesses a port must not be able to end a handshake.
             Err(e) if e == unrecognised => {}
             Ok(()) => {
                 if !core::mem::replace(&mut self.answered, true) && matches!(self.judge, Judge::Server(..)) {
@@ -329,7 +329,8 @@ impl Session {
         self.state = State::Over;
     }
 
-    /// Ends the session without a word: whoever is at the peer's address now knows nothing of it.
+    /// Ends the session without an alert: the host that has the peer's address now does not know
+    /// it.
     pub fn forget(&mut self) {
         self.state = State::Over;
         self.transmits.clear();
@@ -430,7 +431,7 @@ impl Session {
                 _ => {}
             }
         }
-        // Many sessions are never up, or say nothing for long.
+        // Many sessions are never up, or are silent for long.
         if self.state == State::Connected && buffer.len() <= BUFFER {
             self.buffer = buffer;
         }
@@ -438,7 +439,8 @@ impl Session {
             self.judge(false);
         }
         if self.failed {
-            // Nothing that was made after the certificate came may tell the peer that all is well.
+            // Nothing that was made after the certificate came may confirm the handshake to the
+            // peer.
             self.transmits.truncate(before);
         }
     }
@@ -447,7 +449,7 @@ impl Session {
         // A server of ours asks every client for a cookie, and goes on when it has seen it.
         self.verified |= goes_on(packet);
         if !self.verified {
-            // Whoever has only been heard of so far gets no more bytes than came from there.
+            // An unverified peer gets no more bytes than came from its address.
             if self.risked + packet.len() > self.taken {
                 return;
             }
@@ -529,7 +531,7 @@ impl Session {
             Judge::Client(Some(verifier)) => {
                 verifier.verify_client_cert(leaf, intermediates, now).map(drop).map_err(TlsError::from)
             }
-            // A certificate that nobody asked for proves nothing.
+            // A certificate that was not requested proves nothing.
             Judge::Client(None) => Ok(()),
         }
     }

@@ -83,7 +83,7 @@ pub(crate) fn is_usable(key: &CertifiedKey) -> bool {
     signer(key).is_some()
 }
 
-/// "Loads" the key that is lent with the session, whatever the bytes say.
+/// "Loads" the key that is lent with the session, whatever the bytes are.
 #[derive(Debug)]
 pub(super) struct Lent;
 
@@ -176,7 +176,7 @@ impl SignatureVerifier for Verify {
         if algorithm != SignatureAlgorithm::ECDSA {
             return Err(CryptoError::UnsupportedSignatureAlgorithm(algorithm));
         }
-        // In 1.2 the hash says nothing about the curve (RFC 5246 section 7.4.1.4.1): the
+        // In 1.2 the hash does not determine the curve (RFC 5246 section 7.4.1.4.1): the
         // certificate does.
         let (scheme, algorithms): (_, [&dyn SignatureVerificationAlgorithm; 2]) = match hash {
             HashAlgorithm::SHA256 => (SCHEMES[0].0, [webpki::ring::ECDSA_P256_SHA256, webpki::ring::ECDSA_P384_SHA256]),

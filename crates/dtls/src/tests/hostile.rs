@@ -132,13 +132,13 @@ fn an_address_is_verified_by_the_cookie_and_by_nothing_else() {
             pair.server.handle_datagram(pair.now, &first);
         }
         assert!(!pair.server.is_verified(), "{version:?}");
-        // What is sent to whoever has only said hello is the request alone, and the client's answer
-        // repeats the random.
+        // The answer to a first ClientHello is the request alone, and the client's answer repeats
+        // the random.
         let request = pair.server.poll_transmit().unwrap();
         pair.client.handle_datagram(pair.now, &request);
         let second = pair.client.poll_transmit().unwrap();
         assert!(matches!(look(&second), Look::Hello { random: same, .. } if same == random), "{version:?}");
-        // Somebody else's cookie is none.
+        // The cookie of another client is invalid.
         let config = server_config(&server_parameters(), 2);
         let mut other = Session::server(&config, pair.now, &mut Rng::from_number(77));
         other.handle_datagram(pair.now, &second);
@@ -202,7 +202,7 @@ fn strangers_cannot_end_a_handshake_or_a_session() {
                 pair.client.handle_datagram(pair.now, &forged);
                 pair.server.handle_datagram(pair.now, &forged);
             }
-            // Everything that was ever said, once more and in the other direction.
+            // Everything that was ever sent, once more and in the other direction.
             for (by_client, datagram) in pair.recorded.clone() {
                 pair.server.handle_datagram(pair.now, &datagram);
                 pair.client.handle_datagram(pair.now, &datagram);

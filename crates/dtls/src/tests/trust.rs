@@ -189,7 +189,7 @@ fn clients_without_a_good_certificate_are_refused() {
         let mut c = client_parameters();
         let pair = run(&c, &s, version);
         // In 1.3 the client is through before the server has looked (RFC 8446 section 4.4.2.4), and
-        // no alert tells it.
+        // no alert reports it.
         assert!(pair.server.is_over() && (version == V13 || pair.client.is_over()), "{version:?}: {:?}", pair.events);
         assert!(!pair.events.iter().any(|(client, e)| !client && *e == Event::Connected), "{:?}", pair.events);
         c.client_certificates = vec![stranger.clone()];
