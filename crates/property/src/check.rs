@@ -39,8 +39,8 @@ const fn clash(a: &'static str, b: &'static str, text: &'static str) -> Contradi
 
 impl TransportProperties {
     /// Whether the properties can hold together, whatever protocols there are. What merely no
-    /// protocol does today (reliable without congestion control) is no contradiction: policy tells
-    /// when it finds no candidate.
+    /// protocol does today (reliable without congestion control) is no contradiction: policy
+    /// reports it when it finds no candidate.
     ///
     /// # Errors
     /// The first [`Contradiction`], in a fixed order.

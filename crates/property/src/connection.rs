@@ -1,7 +1,7 @@
 //! Connection Properties (RFC 9622 section 8).
 //!
 //! *Responsible for* their types, ranges, defaults and names. *Not for* applying them, which is the
-//! engine's, nor for the read-only ones (section 8.1.11), which a connection tells of itself.
+//! engine's, nor for the read-only ones (section 8.1.11), which a connection reports itself.
 //!
 //! *Invariants*: `None` is the RFC's Disabled, Unlimited or Full Coverage; a refused value changes
 //! nothing.
@@ -27,9 +27,9 @@ pub enum CapacityProfile {
     Default,
     /// Not urgent: gives way to everything else.
     Scavenger,
-    /// Response time matters more than efficiency; somebody waits for each answer.
+    /// Response time matters more than efficiency; a user waits for each answer.
     LowLatencyInteractive,
-    /// Delay matters more than loss, and nobody waits for an answer.
+    /// Delay matters more than loss, and no user waits for an answer.
     LowLatencyNonInteractive,
     /// A constant rate with little delay and little variation of it.
     ConstantRateStreaming,
@@ -318,7 +318,7 @@ pub struct ConnectionProperties {
     /// tcp.userTimeoutValue: advertised in the User Timeout Option of RFC 5482; `None` is TCP's
     /// default.
     pub tcp_user_timeout_value: Option<Duration>,
-    /// tcp.userTimeoutEnabled: whether the option is sent and heeded.
+    /// tcp.userTimeoutEnabled: whether the option is sent and used.
     pub tcp_user_timeout_enabled: bool,
     /// tcp.userTimeoutChangeable: whether a received option may change connTimeout; false once
     /// connTimeout is set.

@@ -14,7 +14,7 @@
 //! [`PROPERTIES`] lists every property with its section, type, default and [`Effect`].
 //!
 //! *Invariants*: every property of RFC 9622 can be set and read by name, also where it has no
-//! effect yet, and [`effect`] says so; a value out of range is an error and never clamped;
+//! effect yet, and [`effect`] reports that; a value out of range is an error and never clamped;
 //! everything iterates in a defined order and [`Needs::fingerprint`] is a function of the needs
 //! alone.
 

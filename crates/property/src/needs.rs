@@ -33,7 +33,7 @@ pub struct Needs {
     pub pvd: Vec<(Preference, String)>,
     /// Whether several paths are used at once.
     pub multipath: Multipath,
-    /// Whether alternative addresses are told to the peer.
+    /// Whether alternative addresses are announced to the peer.
     pub advertises_altaddr: bool,
     /// Which way data goes.
     pub direction: Direction,
@@ -41,7 +41,7 @@ pub struct Needs {
     pub connection: ConnectionProperties,
     /// The defaults for Messages.
     pub message: MessageProperties,
-    /// How long one attempt runs before the next is started, if the program says so.
+    /// How long one attempt runs before the next is started, if the program sets it.
     pub attempt_delay: Option<Duration>,
 }
 
@@ -104,7 +104,7 @@ impl Needs {
     }
 
     /// A number that is the same for equal needs, on every machine and in every run. Different
-    /// needs differ in it but for a chance of 2⁻⁶⁴; somebody who chooses the needs can make them
+    /// needs differ in it but for a chance of 2⁻⁶⁴; an attacker who chooses the needs can make them
     /// collide, so nothing secret may hang on it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {

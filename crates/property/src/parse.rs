@@ -27,8 +27,8 @@ pub const MAX_REQUEST_WORDS: usize = 64;
 pub struct Parsed {
     /// The properties.
     pub properties: TransportProperties,
-    /// The need of security, if a word stated one. Whoever takes the properties alone loses it: a
-    /// program that hands both on, as `Preconnection::needs` does, does not.
+    /// The need of security, if a word stated one. A caller that takes the properties alone loses
+    /// it: a program that hands both on, as `Preconnection::needs` does, does not.
     pub security: Option<SecurityNeed>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for ParseError {
             Self::TakesNoValue(word) => {
                 write!(
                     f,
-                    "'{word}' is a word and takes no value: say '{word}', leave it out, or say which property you mean"
+                    "'{word}' is a word and takes no value: write '{word}', leave it out, or name the property that you mean"
                 )
             }
             Self::Property(error) => error.fmt(f),

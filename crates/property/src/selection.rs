@@ -88,7 +88,7 @@ impl SelectionProperty {
         Self::ALL.into_iter().find(|p| is_name(name, p.name()))
     }
 
-    /// What holds when the program says nothing (RFC 9622 section 6.2).
+    /// The default when the program sets nothing (RFC 9622 section 6.2).
     #[must_use]
     pub const fn default_preference(self, role: Role) -> Preference {
         match self {

@@ -3,8 +3,8 @@
 //! *Responsible for* every settable property by name and by type, with its range and its default.
 //! *Not for* what two properties mean together (`check`), nor for the compiled form (`needs`).
 //!
-//! *Invariants*: what was not set is told from what was set to the default; a refused value changes
-//! nothing; the preferences for interfaces and provisioning domains are bounded by
+//! *Invariants*: an unset property is distinguished from one that was set to its default; a refused
+//! value changes nothing; the preferences for interfaces and provisioning domains are bounded by
 //! [`MAX_PREFERENCES`].
 
 use crate::catalogue::{ATTEMPT_DELAY, NEAT_ATTEMPT_DELAY, not_settable};
@@ -29,7 +29,7 @@ pub const MAX_ATTEMPT_DELAY: Duration = Duration::from_millis(2000);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Multipath {
     /// One path at a time, also where the protocol could use more. A QUIC client still moves, under
-    /// another connection id, when its address is gone or nobody answers there (RFC 9000 section
+    /// another connection id, when its address is gone or no peer answers there (RFC 9000 section
     /// 9); a QUIC listener does not follow a peer to another address.
     #[default]
     Disabled,
@@ -53,7 +53,7 @@ impl Multipath {
         }
     }
 
-    /// What holds when the program says nothing.
+    /// The default when the program sets nothing.
     #[must_use]
     pub const fn default_for(role: Role) -> Self {
         match role {
@@ -207,7 +207,7 @@ impl TransportProperties {
 
     /// Reads a property by name; `None` when there is no such property, or it belongs to a
     /// connection. Defaults are those of [`Role::Initiate`]; [`preference`](Self::preference) and
-    /// [`multipath`](Self::multipath) tell the others.
+    /// [`multipath`](Self::multipath) return the others.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
         Id::from_name(name).map(|id| self.value(id))
@@ -335,13 +335,13 @@ impl TransportProperties {
         self
     }
 
-    /// Whether alternative addresses are told to the peer (RFC 9622 section 6.2.15).
+    /// Whether alternative addresses are announced to the peer (RFC 9622 section 6.2.15).
     #[must_use]
     pub fn advertises_altaddr(&self) -> bool {
         self.advertises_altaddr
     }
 
-    /// How long one attempt runs before the next is started, if the program says so.
+    /// How long one attempt runs before the next is started, if the program sets it.
     #[must_use]
     pub fn attempt_delay(&self) -> Option<Duration> {
         self.attempt_delay

@@ -221,7 +221,7 @@ pub enum PropertyError {
         /// The value that was given, shortened.
         got: String,
     },
-    /// The property tells something and cannot be set (RFC 9622 section 8.1.11).
+    /// The property is read-only (RFC 9622 section 8.1.11).
     ReadOnly {
         /// The property.
         property: &'static str,

@@ -5,7 +5,8 @@ use crate::security::{SecurityLevel, SecurityNeed};
 /// What a word stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// `stated` is what the word says; `implied` holds only where no other word says otherwise.
+    /// `stated` is the meaning of the word; `implied` holds only where no other word contradicts
+    /// it.
     Properties { stated: &'static [(&'static str, &'static str)], implied: &'static [(&'static str, &'static str)] },
     /// A need of security.
     Security(SecurityNeed),

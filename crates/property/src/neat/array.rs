@@ -17,7 +17,7 @@ pub const MAX_GROUPS: usize = 1024;
 /// They stand in the order of their keys: most arrays have a handful, of which a tree would take
 /// more memory than they do themselves. What comes in numbers is sorted or merged, so that no list
 /// takes longer than its length asks. Copies share the list until one of them is changed: tables,
-/// the files they come from and what users see of them say the same.
+/// the files they come from and the users' views of them have the same content.
 #[derive(Clone, Debug, Default)]
 pub struct NeatArray(Option<Arc<Vec<NeatProperty>>>);
 

@@ -2,8 +2,8 @@
 //!
 //! Everything read is bounded: the text by [`MAX_JSON`], its depth by the parser, sets and
 //! expansions by their own limits. Members are taken in the order of their names, so that the order
-//! in the text does not matter. An error says where it lies as a JSON pointer (RFC 6901), from
-//! which [`locate`](super::locate) finds line and column.
+//! in the text does not matter. An error gives its place as a JSON pointer (RFC 6901), from which
+//! [`locate`](super::locate) finds line and column.
 
 use super::array::{MAX_EXPANDED_PROPERTIES, MAX_EXPANSION, MAX_GROUPS, NeatArray, NeatMultiArray, TooMany};
 use super::property::{Conflict, MAX_BANNED, MAX_SCORE, NeatProperty};

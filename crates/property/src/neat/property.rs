@@ -101,7 +101,7 @@ impl NeatProperty {
     }
 
     /// The property as a preference of RFC 9622, if it is a Boolean or without a value. A base
-    /// binds nobody, so that it is at most Prefer or Avoid.
+    /// preference does not bind, so that it is at most Prefer or Avoid.
     #[must_use]
     pub fn to_preference(&self) -> Option<Preference> {
         match (&self.value, self.precedence >= Self::IMMUTABLE) {
