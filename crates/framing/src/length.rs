@@ -17,7 +17,7 @@ pub struct LengthPrefixed {
 
 impl LengthPrefixed {
     /// A framer with a length field of `width` bytes (rounded up to 1, 2, 4 or 8) that accepts
-    /// messages of up to `max` bytes, or as many as the field can tell.
+    /// messages of up to `max` bytes, or as many as the field can express.
     #[must_use]
     pub fn new(width: u8, max: u64) -> Self {
         let width = usize::from(width.clamp(1, 8)).next_power_of_two();

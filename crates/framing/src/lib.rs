@@ -23,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use core::fmt;
 use std::sync::Arc;
 
-/// Why a framer gave up on a connection. The text says what was wrong with the bytes or the
+/// Why a framer gave up on a connection. The text explains what was wrong with the bytes or the
 /// message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FramerError(pub String);
@@ -58,19 +58,19 @@ impl Outbound {
 pub enum Readiness {
     /// `MakeConnectionReady` of RFC 9623 section 6.1.
     Ready,
-    /// The framer needs to exchange bytes with the peer first. Until it says [`Readiness::Ready`]
-    /// the connection is being established: nothing of the program's is sent, and a listener does
-    /// not deliver it. It has the time that the request allows for establishment, or 30 s, and 10 s
-    /// on a connection that a listener received.
+    /// The framer needs to exchange bytes with the peer first. Until it returns
+    /// [`Readiness::Ready`] the connection is being established: nothing of the program's is sent,
+    /// and a listener does not deliver it. It has the time that the request allows for
+    /// establishment, or 30 s, and 10 s on a connection that a listener received.
     Handshaking,
 }
 
 /// Turns messages into bytes and bytes into messages; one value per connection.
 ///
 /// Its functions run while the engine is borrowed: they must not call the engine, nor anything that
-/// waits for somebody who does. (`neater` notices a call of its objects from here and panics.) A
-/// panic in a framer that a program has given is an error of its connection, which ends; nothing
-/// else is disturbed.
+/// waits for a caller of it. (`neater` notices a call of its objects from here and panics.) A panic
+/// in a framer that a program has given is an error of its connection, which ends; nothing else is
+/// disturbed.
 pub trait Framer: Send {
     /// A name for people.
     fn name(&self) -> &str;
@@ -86,7 +86,7 @@ pub trait Framer: Send {
     /// The connection is being closed: the framer may write its farewell.
     fn stop(&mut self, _out: &mut Outbound) {}
 
-    /// The program sends (part of) a message. `first` and `end` tell whether this is its beginning
+    /// The program sends (part of) a message. `first` and `end` show whether this is its beginning
     /// and its end. A first part after one that was not the end: what was sent of the message
     /// before is given up.
     ///
@@ -151,7 +151,7 @@ impl Input<'_> {
     }
 
     /// `DeliverAndAdvanceReceiveCursor`: the next `length` bytes are (part of) a message;
-    /// `end_of_message` says whether it ends with them. More bytes than have arrived may be named:
+    /// `end_of_message` shows whether it ends with them. More bytes than have arrived may be named:
     /// they are delivered in parts as they come, and the framer is called again after the last of
     /// them.
     pub fn deliver_and_advance_receive_cursor(&mut self, length: u64, end_of_message: bool) {

@@ -81,7 +81,7 @@ impl Framer for Lines {
     }
 
     fn handle_received_data(&mut self, input: &mut Input<'_>) -> Result<Readiness, FramerError> {
-        // What another datagram held says nothing of this one.
+        // The content of another datagram is no evidence about this one.
         let mut from = if input.is_datagram() { 0 } else { core::mem::take(&mut self.searched) };
         while let Some(at) = input.parse().get(from..).and_then(|rest| rest.iter().position(|b| *b == b'\n')) {
             let end = from + at;
