@@ -57,10 +57,10 @@ pub enum NetEvent {
         /// What for.
         ready: Ready,
     },
-    /// Interfaces, addresses or routes have changed: [`Net::interfaces`] tells the new state.
+    /// Interfaces, addresses or routes have changed: [`Net::interfaces`] returns the new state.
     PathsChanged,
-    /// The resolver configuration or the hosts file has changed: [`Net::name_config`] tells the new
-    /// state.
+    /// The resolver configuration or the hosts file has changed: [`Net::name_config`] returns the
+    /// new state.
     NamesChanged,
     /// The clock jumped by more than 10 s: the machine was suspended or the process stopped.
     Resumed {
@@ -83,9 +83,9 @@ pub enum ErrorKind {
     ConnectionAborted,
     /// The peer did not answer in time.
     TimedOut,
-    /// No route to the network, or a router said so.
+    /// No route to the network, or a router reported so.
     NetworkUnreachable,
-    /// A router said that the host cannot be reached.
+    /// A router reported that the host cannot be reached.
     HostUnreachable,
     /// The interface is down.
     NetworkDown,
@@ -113,9 +113,9 @@ pub enum ErrorKind {
     Unsupported,
     /// The engine was made in another process: a child of `fork` must make its own.
     Forked,
-    /// Nobody drives the engine any more.
+    /// The engine has no driver any more.
     NotDriven,
-    /// Anything else; the code tells.
+    /// Anything else; the code shows which.
     Other,
 }
 
@@ -145,7 +145,7 @@ impl ErrorKind {
             Self::Unsupported => "not supported on this platform",
             Self::Forked => "engine belongs to another process (create one after fork)",
             Self::NotDriven => {
-                "nobody drives the engine any more (the runtime that it was made on has ended, or its Driver was dropped)"
+                "the engine has no driver any more (the runtime that it was made on has ended, or its Driver was dropped)"
             }
             Self::Other => "system error",
         }
@@ -288,7 +288,7 @@ pub struct Transmit<'a> {
     pub destination: SocketAddr,
     /// Source address, if it matters.
     pub source: Option<IpAddr>,
-    /// By which interface it leaves, whatever routes say of the destination; only together with a
+    /// By which interface it leaves, regardless of routes to the destination; only together with a
     /// source.
     pub interface: Option<u32>,
     /// ECN codepoint.
@@ -331,8 +331,8 @@ pub struct RecvBatch {
     pub buffers: Vec<Box<[u8]>>,
     /// What each filled buffer holds.
     pub metas: Vec<RecvMeta>,
-    /// Nothing more was there. It counts as [`ErrorKind::WouldBlock`]: what comes next is told of,
-    /// and nothing is found before.
+    /// Nothing more was there. It counts as [`ErrorKind::WouldBlock`]: the next arrival is
+    /// reported, and nothing is found before.
     pub drained: bool,
 }
 
@@ -356,8 +356,8 @@ impl RecvBatch {
 /// What an ICMP error quotes of the offending packet: the beginning of what the socket was given to
 /// send.
 ///
-/// Whoever sends packets with a secret near their beginning can tell from it that the error is
-/// about one of them, and not a stranger's invention.
+/// A sender of packets with a secret near their beginning can verify by it that the error is about
+/// one of them, and not forged.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quoted {
     bytes: [u8; Self::MAX],
@@ -504,15 +504,15 @@ type Result<T> = core::result::Result<T, NetError>;
 
 /// A way for the bytes of one TCP connection around the [`Net`] that owns it, from any thread.
 ///
-/// The owner says when it is open, and closes it whenever bytes may not pass (something waits
-/// before them, the connection is being closed). It is closed when it is made, closes itself when
-/// the system does not take or have bytes, and is closed with its socket; [`Net::read`] and
-/// [`Net::write`] then tell what the lane was told, and the contract of readiness holds as if they
-/// had been called in its place.
+/// The owner opens it, and closes it whenever bytes may not pass (something waits before them, the
+/// connection is being closed). It is closed when it is made, closes itself when the system does
+/// not take or have bytes, and is closed with its socket; [`Net::read`] and [`Net::write`] then
+/// return what the lane has observed, and the contract of readiness holds as if they had been
+/// called in its place.
 ///
-/// Whoever knows the [`Net`] finds its own kind of lane behind this (`Any`), and need not ask
-/// through a table for each piece. So do the byte streams of `neater`, which use the lanes of
-/// `neater-net` and of no other network.
+/// Code that knows the [`Net`] finds its own kind of lane behind this (`Any`), and needs no virtual
+/// call for each piece. So do the byte streams of `neater`, which use the lanes of `neater-net` and
+/// of no other network.
 pub trait Lane: Any + Send + Sync + core::fmt::Debug {
     /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the
     /// [`Net`] knows why.
@@ -520,9 +520,9 @@ pub trait Lane: Any + Send + Sync + core::fmt::Debug {
     /// Reads bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
     fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize>;
     /// Whether it has closed itself because the system has nothing to be read, and nothing has been
-    /// reported since: the owner of the [`Net`] would be told that there is nothing now. To be
-    /// asked where the owner is at rest (under the lock that it is under), so that whoever waits
-    /// then misses no report. False where that is not known.
+    /// reported since: the owner of the [`Net`] would find nothing now. Call it where the owner is
+    /// at rest (under its lock), so that a later waiter misses no report. False where that is not
+    /// known.
     fn is_dry(&self) -> bool {
         false
     }
@@ -541,7 +541,7 @@ pub trait Net {
     /// Wall-clock time.
     fn wall(&self) -> WallTime;
 
-    /// Starts a TCP connection. Its end is reported as writability; [`Net::connect_result`] tells
+    /// Starts a TCP connection. Its end is reported as writability; [`Net::connect_result`] returns
     /// how it ended.
     ///
     /// # Errors
@@ -585,7 +585,7 @@ pub trait Net {
     fn shutdown_write(&mut self, sock: Sock) -> Result<()>;
     /// Releases the socket. Written data of a stream is still delivered by the system.
     fn close(&mut self, sock: Sock);
-    /// Releases a stream socket and tells the peer by a reset.
+    /// Releases a stream socket and sends the peer a reset.
     fn abort(&mut self, sock: Sock);
     /// What the system knows of a stream.
     ///
@@ -593,12 +593,13 @@ pub trait Net {
     /// When the socket is not a connected stream.
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo>;
 
-    /// Why an established stream is gone, if it is and was not ended in order. The system may tell
-    /// it only once, here or as the result of another call; what had arrived can still be read.
+    /// Why an established stream is gone, if it is and was not ended in order. The system may
+    /// report it only once, here or as the result of another call; what had arrived can still be
+    /// read.
     fn take_error(&mut self, sock: Sock) -> Option<NetError>;
 
     /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`; a
-    /// UDP-Lite socket if `options.udp_lite` says so, which is used in the same way and has no
+    /// UDP-Lite socket if `options.udp_lite` is set, which is used in the same way and has no
     /// segmentation offload. A datagram of UDP-Lite that is damaged where its checksum covers it is
     /// dropped, as one of UDP; one that is damaged elsewhere is received as it is.
     ///
@@ -640,8 +641,8 @@ pub trait Net {
     /// `WouldBlock`; `MessageTooLarge` when the path is known to be smaller; an ICMP error of an
     /// earlier datagram.
     fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()>;
-    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled. Whether there
-    /// were more is said by [`RecvBatch::drained`], so that nobody needs to ask only to be told
+    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled.
+    /// [`RecvBatch::drained`] shows whether there were more, which saves a call that would return
     /// [`ErrorKind::WouldBlock`].
     ///
     /// # Errors
@@ -660,7 +661,7 @@ pub trait Net {
     /// Sets an option.
     ///
     /// # Errors
-    /// `Unsupported`, or what the system says.
+    /// `Unsupported`, or the error of the operating system.
     fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()>;
 
     /// Appends what has happened since the last call, without waiting. Returns true if more may be

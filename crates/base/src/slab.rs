@@ -223,9 +223,9 @@ impl<T> Slab<T> {
         self.discard_if(key, |_| Some(())).is_some()
     }
 
-    /// Looks at the object and drops it where it is if `f` says something about it, which is
-    /// returned. Otherwise, and if the key names nothing, `None`. It finds the object once where
-    /// looking and [`Slab::discard`] do so twice.
+    /// Looks at the object and drops it in place if `f` returns a value, which is returned.
+    /// Otherwise, and if the key names nothing, `None`. It finds the object once where looking and
+    /// [`Slab::discard`] do so twice.
     #[inline]
     pub fn discard_if<R>(&mut self, key: Key, f: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let free = self.free;

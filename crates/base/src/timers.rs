@@ -143,8 +143,7 @@ impl<T> Timers<T> {
         self.sequence
     }
 
-    /// Drops the payloads at the head for which `live` is false, so that [`Timers::next`] tells the
-    /// truth.
+    /// Drops the payloads at the head for which `live` is false, so that [`Timers::next`] is exact.
     pub fn prune_head(&mut self, mut live: impl FnMut(&T) -> bool) {
         while let Some((e, in_lane)) = self.first() {
             if live(&e.payload) {
