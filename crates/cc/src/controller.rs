@@ -1,4 +1,4 @@
-//! The seam between a transport and a policy: what a controller is told and what it may change.
+//! The seam between a transport and a policy: a controller's inputs and what it may change.
 
 use core::fmt;
 use core::time::Duration;
@@ -32,7 +32,7 @@ impl Window {
     }
 }
 
-/// What one acknowledgment says.
+/// The content of one acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// When it arrived.
@@ -81,7 +81,7 @@ impl Ack {
 /// Why the window must shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Packets were lost, and acknowledgments of later ones told so.
+    /// Packets were lost, as acknowledgments of later ones showed.
     Loss,
     /// The network marked packets (RFC 3168).
     Ecn,

@@ -1,7 +1,7 @@
 //! Leaving slow start before the queue overflows: HyStart++ (RFC 9406), and the older HyStart that
 //! Linux's CUBIC uses.
 //!
-//! *Responsible for* saying when slow start has done enough, from the round-trip times of rounds of
+//! *Responsible for* deciding when slow start ends, from the round-trip times of rounds of
 //! acknowledgments (and, for the older form, from the length of a train of closely spaced ones).
 //! *Not responsible for* the window: the controller acts on [`Exit`].
 
@@ -100,7 +100,7 @@ impl HyStart {
         }
     }
 
-    /// Begins anew after a timeout. What is known of the path's least round-trip time stays.
+    /// Restarts after a timeout. What is known of the path's least round-trip time stays.
     pub const fn restart(&mut self) {
         let least = self.least;
         *self = Self::new(self.config);

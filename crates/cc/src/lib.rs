@@ -6,7 +6,7 @@
 //! Everything counts bytes, so that TCP, SCTP, QUIC and uTP can share it; a transport that thinks
 //! in packets multiplies by its segment size.
 //!
-//! Key types: [`Congestion`] is what a transport holds, one per path: it tells it what was sent,
+//! Key types: [`Congestion`] is what a transport holds, one per path: it reports what was sent,
 //! acknowledged and lost, and asks [`Congestion::window`]. The policy inside is a [`Controller`]:
 //! [`NewReno`], [`Cubic`], or one of the transport's own. [`Prr`], [`HyStart`] and [`Pacer`] are
 //! the parts, usable alone.

@@ -15,7 +15,7 @@ pub struct Prr {
     out: u64,
 }
 
-/// What an acknowledgment during a recovery says.
+/// An acknowledgment during a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrrAck {
     /// Bytes newly delivered.
