@@ -7,8 +7,8 @@
 //!
 //! *Invariants*
 //!
-//! * The contract of [`Net`] holds: whoever is told `WouldBlock` is told of readiness later, no
-//!   event is lost for good, a connection that was reset stays reset and its peer learns of it.
+//! * The contract of [`Net`] holds: a caller that gets `WouldBlock` gets readiness later, no event
+//!   is lost for good, a connection that was reset stays reset and its peer learns of it.
 //! * A run is a function of the seed, the calls and the inner `Net`; a fault whose rate is zero
 //!   draws no number.
 //! * What is held back is bounded by [`MAX_HELD`] events, one per token besides.
@@ -91,7 +91,7 @@ impl Default for FaultRates {
     }
 }
 
-/// Changes the rates of a [`FaultNet`] from outside, whoever owns it: a new day begins with its
+/// Changes the rates of a [`FaultNet`] from outside, whatever owns it: a new day begins with its
 /// next [`Net::poll`].
 #[derive(Clone, Debug, Default)]
 pub struct FaultControl(Arc<Mutex<Option<FaultRates>>>);
@@ -195,7 +195,7 @@ impl<N: Net> FaultNet<N> {
         self.rates = rates;
     }
 
-    /// A way to change the rates when somebody else owns this.
+    /// A way to change the rates when another object owns this.
     #[must_use]
     pub fn control(&self) -> FaultControl {
         self.control.clone()
@@ -286,7 +286,7 @@ impl<N: Net> FaultNet<N> {
                 socket.reset = true;
             }
             self.inner.abort(sock);
-            // Whoever waits for the other direction learns it too.
+            // A waiter for the other direction is notified too.
             self.owe(socket.token, GONE);
         }
         Err(NetError::new(ErrorKind::ConnectionReset))

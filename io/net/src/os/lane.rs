@@ -1,18 +1,18 @@
-//! [`Lane`]s: the bytes of one TCP connection around whoever owns the [`super::OsNet`], and around
-//! the lock it is under.
+//! [`Lane`]s: the bytes of one TCP connection past the owner of the [`super::OsNet`], and past its
+//! lock.
 //!
-//! *Responsible for* reads and writes from any thread while the lane is open, and for nobody using
-//! a descriptor that has been closed. *Deliberately not here*: when a lane is open, which its owner
-//! says.
+//! *Responsible for* reads and writes from any thread while the lane is open, and for no use of a
+//! descriptor that has been closed. *Deliberately not here*: when a lane is open, which its owner
+//! decides.
 //!
 //! *Invariants*
 //!
 //! * Between [`Lane::close`] and [`Lane::open`] no call on the descriptor is under way or begins:
 //!   `close` waits for the one that is. The descriptor is non-blocking, so that this does not take
-//!   long; a lane's own calls wait for nobody.
-//! * What the system says to a call on the lane (that nothing can be written now, why the
-//!   connection is gone) is told to the owner by its next call and not lost: the system says some
-//!   of it only once.
+//!   long; a lane's own calls never wait.
+//! * The system's result of a call on the lane (that nothing can be written now, why the connection
+//!   is gone) is returned to the owner by its next call and not lost: the system reports some of it
+//!   only once.
 
 use crate::sys::{self, Fd, ForkGuard};
 use core::num::NonZeroUsize;
@@ -20,15 +20,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use neater_base::net::{self, NetError};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whoever comes may use it.
+/// Free for use.
 const OPEN: u32 = 0;
-/// Somebody uses it.
+/// In use.
 const BUSY: u32 = OPEN + IN_USE;
-/// Nobody may use it.
+/// Not to be used.
 const CLOSED: u32 = 2;
-/// Nobody may use it until more is reported, and its owner has not said so.
+/// Not to be used until more is reported, although its owner has not closed it.
 const DRY: u32 = 4;
-/// Somebody uses it, and closes it afterwards, because somebody else waits for that.
+/// In use, and closed afterwards by its user, because another thread waits for that.
 const LAST: u32 = CLOSED + IN_USE;
 /// What a use is, so that one step ends it whatever comes after it.
 const IN_USE: u32 = 1;
@@ -42,12 +42,12 @@ struct Side {
     /// A read that is short may leave something behind.
     wary: AtomicBool,
     bytes: AtomicU64,
-    /// That nothing could be done, if its owner has not been told: [`BLOCKED`], and the reports
+    /// That nothing could be done, if its owner has not been notified: [`BLOCKED`], and the reports
     /// when the system was asked.
     blocked: AtomicU64,
     /// There is something in `said`.
     failed: AtomicBool,
-    /// Why the connection is gone, if its owner has not been told.
+    /// Why the connection is gone, if its owner has not been notified.
     said: Mutex<Option<NetError>>,
 }
 
@@ -83,7 +83,7 @@ impl Side {
         self.reports.load(Ordering::Acquire)
     }
 
-    /// Ends a use of the direction in which the system said `n`. If it moved less than `room`,
+    /// Ends a use of the direction in which the system returned `n`. If it moved less than `room`,
     /// nothing is left. Small on purpose, as everything is that a use passes by when there is
     /// nothing the matter.
     #[inline(always)]
@@ -91,7 +91,7 @@ impl Side {
         if n <= 0 {
             return self.not_at_once(n, room, reports);
         }
-        // Nobody else writes it while the direction is busy.
+        // Only this thread writes it while the direction is busy.
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + n.unsigned_abs() as u64, Ordering::Relaxed);
         if n.unsigned_abs() < room && !self.wary.load(Ordering::Relaxed) {
             // Nothing passes until more is reported, as [`super::OsNet`] has it.
@@ -106,7 +106,7 @@ impl Side {
     #[inline]
     fn stop_blocked(&self, reports: u32) {
         self.blocked.store(BLOCKED | u64::from(reports), Ordering::Relaxed);
-        // Somebody may be waiting to close it, who finds it closed then.
+        // Another thread may be waiting to close it, and finds it closed then.
         let dry = self.state.compare_exchange(BUSY, DRY, Ordering::Release, Ordering::Relaxed);
         if dry.is_err() {
             self.state.store(CLOSED, Ordering::Release);
@@ -131,7 +131,7 @@ impl Side {
     #[inline(never)]
     fn not_at_once(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         match sys::told(n, || 0) {
-            // Nothing was asked for, which says nothing of the direction.
+            // Nothing was asked for, which is no evidence about the direction.
             Ok(0) if room == 0 => drop(self.state.fetch_sub(IN_USE, Ordering::Release)),
             Err(e) if e.is_would_block() => self.stop_blocked(reports),
             result => self.stop(result.err()),
@@ -175,8 +175,8 @@ impl Side {
         }
     }
 
-    /// What the owner has not been told; that nothing can be done now is told only as long as it is
-    /// true.
+    /// The result that the owner has not got; that nothing can be done now is returned only as long
+    /// as it is true.
     fn take_said(&self) -> Option<NetError> {
         if self.failed.swap(false, Ordering::Acquire) {
             return self.said().take();
@@ -204,7 +204,7 @@ impl Lane {
     /// something is left.
     pub(crate) fn reported(&self, readable: bool, writable: bool, wary: bool) {
         if wary {
-            // Before the report: whoever has seen that knows of this.
+            // Before the report: a thread that has seen that sees this.
             self.read.wary.store(true, Ordering::Relaxed);
         }
         for (side, ready) in [(&self.read, readable), (&self.write, writable)] {
@@ -214,12 +214,12 @@ impl Lane {
         }
     }
 
-    /// What a write on the lane was told and its owner was not.
+    /// The result of a write on the lane that its owner has not got.
     pub(crate) fn take_write_error(&self) -> Option<NetError> {
         self.write.take_said()
     }
 
-    /// What a read on the lane was told and its owner was not.
+    /// The result of a read on the lane that its owner has not got.
     pub(crate) fn take_read_error(&self) -> Option<NetError> {
         self.read.take_said()
     }
@@ -258,8 +258,8 @@ impl Lane {
 /// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what
 /// [`net::Net::lane`] returns there.
 ///
-/// Reading and writing are what the trait says, and here for whoever has found by `Any` that this
-/// is what he holds: they are compiled into his own loop, where nothing has to be kept and brought
+/// Reading and writing work as in the trait, and are here for callers that have found this type by
+/// `Any`: they are compiled into the caller's own loop, where nothing has to be kept and brought
 /// back for each piece.
 #[derive(Debug)]
 pub struct StreamLane(pub(crate) Arc<Lane>);
@@ -268,8 +268,8 @@ impl StreamLane {
     /// As [`net::Lane::write`].
     #[inline(always)]
     pub fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
-        // epoll(7) says of streams that a write of less than was asked for has used up the room, as
-        // it does of reads. The owner, who is told by the next call, watches for more.
+        // By epoll(7), on a stream a write of less than was asked for has used up the room, and a
+        // read likewise. The owner, notified by the next call, watches for more.
         let lane = &*self.0;
         if !lane.write.begin() {
             return None;

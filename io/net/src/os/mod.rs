@@ -62,10 +62,10 @@ impl Default for OsNetOptions {
 
 /// The sockets of this host as a [`neater_base::net::Net`], behind one descriptor.
 ///
-/// The descriptor is readable whenever `poll` has something to tell or the armed deadline has come;
-/// watch it level-triggered, edge-triggered or one-shot, directly or inside further epolls. A turn
-/// of a driver is: `poll`, act on the events, `arm` with the next deadline (and `again` if `poll`
-/// returned true or work was left over).
+/// The descriptor is readable whenever `poll` has something to report or the armed deadline has
+/// come; watch it level-triggered, edge-triggered or one-shot, directly or inside further epolls. A
+/// turn of a driver is: `poll`, act on the events, `arm` with the next deadline (and `again` if
+/// `poll` returned true or work was left over).
 ///
 /// It is `Send`: one thread at a time uses it, others use its [`Waker`].
 pub struct OsNet {
@@ -92,17 +92,17 @@ pub struct OsNet {
     not_read: NetError,
     /// `arm` has made an edge for work left over since the last `poll`.
     again: bool,
-    /// A child has been told that it is one.
+    /// The fork was reported to the child.
     told_forked: bool,
 }
 
-/// What makes whoever owns a socket try everything.
+/// Readiness that makes the owner of a socket try everything.
 const EVERYTHING: Ready = Ready { readable: true, writable: true, error: true, hangup: true };
 
 #[derive(Clone, Copy, Debug)]
 struct Armed {
     at: Instant,
-    /// It lay ahead when it was set, so that finding it long past says something.
+    /// It lay ahead when it was set, so that finding it long past is evidence of a gap.
     ahead: bool,
 }
 
@@ -237,7 +237,7 @@ impl OsNet {
         }
     }
 
-    /// The descriptor is about to be closed: nobody uses it from here on.
+    /// The descriptor is about to be closed: it is not used from here on.
     #[cold]
     fn close_lane(&mut self, fd: Fd) {
         if let Some(lane) = self.lanes.get_mut(fd as usize).and_then(Option::take) {
@@ -245,7 +245,7 @@ impl OsNet {
         }
     }
 
-    /// As [`OsNet::stream`] for bytes, where a lane may have been told what its owner has to know.
+    /// As [`OsNet::stream`] for bytes, where a lane may hold a result that its owner has to get.
     #[cold]
     #[inline(never)]
     fn laned(&self, sock: Sock, said: fn(&Lane) -> Option<NetError>) -> Result<Fd> {
@@ -281,7 +281,7 @@ impl OsNet {
         fresh::tell(&self.poller, fd, sock, slot)
     }
 
-    /// Watches what was reported for nothing as long as nobody waits for it.
+    /// Watches what was reported for nothing as long as no caller waits for it.
     #[cold]
     fn unwatch_writes(&mut self) {
         for (fd, sock) in self.idle_writes.drain(..) {
@@ -293,7 +293,7 @@ impl OsNet {
         }
     }
 
-    /// A write has to wait: whoever wrote is told when there is room.
+    /// A write has to wait: the writer is notified when there is room.
     #[cold]
     fn await_writes(&mut self, sock: Sock) -> Result<()> {
         let (fd, slot) = self.slots.get_mut(sock)?;
@@ -355,13 +355,13 @@ impl OsNet {
                     let over = ready.error || ready.hangup;
                     lane.reported(ready.readable || over, ready.writable || over, slot.wary);
                 }
-                // Whoever waits for room finds out by writing what an error means.
+                // A waiter for room finds out by writing what an error means.
                 if ready.writable || ready.error {
                     let only = !ready.readable && !wary;
                     slot.writes = match slot.writes {
                         Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Laned) => {
-                            // Nobody asked, and there is nothing else: a wake-up for nothing, and
-                            // the last of its kind.
+                            // Nothing waits for it, and there is nothing else: a wake-up for
+                            // nothing, and the last of its kind.
                             idle.push((fd, sock));
                             Writes::Unwatched
                         }
@@ -384,7 +384,7 @@ impl OsNet {
         }
         let now = sys::boot_time();
         if let Some(gap) = self.resume.observe(now, sys::awake_time, missed) {
-            // It says how to understand what follows.
+            // It determines how to understand what follows.
             events.insert(start, NetEvent::Resumed { gap });
         }
         if paths {
@@ -403,21 +403,20 @@ impl OsNet {
         while let Some(sock) = self.fresh.next_due(now) {
             let Ok((fd, slot)) = self.slots.get_mut(sock) else { continue };
             if fresh::tell(&self.poller, fd, sock, slot).is_err() {
-                // Whoever owns it tries, and learns why.
+                // Its owner tries, and learns why.
                 events.push(NetEvent::Ready { token: slot.token, ready: EVERYTHING });
             }
         }
         if fired || paths || names {
-            // A deadline that has come has made its edge; what the driver does about it, it says
-            // with `arm`.
+            // A deadline that has come has made its edge; the driver sets the next one with `arm`.
             let ahead = self.deadline.filter(|at| *at > now);
             self.set_timer([ahead, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min());
         }
         full
     }
 
-    /// The poller is the parent's. Each socket is reported once, so that whoever owns it tries and
-    /// learns.
+    /// The poller is the parent's. Each socket is reported once, so that its owner tries and learns
+    /// why.
     fn tell_forked(&mut self, events: &mut Vec<NetEvent>) {
         if !core::mem::replace(&mut self.told_forked, true) {
             events.extend(self.slots.iter().map(|(_, slot)| NetEvent::Ready { token: slot.token, ready: EVERYTHING }));

@@ -1,6 +1,6 @@
-//! The files that say how names are resolved.
+//! The files that configure name resolution.
 //!
-//! *Responsible for* reading them when first asked and saying so when their contents have changed.
+//! *Responsible for* reading them when first asked and reporting when their contents have changed.
 //! *Deliberately not here*: what they mean.
 //!
 //! *Invariants*: at most [`MAX_FILE`] bytes of a file are read, from regular files only, so that

@@ -16,7 +16,8 @@ use std::net::{IpAddr, SocketAddr};
 /// interface carries anyway.
 const MAX_DATAGRAM: usize = 65_507;
 
-/// Told when the files cannot be read now, and in a child of `fork` whose parent had not read them.
+/// Returned when the files cannot be read now, and in a child of `fork` whose parent had not read
+/// them.
 static NO_NAMES: NameConfig = NameConfig { resolv_conf: Vec::new(), hosts: Vec::new() };
 
 const fn invalid() -> NetError {
@@ -84,8 +85,8 @@ impl OsNet {
         result
     }
 
-    /// As [`Net::read`], of what has a lane, or of which there is something to be said without
-    /// asking the system.
+    /// As [`Net::read`], of what has a lane, or of which there is something to report without a
+    /// system call.
     #[inline(never)]
     fn read_otherwise(&mut self, sock: Sock, buf: &mut [u8]) -> core::result::Result<usize, NotRead> {
         let result = self.try_to_read(sock, buf);
@@ -99,7 +100,7 @@ impl OsNet {
             None => self.laned(sock, Lane::take_read_error)?,
         };
         if buf.is_empty() {
-            // The answer could not be told from the end of the stream.
+            // The answer could not be distinguished from the end of the stream.
             return Err(invalid());
         }
         if core::mem::take(&mut self.slots.get_mut(sock)?.1.drained) {
@@ -109,14 +110,14 @@ impl OsNet {
         self.understood(sock, buf, first)
     }
 
-    /// The system has just said `first` of a read into `buf`.
+    /// The system has just returned `first` for a read into `buf`.
     #[inline(never)]
     fn read_in_part(&mut self, sock: Sock, buf: &mut [u8], first: isize) -> core::result::Result<usize, NotRead> {
         let result = self.understood(sock, buf, first);
         self.noted(result)
     }
 
-    /// The reason goes where [`NotRead`] says.
+    /// The reason goes to the place that [`NotRead`] describes.
     #[inline]
     fn noted(&mut self, result: Result<usize>) -> core::result::Result<usize, NotRead> {
         result.map_err(|e| {
@@ -130,18 +131,18 @@ impl OsNet {
         let (fd, slot) = self.slots.get_mut(sock)?;
         match sys::told(first, || sys::tcp_read_once(fd, buf)) {
             Ok(n) if n < buf.len() => {
-                // A call that is saved for each piece that arrives: epoll(7) says of streams that a
-                // read of less than was asked for has taken all there was. What comes after it
-                // makes an edge, which `turn` sees before anybody reads again.
+                // A call that is saved for each piece that arrives: by epoll(7), a read of less
+                // than was asked for has taken all that a stream had. What comes after it makes an
+                // edge, which `turn` sees before the next read.
                 slot.drained = n > 0 && !slot.wary;
                 if slot.writes == Writes::Untold && slot.drained {
-                    // If it cannot be told, the next read finds out.
+                    // If it cannot be registered, the next read finds out.
                     slot.drained = fresh::tell(&self.poller, fd, sock, slot).is_ok();
                 }
                 Ok(n)
             }
             Err(e) if e.is_would_block() => {
-                // Whoever read is told when something comes.
+                // The reader is notified when something arrives.
                 fresh::tell(&self.poller, fd, sock, slot)?;
                 Err(e)
             }
@@ -172,8 +173,9 @@ impl OsNet {
         self.not_written(sock, result)
     }
 
-    /// A write has used up the room, as epoll(7) says of one that took less than it was given:
-    /// whoever wrote is told when there is more, and until then the system need not be asked.
+    /// A write has used up the room, as epoll(7) describes for one that took less than it was
+    /// given: the writer is notified when there is more, and until then the system need not be
+    /// asked.
     #[cold]
     #[inline(never)]
     fn written_in_part(&mut self, sock: Sock) {
@@ -181,7 +183,7 @@ impl OsNet {
         let _ = self.await_writes(sock);
     }
 
-    /// Sees to it that whoever cannot write is told when he can.
+    /// Makes sure that a blocked writer is notified when there is room.
     #[inline(never)]
     fn not_written(&mut self, sock: Sock, result: Result<usize>) -> Result<usize> {
         if result.as_ref().is_err_and(NetError::is_would_block) {
@@ -229,7 +231,7 @@ impl Net for OsNet {
         }
         match slot.kind {
             // The kernel's error is empty while the attempt goes on, as after its success: only
-            // readiness tells.
+            // readiness shows it.
             Kind::Connecting | Kind::Settled => Err(NetError::new(ErrorKind::WouldBlock)),
             Kind::Ended(reason) => {
                 slot.kind = Kind::Failed;
@@ -451,7 +453,7 @@ impl Net for OsNet {
         if let Kind::Datagram(index) = slot.kind
             && self.datagrams.get(index).is_some_and(|side| side.raw)
         {
-            // The system says the protocol there.
+            // The system puts the protocol there.
             local.set_port(0);
         }
         Ok(local)

@@ -1,8 +1,8 @@
 //! Handles.
 //!
-//! *Responsible for* the table from descriptors to what is known of their sockets, and for telling
-//! a handle from the handle of an earlier socket with the same descriptor. *Deliberately not here*:
-//! system calls.
+//! *Responsible for* the table from descriptors to what is known of their sockets, and for
+//! distinguishing a handle from that of an earlier socket with the same descriptor. *Deliberately
+//! not here*: system calls.
 //!
 //! *Invariants*: a handle is the descriptor (low half) and the generation of its slot (high half);
 //! generations are odd while the slot is in use; nothing is allocated for a socket beyond its slot,
@@ -19,9 +19,9 @@ pub(crate) enum Kind {
     Connecting,
     /// A stream whose connection attempt has come to an end; how, has not been asked.
     Settled,
-    /// A stream whose connection attempt failed for this reason, which has not been told.
+    /// A stream whose connection attempt failed for this reason, which has not been reported.
     Ended(ErrorKind),
-    /// A stream whose connection attempt failed, as has been told.
+    /// A stream whose connection attempt failed, as has been reported.
     Failed,
     /// A connected stream.
     Stream,
@@ -39,16 +39,16 @@ impl Kind {
     }
 }
 
-/// Whether the poller watches a stream for room to write. Watching what nobody waits for is not
-/// free: a socket that is read while more arrives is reported once more, because it may be written
-/// as ever, and whoever drives wakes up for nothing.
+/// Whether the poller watches a stream for room to write. Watching without a waiter is not free: a
+/// socket that is read while more arrives is reported once more, because it may be written as ever,
+/// and the driver wakes up for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// The poller has not been told of the socket at all: see [`super::fresh`].
+    /// The socket is not registered with the poller at all: see [`super::fresh`].
     Untold,
     /// It does not.
     Unwatched,
-    /// It does, and nobody waits for it.
+    /// It does, and nothing waits for it.
     Watched,
     /// It does, because the last write, or the connection attempt, has to wait.
     Awaited,

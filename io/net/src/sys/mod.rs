@@ -19,7 +19,7 @@
 //! | `raw_*`, `strip_headers` | packets of other IP protocols |
 //! | `PathMonitor`, `list_interfaces`, `SourceProbe` | the host's links, addresses, routes |
 //! | `RouterSocket` | router advertisements and solicitations |
-//! | `NameWatch`, `RESOLV_CONF`, `HOSTS` | the files that say how names are resolved |
+//! | `NameWatch`, `RESOLV_CONF`, `HOSTS` | the files that configure name resolution |
 
 pub(crate) use crate::os::{Neighbour, Role};
 use neater_base::net::Ecn;
@@ -76,7 +76,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) destination: Option<SocketAddr>,
     /// Source address, of the destination's family.
     pub(crate) source: Option<IpAddr>,
-    /// By which interface it leaves; 0: by the one that routes say.
+    /// By which interface it leaves; 0: by the one that routes select.
     pub(crate) interface: u32,
     /// The differentiated services codepoint of the socket.
     pub(crate) dscp: u8,

@@ -28,7 +28,7 @@ const fn unsupported<T>() -> Result<T> {
     Err(NetError::new(ErrorKind::Unsupported))
 }
 
-/// Monotonic time; whether it goes on while the machine sleeps, standard Rust does not say.
+/// Monotonic time; standard Rust does not specify whether it advances while the machine sleeps.
 pub(crate) fn boot_time() -> Instant {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     Instant::ZERO + START.get_or_init(std::time::Instant::now).elapsed()

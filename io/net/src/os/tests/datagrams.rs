@@ -80,7 +80,7 @@ fn a_drained_batch_is_told_of_what_comes_next_without_asking_again() {
             let told = |e: &NetEvent| matches!(e, NetEvent::Ready { token: Token(2), ready } if ready.readable);
             assert!(events.iter().any(told), "round {round}: {events:?}");
             assert_eq!((net.recv(b, &mut batch).unwrap(), batch.drained), (batch.buffers.len(), false));
-            // Here nobody asks again, and the next round is told of all the same.
+            // Here there is no second call, and the next round is reported all the same.
             assert_eq!((net.recv(b, &mut batch).unwrap(), batch.drained), (1, true));
         }
     }

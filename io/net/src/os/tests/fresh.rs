@@ -1,4 +1,4 @@
-//! What was accepted, and the poller not told of: nothing about it is missed.
+//! Streams that were accepted and are not registered with the poller: nothing about them is missed.
 
 use super::super::fresh;
 use super::*;

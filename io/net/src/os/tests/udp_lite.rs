@@ -1,4 +1,4 @@
-//! UDP-Lite (RFC 3828) over loopback. On a kernel without it the tests say so and pass.
+//! UDP-Lite (RFC 3828) over loopback. On a kernel without it the tests print that and pass.
 
 use super::datagrams::{receive, to};
 use super::*;
@@ -8,7 +8,7 @@ const PROTOCOL: u8 = 136;
 /// Bytes of the header.
 const HEADER: u16 = 8;
 
-/// Whether this kernel has UDP-Lite. Where it says no, opening fails as it says.
+/// Whether this kernel has UDP-Lite. Where it is reported as missing, opening fails accordingly.
 fn may(net: &mut OsNet) -> bool {
     let obstacle = net.udp_lite_obstacle();
     if let Some(why) = obstacle {
@@ -271,7 +271,7 @@ fn damage_where_the_checksum_does_not_cover_is_received_and_elsewhere_loses_the_
         }
         net.send(raw, &to(addr, &datagram(4711, addr, 8, b"sound"))).unwrap();
         assert_eq!(receive(&mut net, receiver, 5)[0].1, b"sound");
-        // What a socket sends says how far it is covered, and has the checksum of that.
+        // A sent datagram states its checksum coverage, and has the checksum of that.
         for coverage in [8, 20, 0] {
             net.set(receiver, SocketOption::ChecksumCoverage(coverage)).unwrap();
             net.send(receiver, &to(addr, &sound)).unwrap();

@@ -18,7 +18,7 @@ pub(crate) fn from_io(error: &std::io::Error) -> NetError {
     error.raw_os_error().map_or(NetError::new(ErrorKind::Other), from_errno)
 }
 
-/// `-1` means that the error number tells.
+/// `-1` means that the error number has the reason.
 #[inline]
 pub(super) fn check(result: libc::c_int) -> Result<libc::c_int> {
     if result < 0 { Err(last()) } else { Ok(result) }
@@ -43,7 +43,7 @@ pub(crate) fn told(first: isize, call: impl FnMut() -> isize) -> Result<usize> {
     }
 }
 
-/// A call has failed; the error number tells whether to try again.
+/// A call has failed; the error number shows whether to try again.
 #[inline(never)]
 fn retry_again(mut call: impl FnMut() -> isize) -> Result<usize> {
     loop {

@@ -17,7 +17,7 @@ const WIPED_BY_FORK: u32 = 1;
 /// system call.
 const COPIED_BY_FORK: u32 = 2;
 
-/// Tells the process that made it from the children that inherited it.
+/// Distinguishes the process that made it from the children that inherited it.
 #[derive(Clone, Debug)]
 pub(crate) struct ForkGuard {
     // Read on every operation, hence not behind the `Arc`; the page is alive as long as this guard
@@ -35,8 +35,8 @@ struct Page {
     len: usize,
 }
 
-// SAFETY: the page holds one atomic word, is not tied to a thread, and is unmapped by whoever drops
-// it last.
+// SAFETY: the page holds one atomic word, is not tied to a thread, and is unmapped by the last
+// owner.
 unsafe impl Send for Page {}
 // SAFETY: as above; an atomic may be read from many threads.
 unsafe impl Sync for Page {}
@@ -64,7 +64,7 @@ impl ForkGuard {
         let Some(word) = NonNull::new(at.cast::<AtomicU32>()) else {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
         };
-        // SAFETY: `at` and `len` are the mapping made above, which nobody else knows.
+        // SAFETY: `at` and `len` are the mapping made above, which no other code knows.
         let wiped = unsafe { libc::madvise(at, len, libc::MADV_WIPEONFORK) } == 0;
         let kept = if wiped { WIPED_BY_FORK } else { COPIED_BY_FORK };
         // SAFETY: a page is writable, large enough and aligned for a word, and zero bytes are a

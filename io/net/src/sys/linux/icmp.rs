@@ -39,7 +39,7 @@ fn next(fd: Fd) -> Option<Option<IcmpError>> {
     let len = retry(|| unsafe { libc::recvmsg(fd, &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) }).ok()?;
     let quoted = Quoted::new(payload.get(..len).unwrap_or(&[]));
     let destination = name.get(message.msg_namelen);
-    // SAFETY: the kernel has filled the control buffer and said how much of it.
+    // SAFETY: the kernel has filled the control buffer and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
     while !header.is_null() {
         // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see to
@@ -80,7 +80,7 @@ fn decode(destination: Option<SocketAddr>, data: &[u8], quoted: Quoted) -> Optio
         offender: decode_offender(offender),
         icmp_type,
         icmp_code,
-        // A router before RFC 1191 says zero.
+        // A router before RFC 1191 sends zero.
         mtu: ((icmp_type, icmp_code) == too_big && info > 0).then_some(info),
         error: from_errno(errno),
     })

@@ -7,7 +7,7 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, NetError, StreamInfo};
 
 /// The kernel's `struct tcp_info` up to the delivery rate (`linux/tcp.h`). It only ever grows at
-/// its end, and the kernel says how much of it there is.
+/// its end, and the kernel returns how much of it there is.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct TcpInfo {

@@ -1,7 +1,7 @@
 //! The interfaces of this host, out of three dumps.
 //!
 //! *Responsible for* links, addresses and default routes as [`Interface`]s, ordered by index, and
-//! for telling Wi-Fi from Ethernet. *Deliberately not here*: noticing changes.
+//! for distinguishing Wi-Fi from Ethernet. *Deliberately not here*: noticing changes.
 //!
 //! *Invariant*: the lists are bounded by [`MAX_INTERFACES`] and [`MAX_ADDRS`].
 
@@ -54,7 +54,7 @@ pub(crate) fn list_interfaces() -> Result<Vec<Interface>> {
     Ok(table.interfaces.into_values().map(|(interface, _)| interface).collect())
 }
 
-/// What a link says of its kind.
+/// What a link reports of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Hints {
     loopback: bool,
@@ -63,7 +63,7 @@ struct Hints {
     driver: String,
 }
 
-/// What `/sys/class/net` says of it.
+/// What `/sys/class/net` reports of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sysfs {
     wireless: bool,

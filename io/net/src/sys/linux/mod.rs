@@ -7,7 +7,7 @@
 //! function that fails leaves no descriptor behind; no system call is given a length that does not
 //! belong to its pointer.
 
-// System calls are foreign functions; each call says why it is sound.
+// System calls are foreign functions; each call states why it is sound.
 #![allow(unsafe_code)]
 
 mod addr;

@@ -3,7 +3,7 @@
 //! *Responsible for* asking the kernel for lists, and for noticing that they have changed.
 //! *Deliberately not here*: what the lists mean, which is `interfaces`'.
 //!
-//! *Invariants*: only the kernel is believed; whatever a message says of its length, reading stays
+//! *Invariants*: only the kernel is believed; whatever length a message states, reading stays
 //! within what was received; a dump ends after [`MAX_DUMP_BYTES`].
 
 use super::errno::{check, from_errno, retry};
@@ -102,14 +102,14 @@ fn receive(fd: Fd, buffer: &mut [u8]) -> Result<Option<&[u8]>> {
 pub(super) enum Dumped<'a> {
     /// A message of the answer.
     Message(Message<'a>),
-    /// The answer is inconsistent and begins anew.
+    /// The answer is inconsistent and restarts.
     Restart,
 }
 
 /// Asks for all objects of a kind (an `RTM_GET…` number) and hands over the answer.
 ///
 /// # Errors
-/// What the system says; then what was handed over is not the whole.
+/// The error of the operating system; then what was handed over is not the whole.
 pub(super) fn dump(request: u16, mut each: impl FnMut(Dumped<'_>)) -> Result<()> {
     let mut buffer = vec![0; BUFFER];
     for attempt in 1..=DUMP_TRIES {

@@ -11,7 +11,7 @@ use crate::sys::{Fd, Traits};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, NetError, SocketOption, SocketOptions};
 
-/// Unanswered keep-alive probes before a connection is dead: the kernel's default, said so that no
+/// Unanswered keep-alive probes before a connection is dead: the kernel's default, set so that no
 /// sysctl changes it.
 const KEEP_ALIVE_PROBES: libc::c_int = 9;
 /// `TCP_KEEPIDLE` and `TCP_KEEPINTVL` take at most this many seconds.
@@ -110,7 +110,7 @@ fn bind_to_interface(fd: Fd, traits: Traits, index: u32) -> Result<()> {
 ///
 /// # Errors
 /// `Unsupported` where the socket has no such thing, `InvalidInput` for a value out of range, or
-/// what the system says.
+/// the error of the operating system.
 pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result<()> {
     match option {
         SocketOption::NoDelay(on) => {
@@ -124,8 +124,8 @@ pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result
         }
         SocketOption::UserTimeout(timeout) => {
             stream_only(traits)?;
-            // Zero means the system's default; what is shorter than a millisecond still means what
-            // it says.
+            // Zero means the system's default; what is shorter than a millisecond does not become
+            // that default.
             let millis = timeout.map_or(0, |t| t.as_millis().clamp(1, i32::MAX as u128) as libc::c_int);
             set_int(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)
         }

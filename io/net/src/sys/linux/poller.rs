@@ -58,7 +58,7 @@ pub(super) fn own(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call that returned it made it, and nobody else has seen it.
+    // SAFETY: the call that returned it made it, and no other code has seen it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -113,8 +113,8 @@ impl Poller {
         self.register(fd, data, socket_events(writes))
     }
 
-    /// Watches a socket that is watched already for room to write, too, or for that no more. What
-    /// is there to be told at this time makes an edge, whether it was told or not.
+    /// Watches a socket that is watched already for room to write, too, or for that no more.
+    /// Present readiness makes an edge, whether it was reported before or not.
     ///
     /// # Errors
     /// None is documented for a socket that is watched.

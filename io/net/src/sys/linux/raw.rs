@@ -20,7 +20,7 @@ const LINUX_SCTP: &str = "/proc/net/sctp";
 /// Opens a socket for the packets of a protocol, to `options.local` or to any address.
 ///
 /// # Errors
-/// `PermissionDenied` without CAP_NET_RAW, or what the system says.
+/// `PermissionDenied` without CAP_NET_RAW, or the error of the operating system.
 pub(crate) fn raw_open(protocol: u8, v6: bool, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: false, v6 };
     let fd = open_as(libc::SOCK_RAW, protocol.into(), traits, options)?;

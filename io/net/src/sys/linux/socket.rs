@@ -45,7 +45,7 @@ pub(super) fn bind(fd: &OwnedFd, traits: Traits, local: &SocketAddr) -> Result<(
 /// The socket's own address.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn local_addr(fd: Fd) -> Result<SocketAddr> {
     let (mut raw, mut len) = (RawAddr::empty(), RAW_LEN);
     // SAFETY: `raw` has room for `len` bytes.

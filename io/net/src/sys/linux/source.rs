@@ -22,7 +22,7 @@ impl SourceProbe {
     /// The address that a packet to `remote` would carry; `None` when there is no route.
     ///
     /// # Errors
-    /// Nobody could be asked: this process has no descriptor, or the system no memory.
+    /// The query could not be made: this process has no descriptor, or the system no memory.
     pub(crate) fn ask(&mut self, remote: IpAddr) -> Result<Option<IpAddr>> {
         match self.try_ask(remote) {
             Ok(source) => Ok(Some(source)),

@@ -59,7 +59,7 @@ impl UdpSupport {
 /// Opens a socket, bound to `options.local` or to any address.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn udp_open(support: &UdpSupport, v6: bool, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: false, v6 };
     let protocol = if options.udp_lite { libc::IPPROTO_UDPLITE } else { 0 };
@@ -91,8 +91,8 @@ pub(crate) fn udp_lite_obstacle() -> Option<&'static str> {
     }
 }
 
-/// Has everything told of what arrives that can be: where it was sent to, by which interface it
-/// came, how it is marked.
+/// Enables all metadata of arriving datagrams: where it was sent to, by which interface it came,
+/// how it is marked.
 pub(super) fn tell_all(fd: Fd, v6: bool) -> Result<()> {
     if v6 {
         set_bool(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, true)?;
@@ -114,12 +114,12 @@ pub(crate) fn udp_connect(fd: Fd, remote: &SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Sends a batch. `offload` says whether the kernel may be asked to cut it up, and becomes false
+/// Sends a batch. `offload` shows whether the kernel may be asked to cut it up, and becomes false
 /// when it turns out that the device cannot.
 ///
 /// # Errors
 /// `WouldBlock`, `MessageTooLarge`, a pending ICMP error; for a source that this host does not
-/// have, `AddrNotAvailable`, or `NetworkUnreachable` where the kernel does not tell it from that.
+/// have, `AddrNotAvailable`, or `NetworkUnreachable` where the kernel does not distinguish the two.
 pub(crate) fn udp_send(fd: Fd, out: &Outgoing<'_>, offload: &mut bool) -> Result<()> {
     let Some(size) = out.segment_size else {
         return send_one(fd, out, out.contents, None);
