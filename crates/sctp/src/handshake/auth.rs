@@ -1,4 +1,5 @@
-//! The key vectors of RFC 4895: what both sides say of authentication in INIT and INIT ACK chunks, and what follows from it.
+//! The key vectors of RFC 4895: both sides' parameters of authentication in INIT and INIT ACK
+//! chunks, and what follows from it.
 
 use crate::config::Authentication;
 use neater_sctp_wire::ChunkSet;

@@ -1,7 +1,8 @@
-//! What is kept: of a peer that does its worst, no more than the bounds say; of associations that are over, nothing.
+//! What is kept: of a peer that does its worst, no more than the bounds allow; of associations that
+//! are over, nothing.
 //!
-//! Everything an endpoint keeps is in its debug form. The commas in it are its entries, whichever list they are in: a list that nobody
-//! thought of when these tests were written is counted, too.
+//! Everything an endpoint keeps is in its debug form. The commas in it are its entries, whichever
+//! list they are in: a list that was added after these tests were written is counted, too.
 
 use crate::support::raw::{FIRST, Raw, data};
 use crate::support::{World, config, ms};
@@ -302,7 +303,8 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                 if end != End::ReleaseUnread {
                     w.read(e, id);
                 }
-                // The abort itself can be lost; then the other side finds out by itself, or is told here.
+                // The abort itself can be lost; then the other side finds out by itself, or is
+                // notified here.
                 if w.ends[e].kept() > 0 {
                     w.ends[e].release(id);
                 }
@@ -345,7 +347,7 @@ fn many_associations_come_and_go_and_leave_nothing() {
             c.send(id, StreamId(0), vec![7; 50].into(), SendOptions::default()).unwrap();
             c.shutdown(now, id);
         }
-        // Without a network between them: who has something gives it, until nobody has.
+        // Without a network between them: each side hands over its packets, until neither has any.
         for _ in 0..400 {
             for (i, c) in clients.iter_mut().enumerate() {
                 while let Some(t) = c.poll_transmit(now, &mut buffer) {

@@ -137,7 +137,7 @@ fn all_associations_together_hold_no_more_than_they_may_and_each_gets_on() {
         assert!(raw.server.unread() <= BUDGET + all.len() * FLOOR, "{} after {i}", raw.server.unread());
     }
     assert!(raw.server.unread() > BUDGET);
-    // The last one has come as far as anybody may, and goes on when it is read.
+    // The last one has come as far as any may, and goes on when it is read.
     let (from, tag, id) = *all.last().unwrap();
     let mut next = u32::try_from(core::iter::from_fn(|| raw.server.receive(id)).count()).unwrap();
     assert!((30..400).contains(&next), "{next}");

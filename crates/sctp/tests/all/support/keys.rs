@@ -5,7 +5,7 @@ use neater_sctp_wire::{
     Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Tag,
 };
 
-/// What a handshake says.
+/// The parameters of a handshake.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
     /// The association shared key with the empty endpoint pair key (section 6.1).
