@@ -249,8 +249,8 @@ pub(crate) struct GetArgs {
     /// Show the status and the header fields, and fetch nothing
     #[arg(short = 'I', long, conflicts_with_all = ["multi", "resume", "remote_name", "output_dir"])]
     pub(crate) head: bool,
-    /// Show the server this name and password (RFC 7617): who sees the list of processes sees them,
-    /// too; -H @FILE does not show them
+    /// Show the server this name and password (RFC 7617): they are visible in the list of
+    /// processes; -H @FILE does not show them
     #[arg(short = 'u', long, value_name = "NAME:PASSWORD")]
     pub(crate) user: Option<String>,
     /// Let the server compress the content for the way (gzip, deflate); what is saved is not
@@ -651,7 +651,7 @@ pub(crate) struct PmArgs {
     /// Do not receive provisioning domains from routers (RFC 8801), which takes root or CAP_NET_RAW
     #[arg(long)]
     pub(crate) no_pvd: bool,
-    /// Who vouches for the servers of provisioning domains, in place of the system's authorities:
+    /// The authorities of the servers of provisioning domains, in place of the system's:
     /// certificates in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) pvd_ca: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Why a race went to whom it went, in words.
+//! The reasons for the winner of a race, in words.
 
 use crate::output::ms;
 use neater::{CandidateOutcome, Fate};

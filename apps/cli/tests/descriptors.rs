@@ -57,7 +57,7 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     }
     assert!(failed > 0 && worked > 0, "{failed} failed, {worked} worked");
 
-    // More clients than the server has descriptors, of whom one must wait for another to leave.
+    // More clients than the server has descriptors, one of which must wait for another to leave.
     let crowd: Vec<_> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected")).collect();
     std::thread::sleep(std::time::Duration::from_millis(300));
     let waiting = neater().args(["get", "-o"]).arg(f.path("b")).arg(format!("{url}/a")).spawn();

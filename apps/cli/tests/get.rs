@@ -561,7 +561,7 @@ fn an_answer_that_could_not_be_written_is_a_failure() {
     }
 }
 
-/// Who reads the data of a pipe takes no object for a part of it.
+/// A reader of the data of a pipe takes no object for a part of it.
 #[test]
 fn what_fails_before_anything_was_asked_for_is_not_said_among_the_data() {
     for wrong in

@@ -120,7 +120,7 @@ fn cases_of_ones_own_are_run_and_each_difference_is_a_line() {
     );
     let none = run_case("{}".into());
     assert!(none.code == 2 && none.err.contains("cases.json:1:1"), "{}{}", none.out, none.err);
-    // The same, drawn: what is left, and what was denied by whom.
+    // The same, drawn: what is left, and what was denied by which rule.
     let request = r#"[{"transport": [{"value": "TCP"}, {"value": "UDP"}]}]"#;
     let drawn =
         run(neater().args(["policy", "explain", "--bare", "--diagram", "--pib"]).arg(folder.path("pib")).arg(request));

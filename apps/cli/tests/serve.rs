@@ -197,7 +197,7 @@ fn the_number_of_connections_can_be_set() {
     }
     let (_, events) = server.stop_with_events();
     assert_eq!(events.last().expect("stopped")["refused"], 1, "{events:?}");
-    // And the one who serves is notified at once.
+    // And the server's user is notified at once.
     let turned_away = of(&events, "turned-away");
     assert!(matches!(turned_away[..], [one] if one["refused"] == 1 && one["max_connections"] == 1), "{events:?}");
     let r = run(neater().args(["serve", "--max-connections", "0"]));
@@ -278,7 +278,7 @@ fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
     let events = r.events();
     let connected = of(&events, "connected");
     assert!(!connected.is_empty() && connected.iter().all(|e| e["transport"] == "SCTP/UDP"), "{}", r.out);
-    // Who does not ask for it gets TCP.
+    // A client that does not ask for it gets TCP.
     let r = run(neater().args(["get", "--json", "-o"]).arg(f.path("plain")).arg(&urls[0]));
     assert!(r.code == 0 && r.out.contains("\"TCP\""), "{} {}", r.out, r.err);
     let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "cleartext", "--transport", "sctp,tcp"]));
@@ -314,7 +314,7 @@ fn files_go_over_streams_of_sctp_over_dtls() {
     let secure =
         |e: &&Value| e["transport"] == "SCTP/DTLS" && e["security"].as_str().is_some_and(|s| s.starts_with("DTLS"));
     assert!(!connected.is_empty() && connected.iter().all(secure), "{}", r.out);
-    // Who does not trust the certificate gets nothing.
+    // A client that does not trust the certificate gets nothing.
     let mut wary = neater();
     wary.args(["get", "--transport", "sctp", "--udp-port", &udp, "--timeout", "5", "-o"])
         .arg(f.path("x"))
@@ -323,7 +323,7 @@ fn files_go_over_streams_of_sctp_over_dtls() {
     assert!(r.code != 0 && r.err.contains("certificate"), "{} {}", r.code, r.err);
     let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "encrypted", "--transport", "sctp"]));
     assert!(r.code == 0 && r.out.contains("SCTP/DTLS"), "{} {}", r.out, r.err);
-    // Who does not ask for it gets TLS.
+    // A client that does not ask for it gets TLS.
     let r = run(server.get().args(["--json", "-o"]).arg(f.path("plain")).arg(url("b")));
     assert!(r.code == 0 && r.out.contains("TLS/TCP"), "{} {}", r.out, r.err);
     server.stop();
@@ -555,8 +555,8 @@ fn uploads_are_answered_over_every_version() {
     }
 }
 
-/// Who has asked for what, when, and how long it took: as objects for programs, as lines for
-/// people, and not at all where it is not wanted.
+/// The client and target of each request, its time and its duration: as objects for programs, as
+/// lines for people, and not at all where it is not wanted.
 #[test]
 fn requests_are_logged_with_address_and_duration() {
     let f = Folder::new("log");

@@ -62,7 +62,7 @@ impl Budget {
     }
 }
 
-/// Who we are.
+/// Which side this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Client,

@@ -37,7 +37,7 @@ impl Scheme {
     }
 }
 
-/// Whom to ask: connections are shared within an origin (RFC 6454 section 4).
+/// The server to ask: connections are shared within an origin (RFC 6454 section 4).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// How.
@@ -156,7 +156,7 @@ impl Url {
         Ok(Self { origin: Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) }, target })
     }
 
-    /// Whom to ask.
+    /// The server to ask.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin

@@ -398,7 +398,7 @@ pub struct IcmpError {
     pub destination: Option<SocketAddr>,
     /// What the message quotes of that packet, behind the UDP header if there was one.
     pub quoted: Quoted,
-    /// Who sent the error.
+    /// The sender of the error.
     pub offender: Option<IpAddr>,
     /// ICMP or ICMPv6 type.
     pub icmp_type: u8,

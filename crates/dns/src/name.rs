@@ -72,7 +72,7 @@ pub(crate) fn from_wire(name: &Name) -> Option<String> {
     check(&text).ok().map(|()| text)
 }
 
-/// What RFC 6761 and RFC 7686 want answered without asking anyone.
+/// What RFC 6761 and RFC 7686 want answered without a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     /// `localhost` and everything under it: the loopback addresses (RFC 6761 section 6.3).

@@ -3,7 +3,8 @@
 //! *Responsible for* tries: a fresh random id and a fresh transport for each, so that an attacker
 //! off the path has to guess both the id and the port (RFC 5452 section 9.2); patience that doubles
 //! with every round; the next server when one fails; TCP when an answer does not fit. *Not
-//! responsible for* what an answer means ([`crate::wire`] judges it), nor for who wants it.
+//! responsible for* what an answer means ([`crate::wire`] judges it), nor for the lookups that want
+//! it.
 //!
 //! *Invariants*: a question has ended after [`Config::longest_question`]; at most
 //! [`MAX_OPEN_TRIES`] transports are open for it; a server that has failed actively (an error code,

@@ -35,7 +35,7 @@ pub const MAX_QUERIES: usize = 768;
 static LOOPBACK_V4: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 static LOOPBACK_V6: [IpAddr; 1] = [IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// A question under way and who waits for it.
+/// A question under way and the lookups that wait for it.
 #[derive(Debug)]
 struct Shared {
     query: Query,
@@ -149,9 +149,9 @@ impl Resolver {
         &self.config
     }
 
-    /// What is known about a name without asking anyone: both address families, from the hosts
-    /// file, the cache, or because the name is special. Follows the search list as a lookup would.
-    /// Allocates nothing.
+    /// What is known about a name without a query: both address families, from the hosts file, the
+    /// cache, or because the name is special. Follows the search list as a lookup would. Allocates
+    /// nothing.
     pub fn cached(&mut self, now: Instant, name: &str) -> Option<CachedAddresses<'_>> {
         let (name, absolute) = name.strip_suffix('.').map_or((name, false), |n| (n, true));
         let lower = NameBuf::lower(name)?;

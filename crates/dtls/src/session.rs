@@ -64,7 +64,7 @@ impl fmt::Display for Version {
 pub enum Event {
     /// The peer has answered for the first time (client only).
     Reachable,
-    /// The handshake is over, and the peer is who it should be.
+    /// The handshake is over, and the peer has the expected identity.
     Connected,
     /// Messages wait to be fetched.
     Received,
@@ -82,7 +82,7 @@ enum State {
     Over,
 }
 
-/// Who decides whether the peer is who it should be.
+/// What decides whether the peer has the expected identity.
 enum Judge {
     Server(Arc<dyn ServerCertVerifier>, ServerName<'static>),
     Client(Option<Arc<dyn ClientCertVerifier>>),
@@ -142,7 +142,7 @@ impl Session {
 
     /// Begins a handshake with the server of another session, which must be up: the same name is
     /// asked for, and nothing but the same certificate will do. `None`: it is not a client's, or
-    /// its server has not proved who it is.
+    /// its server has not proved its identity.
     #[must_use]
     pub fn beside(other: &Self, config: &ClientConfig, now: Instant, rng: &mut Rng) -> Option<Self> {
         let Judge::Server(_, name) = &other.judge else { return None };

@@ -5,10 +5,10 @@
 //! ([`crate::Limits::handshakes`]). What comes beyond the first bound waits in the kernel, or is
 //! refused where no kernel keeps it (QUIC, UDP). *Not responsible for* accepting.
 //!
-//! Where one source holds more than half of the room over TCP, who comes is looked at before it is
-//! full again: who comes from elsewhere takes the place of one of that source's, and that source's
-//! own wait in a second room of the same size. Where that is full, too, more are left in the
-//! kernel, until the oldest has waited for a tenth of a second and goes.
+//! Where one source holds more than half of the room over TCP, clients are examined before it is
+//! full again: one from elsewhere takes the place of one of that source's, and that source's own
+//! wait in a second room of the same size. Where that is full, too, more are left in the kernel,
+//! until the oldest has waited for a tenth of a second and goes.
 //!
 //! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no
 //! handshake is given up while there is room for others, nor before

@@ -115,7 +115,7 @@ pub(crate) struct Ext {
     /// When the next message expires, as far as its deadline is set: one is enough, however many
     /// messages have a lifetime.
     pub(crate) expiry_armed: Option<Instant>,
-    /// When the next of those ends who wait for room for a while only.
+    /// The next deadline of a connection that waits for room for a limited time.
     pub(crate) look_armed: Option<Instant>,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
@@ -203,8 +203,8 @@ impl Conns {
         Some(c)
     }
 
-    /// The connection, to count its bytes, to note whether there are any and who waits for them,
-    /// and to change nothing else.
+    /// The connection, to count its bytes, to note whether there are any and which task waits for
+    /// them, and to change nothing else.
     #[inline]
     pub(crate) fn get_fast(&mut self, key: Key) -> Option<&mut Conn> {
         self.0.get_mut(key)

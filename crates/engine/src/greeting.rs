@@ -13,7 +13,7 @@ use crate::conn::Conn;
 use crate::queue::SendQueue;
 use neater_base::{Instant, Key};
 
-/// Who gets a connection when it is ready.
+/// The receiver of a connection when it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandOver {
     /// The program that has initiated or cloned it.

@@ -1,6 +1,6 @@
 //! Events that wait to be taken.
 //!
-//! *Responsible for* keeping them in order and small. *Not responsible for* who may see them.
+//! *Responsible for* keeping them in order and small. *Not responsible for* their receivers.
 //!
 //! *Invariant*: what goes in comes out as it went in.
 

@@ -1,4 +1,4 @@
-//! How much a property is wanted, and by whom.
+//! How much a property is wanted, and by which source.
 
 use crate::value::is_word;
 use core::fmt;

@@ -69,7 +69,7 @@ pub struct Transmit {
 /// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// Who sent it.
+    /// Its sender.
     pub source: SocketAddr,
     /// Which of our addresses it came to.
     pub local: Option<IpAddr>,

@@ -132,7 +132,7 @@ fn common_prefix_len(source: IpAddr, destination: IpAddr) -> u32 {
 /// The family whose attempts go first, of addresses already sorted; `None` when there are none.
 pub(crate) fn first_family(sorted: &[Address], preferred: Family) -> Option<Family> {
     let first = sorted.first()?;
-    // RFC 6724 prefers IPv6 by precedence. A caller who prefers IPv4 overrules that, but not what
+    // RFC 6724 prefers IPv6 by precedence. A caller that prefers IPv4 overrules that, but not what
     // makes an address unusable.
     let overruling = sorted.iter().find(|a| preferred == Family::V4 && a.family() == Family::V4);
     Some(match overruling {

@@ -174,7 +174,7 @@ impl Recovery {
     }
 }
 
-/// Who may send next when several streams have something to send (RFC 8260 section 3).
+/// Which stream may send next when several streams have something to send (RFC 8260 section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
     /// The message that was handed over first (section 3.1).
@@ -358,7 +358,7 @@ pub struct AssociationConfig {
     pub max_paths: usize,
     /// Congestion control and loss recovery.
     pub recovery: Recovery,
-    /// Who may send next.
+    /// Which stream may send next.
     pub scheduler: Scheduler,
     /// Extensions.
     pub extensions: Extensions,
@@ -515,8 +515,9 @@ pub struct Config {
     pub cookie_life: Duration,
     /// The most associations at once.
     pub max_associations: usize,
-    /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have opened: who can receive at one address
-    /// gets through the cookies as often as it likes, and must not have them all. Many hosts may be behind one address.
+    /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have
+    /// opened: a host that can receive at one address gets through the cookies as often as it
+    /// likes, and must not have them all. Many hosts may be behind one address.
     pub max_per_source: usize,
     /// What all associations together may hold of unread data of peers, in bytes. Each may hold 64
     /// kB beyond it (as a receive buffer of that size: up to three times as much where holes are

@@ -1,4 +1,4 @@
-//! What can go wrong, by who is to blame.
+//! What can go wrong, by its cause.
 
 use core::fmt;
 

@@ -10,7 +10,7 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A handshake needs our signature, because the peer wants to know who we are.
+/// A handshake needs our signature, because the peer requests our identity.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge<'a> {
     /// Whose key it takes: the chain of the identity, end entity first.

@@ -389,7 +389,7 @@ pub(crate) fn address<T: ?Sized>(of: &Arc<T>) -> [u8; 8] {
     (Arc::as_ptr(of).cast::<()>() as usize as u64).to_be_bytes()
 }
 
-/// What decides who the peer must be and who we are.
+/// What determines the peer's required identity and our own.
 ///
 /// Callbacks, anchors and providers count by identity. That is sound although memory is reused:
 /// whatever is kept under the digest holds on to them, except sessions, and those rustls offers
@@ -397,8 +397,7 @@ pub(crate) fn address<T: ?Sized>(of: &Arc<T>) -> [u8; 8] {
 fn authentication_digest(p: &SecurityParameters, crypto: &Crypto) -> Digest {
     let mut c = Context::new(&SHA256);
     c.update(&address(&crypto.provider));
-    // The system's roots may be read at any time; whom they do not concern goes on with the
-    // sessions that there are.
+    // The system's roots may be read at any time; configurations without them keep their sessions.
     if matches!(p.trust, Trust::System | Trust::SystemAnd(_)) {
         c.update(&address(&crypto.roots));
     }

@@ -4,7 +4,7 @@
 //! *ring*; signatures are Ed25519, the only kind that needs no randomness of its own, or ECDSA on
 //! P-256 (which is all that DTLS has here), made again until their *length* is always the same:
 //! their bytes still differ from run to run, but no size and no time does. *Not* for programs that
-//! meet a network: who knows the seed knows every key.
+//! meet a network: the seed reveals every key.
 
 use crate::provider::Crypto;
 use core::fmt;

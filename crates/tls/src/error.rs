@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by who is to blame.
+//! What can go wrong, sorted by the side that has to act.
 
 use crate::pem::PemError;
 use core::fmt;
@@ -7,7 +7,7 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 /// The longest text from a peer that an error repeats, in bytes.
 const MAX_PEER_TEXT: usize = 200;
 
-/// Who has to act for it to work the next time.
+/// The side that has to act for it to work the next time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blame {
     /// The operator of the peer: its certificate is not acceptable.
@@ -91,7 +91,7 @@ pub enum TlsError {
         /// When it becomes valid.
         not_before: u64,
     },
-    /// The peer's certificate was not issued by anyone we trust.
+    /// The peer's certificate was not issued by a trusted authority.
     UnknownIssuer,
     /// The peer's certificate is for other names.
     WrongName {
@@ -147,7 +147,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Who has to act.
+    /// The side that has to act.
     #[must_use]
     pub fn blame(&self) -> Blame {
         match self {

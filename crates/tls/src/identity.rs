@@ -1,4 +1,4 @@
-//! Who we are: certificate chains with their keys, and which of them to show.
+//! Our identities: certificate chains with their keys, and which of them to show.
 
 use crate::challenge::{Challenged, IdentityChallenge, Key};
 use crate::error::SecurityError;

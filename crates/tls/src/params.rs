@@ -158,10 +158,10 @@ pub struct SecurityParameters {
     /// `pinnedServerCertificate`: if not empty, the server's certificate must be one of these
     /// *besides* being trusted.
     pub pinned_server_certificates: Vec<Pin>,
-    /// `serverCertificate`: who we are as a server. With several, the client's name and abilities
-    /// decide.
+    /// `serverCertificate`: our identities as a server. With several, the client's name and
+    /// abilities decide.
     pub server_certificates: Vec<Identity>,
-    /// `clientCertificate`: who we are as a client, if the server asks. Never used as a server.
+    /// `clientCertificate`: our identities as a client, if the server asks. Never used as a server.
     pub client_certificates: Vec<Identity>,
     /// Whether we, as a server, ask clients for a certificate. It is judged by `trust`, which must
     /// name authorities of our own.

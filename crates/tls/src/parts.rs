@@ -25,8 +25,8 @@ pub struct Parts {
     pub version12: bool,
     /// Whether version 1.3 may be spoken.
     pub version13: bool,
-    /// Who we are, each loaded and checked; a challenge callback is behind its key. May be empty
-    /// for clients.
+    /// Our identities, each loaded and checked; a challenge callback is behind its key. May be
+    /// empty for clients.
     pub identities: Vec<Arc<CertifiedKey>>,
 }
 

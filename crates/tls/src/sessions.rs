@@ -1,10 +1,10 @@
 //! The sessions that a client may resume.
 //!
 //! One store serves an engine. It is divided by isolation key (RFC 9622's `isolateSession`), and
-//! within that by what was negotiated under: how the peer is authenticated, as whom we
-//! authenticate, the protocols offered, TCP or QUIC. A session is only ever offered in the division
-//! it came from, so neither can one isolation key be linked to another, nor can a session that was
-//! made without authentication pass for an authenticated one.
+//! within that by what was negotiated under: how the peer is authenticated, our own identity, the
+//! protocols offered, TCP or QUIC. A session is only ever offered in the division it came from, so
+//! neither can one isolation key be linked to another, nor can a session that was made without
+//! authentication pass for an authenticated one.
 //!
 //! rustls resumes only under the *same* verifier object, so the store also keeps the verifiers: two
 //! configurations made from equal parameters share one.

@@ -131,9 +131,10 @@ impl Listener {
         self.handle.with(|s| s.engine.deliver_groups(self.id, groups));
     }
 
-    /// Stops listening. What was received and not accepted can still be accepted. Whom this
-    /// listener has not received yet is refused, with an error: who is at his handshake, streams
-    /// that wait for [`Listener::set_new_connection_limit`], and sessions without any other.
+    /// Stops listening. What was received and not accepted can still be accepted. What this
+    /// listener has not received yet is refused, with an error: connections in their handshake,
+    /// streams that wait for [`Listener::set_new_connection_limit`], and sessions without any
+    /// other.
     pub fn stop(&self) {
         self.handle.with(|s| s.engine.stop(self.id));
     }

@@ -1,7 +1,8 @@
 //! Names that the program, or the system's resolver, finds the addresses of.
 //!
 //! *Responsible for* asking outside the lock, and for every question having an answer, whatever
-//! becomes of it. *Not responsible for* who waits for which name: that is the engine's.
+//! becomes of it. *Not responsible for* which connection waits for which name: that is the
+//! engine's.
 
 use crate::shared::Shared;
 use neater_engine::{NameFailure, NameQuestion};

@@ -1,4 +1,4 @@
-//! The engine behind its lock, and who waits for what.
+//! The engine behind its lock, and its waiters.
 
 mod after;
 mod dispatch;
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) policies: OnceLock<Mutex<crate::policies::Watch>>,
     /// Looks for them where there are none yet.
     pub(crate) later: OnceLock<crate::policies::Later>,
-    /// Who finds the addresses of names, if it is not the engine.
+    /// The external resolver of names, if there is one.
     pub(crate) names: OnceLock<crate::names::Asker>,
     /// What stands in such a child for what another thread of the parent's had locked.
     inherited: OnceLock<Box<Mutex<State>>>,
@@ -251,7 +251,7 @@ impl Shared {
         self.finish(after);
     }
 
-    /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
+    /// A turn of the engine. `driver` is woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
         let (facts, names);
@@ -504,13 +504,14 @@ impl State {
         self.slot(id)?.rare.as_mut().map(|r| &mut r.gathered)
     }
 
-    /// Registers who is to be woken when a connection has what he waits for, and polls by hand.
+    /// Registers the waker of a caller that polls by hand, for when a connection has what it waits
+    /// for.
     #[inline]
     pub(crate) fn wait(&mut self, id: ConnectionId, wait: Wait, waker: &Waker) {
         self.wait_as(id, wait, &mut Who::new(waker, None));
     }
 
-    /// Registers who is to be woken when a connection has what he waits for.
+    /// Registers a waiter, for when a connection has what it waits for.
     #[inline]
     pub(crate) fn wait_as(&mut self, id: ConnectionId, wait: Wait, who: &mut Who<'_>) {
         let ticket = self.ticket(who);

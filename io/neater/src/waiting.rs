@@ -1,10 +1,10 @@
-//! Who waits for what: any number of tasks on one object, each of which is woken.
+//! Waiters: any number of tasks on one object, each of which is woken.
 //!
-//! *Responsible for* keeping wakers apart, waking all who wait for the same thing at once, and
-//! forgetting who has given up. *Not responsible for* which waiter gets the result: the first to
-//! look does, and the others wait on.
+//! *Responsible for* keeping wakers apart, waking all waiters for the same thing at once, and
+//! forgetting those that have given up. *Not responsible for* which waiter gets the result: the
+//! first to look does, and the others wait on.
 //!
-//! *Invariants*: a future that is dropped leaves no waker behind; those who poll by hand
+//! *Invariants*: a future that is dropped leaves no waker behind; callers that poll by hand
 //! (`poll_receive` and its like) have one place between them for each thing, which is the last
 //! one's, as it is with `AsyncRead`.
 
@@ -19,7 +19,7 @@ use std::task::Waker;
 /// The identity of a waiter. 0 is a caller that polls by hand.
 pub(crate) type Ticket = u64;
 
-/// One who waits.
+/// A waiter.
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     pub(crate) waker: Waker,
@@ -106,7 +106,7 @@ impl<'a, T, F> Waiting<'a, F>
 where
     F: FnMut(&mut State, &mut Who<'_>) -> Poll<T> + Unpin,
 {
-    /// `ask` answers, or notes who waits at `place`.
+    /// `ask` answers, or notes a waiter at `place`.
     pub(crate) fn new(handle: &'a Handle, place: Place, ask: F) -> Self {
         Self { handle, place, ticket: 0, ask }
     }
@@ -145,7 +145,7 @@ impl<F> Drop for Waiting<'_, F> {
     }
 }
 
-/// Those who wait for the same thing, in the order in which they came.
+/// The waiters for the same thing, in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Waiters(Vec<Waiter>);
 

@@ -103,7 +103,8 @@ fn child(neater: &Neater, driver: &neater::Driver, inherited: &mut Inherited, po
         return 13;
     }
     let (mut cx, mut buf) = (Context::from_waker(Waker::noop()), [0; 8]);
-    // Nothing was there to read: the socket need not be asked, but who it belongs to must.
+    // Nothing was there to read: the socket need not be asked, but the owning process must be
+    // checked.
     let read = inherited.bytes.poll_read_bytes(&mut cx, &mut buf);
     if !matches!(&read, Poll::Ready(Err(e)) if says_forked(e)) {
         eprintln!("read: {read:?}");

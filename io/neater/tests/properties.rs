@@ -457,7 +457,7 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
         }
     }
     // Where selection is all there is to it, it is observed here: some stacks have it, some have
-    // not, and who requires it gets others than who prohibits it.
+    // not, and a program that requires it gets others than one that prohibits it.
     let neater = Neater::new().expect("engine");
     let stacks = |p: P, preference: &str| {
         let mut properties = TransportProperties::new();

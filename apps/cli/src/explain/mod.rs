@@ -100,8 +100,8 @@ fn alpn(args: &ExplainArgs) -> Vec<Vec<u8>> {
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         return vec![v.alpn().to_vec()];
     }
-    // DTLS agrees upon no application protocol: who names nothing else is not offered what rules it
-    // out.
+    // DTLS agrees upon no application protocol: a user who names nothing else is not offered what
+    // rules it out.
     let named = &args.connect.transport;
     let without = !named.is_empty() && named.iter().all(|t| t.trim().eq_ignore_ascii_case("dtls"));
     let alpn = args.alpn.as_deref().unwrap_or(if without { "" } else { ALPN });

@@ -77,7 +77,7 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let output = &output;
     outlive_file_limits();
     obey_the_second_interrupt();
-    // Before anything can fail: who reads the data takes no failure for a part of it.
+    // Before anything can fail: a reader of the data takes no failure for a part of it.
     if to_stdout(&args) && !args.head {
         output.reserve_stdout();
     }
@@ -458,7 +458,8 @@ fn plan(args: &GetArgs, asked: &Asked, urls: Vec<Url>) -> Result<Vec<Job>, Failu
         return Err(Failure::usage("several URLs need -O or --output-dir DIR, so that each has a file of its own"));
     }
     let mut jobs: Vec<Job> = Vec::new();
-    // Who has which name, of a file and of what is kept of it meanwhile: there may be thousands.
+    // The owner of each name, of a file and of what is kept of it meanwhile: there may be
+    // thousands.
     let mut taken: HashMap<PathBuf, usize> = HashMap::new();
     for url in urls {
         let target = match named {

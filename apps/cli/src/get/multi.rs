@@ -79,7 +79,7 @@ enum State {
     There,
 }
 
-/// Who does what.
+/// The state of all pieces and the paths that fetch them.
 #[derive(Debug)]
 struct Board {
     pieces: Vec<State>,

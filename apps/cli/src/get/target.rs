@@ -134,7 +134,7 @@ struct Writing {
     bytes: usize,
 }
 
-/// What is held for a slow target while it is busy, in bytes: then who writes waits.
+/// What is held for a slow target while it is busy, in bytes: then the writer waits.
 const HELD: usize = 256 * 1024;
 /// A write to a file that takes longer goes to another thread from then on: a transport that is not
 /// attended to for as long slows down.

@@ -205,7 +205,7 @@ pub(super) async fn run(
 /// on with. Its length must be the one that the server reports, if it reports any.
 ///
 /// # Errors
-/// The server cannot be asked, or has another length: who knows of what the file is a part.
+/// The server cannot be asked, or has another length: it is unknown of what the file is a part.
 pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -> Result<Option<Done>, Failure> {
     let started = Instant::now();
     let Target::File(path) = &job.target else { return Ok(None) };

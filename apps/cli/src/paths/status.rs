@@ -2,7 +2,7 @@
 //! runs.
 //!
 //! *Responsible for* the folder, what is in a file, and for files of processes that are gone. *Not
-//! responsible for* who looks at them.
+//! responsible for* their readers.
 //!
 //! *Invariants*: no other user's files are read or written, for the folder is this user's alone; a
 //! file is never seen half written; a transfer without a place for its file goes on without one.

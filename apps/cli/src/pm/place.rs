@@ -1,4 +1,4 @@
-//! Where the sockets are, and who may come to them.
+//! Where the sockets are, and which users may connect to them.
 
 use crate::failure::{Exit, Failure};
 use neater_policy::daemon::Door;

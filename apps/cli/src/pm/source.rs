@@ -68,7 +68,9 @@ impl Sources {
         // sources are.
         let trust = ca.map(authorities).transpose()?;
         if !http && trust.is_some() {
-            return Err(Failure::usage("--source-ca names who vouches for sources of https, and there is none"));
+            return Err(Failure::usage(
+                "--source-ca names the authorities of https sources, and there is no such source",
+            ));
         }
         let client = if http { Some(client(trust)?) } else { None };
         Ok(Self { all, every, client })
@@ -152,7 +154,7 @@ fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
-/// An answer as a whole. Redirections are not followed: who is asked is who was named.
+/// An answer as a whole. Redirections are not followed: only the named server is asked.
 async fn fetch(client: &Client, url: &Url) -> Result<String, String> {
     let options = RequestOptions { redirects: 0, ..RequestOptions::default() };
     let mut response = client.get(url, &options).await.map_err(|e| e.to_string())?;

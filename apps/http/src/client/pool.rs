@@ -76,7 +76,7 @@ struct Place {
     /// What they go through.
     proxy: Option<Arc<Proxy>>,
     known: tokio::sync::Mutex<Known>,
-    /// Who may have a connection of HTTP/1.1.
+    /// Permits for connections of HTTP/1.1.
     turns: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<(Sender1, Line)>>>,
     /// Over SCTP, each connection of HTTP/1.1 is a stream of this association.
@@ -514,7 +514,7 @@ impl Pool {
     ) -> Result<(SecurityParameters, &'static [Stack]), Error> {
         let c = &self.config;
         let only = c.version.or(only_http11.then_some(HttpVersion::Http11));
-        // SCTP is for those who ask for it by name, or for streams (decision 0023).
+        // SCTP is for programs that ask for it by name, or for streams (decision 0023).
         let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
         let sctp = c.stacks.iter().any(|s| s.is_sctp()) || streams.is_some_and(|p| p >= Preference::Prefer);
         let (security, eligible): (SecurityParameters, &'static [Stack]) = match origin.scheme {

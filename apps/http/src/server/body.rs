@@ -166,7 +166,7 @@ impl FileBody {
         self.left
     }
 
-    /// The turn, if it has one, for who knows better whether it moves.
+    /// The turn, if it has one, for code that knows better whether it progresses.
     pub(crate) fn turn(&self) -> Option<Weak<Turn>> {
         self.witness.as_ref()?.turn.as_ref().map(Arc::downgrade)
     }

@@ -156,9 +156,9 @@ where
     let request = Request::from_parts(parts, ());
     let refused = target::refused(&request, secured, common.serves_host.as_ref());
     let asked = (request.method().clone(), request.uri().clone(), request.version());
-    // The file system may keep us waiting; connections must not. The turn goes where the work is:
-    // who takes a request back has not ended the work for it, and could have any amount of it done
-    // at once otherwise.
+    // The file system may keep us waiting; connections must not. The turn goes where the work is: a
+    // client that cancels a request has not ended the work for it, and could have any amount of it
+    // done at once otherwise.
     let shared = common.clone();
     let (response, turn) = match refused {
         Some(status) => (complete(&request, text(status)), turn),
@@ -515,7 +515,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
         }
     };
     let Ok(made) = made else {
-        // Nothing else ends it: who keeps it alive would have a connection and no seat.
+        // Nothing else ends it: a client that keeps it alive would have a connection and no slot.
         const LATE: &str = "no HTTP/3 came about in time";
         close(Code::H3_GENERAL_PROTOCOL_ERROR, LATE.as_bytes());
         return Err(LATE.into());

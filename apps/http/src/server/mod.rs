@@ -60,8 +60,8 @@ pub struct ServerLimits {
     /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114
     /// section 6.1: at least).
     pub requests_per_connection: usize,
-    /// Requests at once in all; more wait, and who has fewest comes first. Each has a file and a
-    /// buffer. Default 512.
+    /// Requests at once in all; more wait, and the client with fewest comes first. Each has a file
+    /// and a buffer. Default 512.
     pub requests: usize,
     /// Requests at once of one address (of IPv6: of one network of 64 bits); more wait.
     /// Default 256.

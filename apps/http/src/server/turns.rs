@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-/// How many of those who wait are made room for at a time.
+/// How many waiting requests are made room for at a time.
 const AT_A_TIME: usize = 16;
 
 /// How many, and how long.
@@ -180,7 +180,7 @@ impl Turns {
         (self.bounds.stall.min(self.bounds.idle) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
-    /// Gives turns to whom they are due, and ends answers that are in the way of others.
+    /// Admits the requests that are due, and ends answers that block others.
     fn settle(self: &Arc<Self>, state: &mut State) {
         while let Some(who) = state.first_waiting(self.bounds.per_address) {
             if state.held.len() >= self.bounds.total {
@@ -191,8 +191,8 @@ impl Turns {
         self.make_room(state);
     }
 
-    /// Those who wait and cannot have a turn have it in place of an answer that does not move, if
-    /// its owner has more.
+    /// A waiting request that cannot be admitted replaces an answer that makes no progress, if that
+    /// answer's client has more.
     fn make_room(&self, state: &mut State) {
         if state.waiting.is_empty() {
             return;
@@ -204,7 +204,7 @@ impl Turns {
         if stalled.is_empty() {
             return;
         }
-        // Of those who have most, what has stood still for longest.
+        // Of the clients with most answers, the one that has stalled for longest.
         stalled.sort_unstable();
         let mut needy: Vec<_> = state.waiting.keys().map(|w| (state.has(*w), *w)).collect();
         needy.sort_unstable();
@@ -236,7 +236,7 @@ impl State {
         (self.of_address(who), self.connections.get(&who.connection).copied().unwrap_or(0))
     }
 
-    /// Who is worst off of those that may have one more.
+    /// The client with fewest answers of those that may have one more.
     fn first_waiting(&self, per_address: usize) -> Option<Who> {
         let may = self.waiting.keys().filter(|w| self.of_address(**w) < per_address);
         may.min_by_key(|w| (self.has(**w), **w)).copied()

@@ -50,7 +50,7 @@ pub(crate) struct World {
     pub(crate) servers: BTreeMap<SocketAddr, Server>,
     /// Servers that refuse TCP connections.
     pub(crate) no_tcp: Vec<SocketAddr>,
-    /// Every question sent: when, to whom, over TCP or not, name and type.
+    /// Every question sent: when, to which server, over TCP or not, name and type.
     pub(crate) asked: Vec<(Instant, SocketAddr, bool, String)>,
     /// Every message sent, without the length.
     pub(crate) wire: Vec<Vec<u8>>,

@@ -92,8 +92,8 @@ fn extensions(hello: &[u8]) -> Vec<u16> {
     all
 }
 
-/// Servers that know no profile of SRTP refuse who offers it (RFC 5764 section 4.1); RFC 5746
-/// section 3.4 wants `renegotiation_info`, or the suite that stands for it.
+/// Servers that know no profile of SRTP refuse a client that offers it (RFC 5764 section 4.1); RFC
+/// 5746 section 3.4 wants `renegotiation_info`, or the suite that stands for it.
 #[test]
 fn a_hello_offers_no_srtp() {
     for version in [V12, V13, BOTH] {

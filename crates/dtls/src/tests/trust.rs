@@ -1,4 +1,4 @@
-//! Who is believed, and who is not.
+//! Which peers are trusted, and which are not.
 
 use super::link::{Faults, Pair};
 use super::*;

@@ -13,7 +13,7 @@ use neater_tls::Blame;
 /// The alerts which mean that a certificate or its owner is not acceptable (RFC 8446 section 6.2).
 const REFUSALS: [u8; 7] = [42, 43, 44, 45, 46, 48, 49];
 
-/// Whether an attempt ended because the peer is not who it should be.
+/// Whether an attempt ended because the peer has not the expected identity.
 pub(crate) fn is_refusal(error: &AttemptError) -> bool {
     match error {
         AttemptError::Tls(e) => e.blame() == Blame::PeerCertificate,

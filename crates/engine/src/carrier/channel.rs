@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Who is behind a channel.
+/// The owner of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// An attempt of a race for a connection.

@@ -3,8 +3,8 @@
 use neater_base::net::RecvMeta;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Who is at the other end of a socket that several share, and at which address of this host: an
-/// answer from another one would not be taken for an answer.
+/// The peer of a socket that several share, and at which address of this host: an answer from
+/// another one would not be taken for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,

@@ -658,9 +658,9 @@ const PORT_TRIES: usize = 16;
 /// A listener without descriptors tries again after this long.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How long who waits for the handshake to begin is left in peace, although others wait behind who
-/// may come from elsewhere. Of those who mean it, a room's handshakes take less than that, and the
-/// next room's begin.
+/// How long a connection that waits for its handshake to begin is kept, although others wait behind
+/// it that may come from elsewhere. The handshakes of a room of honest clients take less than that,
+/// and those of the next room begin.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Whether a channel is one of a listener's that shake hands: itself, or the framer of its

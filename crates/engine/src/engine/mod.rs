@@ -196,7 +196,7 @@ impl<N: Net> Engine<N> {
                 self.dispatch(*event);
             }
             events.clear();
-            // Whom it was for has taken it, or is gone.
+            // Its receiver has taken it, or is gone.
             self.refused = None;
             if !more {
                 break;

@@ -213,8 +213,8 @@ impl<N: Net> Engine<N> {
     /// races to the same endpoint for the same needs on the same network: its outcome is not tried
     /// alone any more, and the others are tried before it, none in the clear before one that is
     /// encrypted. It is never excluded. That lasts a minute, and up to ten when it happens again; a
-    /// demand for another protocol lasts ten at once, if it came by a stack that shows who has made
-    /// it.
+    /// demand for another protocol lasts ten at once, if it came by a stack that authenticates its
+    /// sender.
     ///
     /// A report that comes after the host has moved to another network is dropped.
     pub fn report_service(&mut self, carrier: &Carrier, outcome: ServiceOutcome) {

@@ -133,7 +133,7 @@ impl<N: Net> Engine<N> {
         let bucket = |rate: Option<u64>| rate.map(|r| Bucket::new(r, now));
         let waiting = c.receive_bucket().is_some_and(|b| b.waiting);
         c.ext().rates = Some(Box::new(Rates { send: bucket(send), receive: bucket(receive) }));
-        // Who waits at an old bucket looks at the new one.
+        // A waiter at an old bucket looks at the new one.
         self.cx.timers.push(now, Timer::Rate(conn));
         if waiting {
             self.notify(conn, Event::Readable);

@@ -205,8 +205,8 @@ impl Names {
         Some(if asked { ExternalAnswer::Later } else { ExternalAnswer::Known(Err(ResolveError::TooMany)) })
     }
 
-    /// Takes the program's answer to a question. Returns who waits for it; answers that hold are
-    /// kept for later connections.
+    /// Takes the program's answer to a question. Returns the connections that wait for it; answers
+    /// that hold are kept for later connections.
     pub(crate) fn answer_external<N: Net>(
         &mut self,
         cx: &Context<N>,

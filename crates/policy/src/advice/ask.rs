@@ -189,8 +189,8 @@ impl Ask<'_> {
         // Which addresses are of a domain is seen in the rows.
         let without = (!self.needs.pvd.is_empty()).then(|| Needs { pvd: Vec::new(), ..self.needs.clone() });
         let needs = without.as_ref().unwrap_or(self.needs);
-        // Who binds a connection goes by that interface, wherever routes lead and whatever it has
-        // for addresses.
+        // A program that binds a connection uses that interface, wherever routes lead and whatever
+        // it has for addresses.
         let is_bound = |i: &Interface| i.up && self.bound.iter().any(|b| b.is(i));
         let free = self.bound.is_empty() || self.bound.contains(&Bound::Anywhere);
         let ranked = if free { rank_paths(needs, interfaces).unwrap_or_default() } else { Vec::new() };

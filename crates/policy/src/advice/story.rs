@@ -45,7 +45,7 @@ pub struct Story {
     /// Every step of the manager.
     pub trace: Trace,
     told: Vec<Told>,
-    /// What was denied, and by whom.
+    /// What was denied, and by which rule.
     denied: Vec<(String, Place)>,
     /// Candidates that are none of the connection's, and why.
     unfit: BTreeSet<String>,

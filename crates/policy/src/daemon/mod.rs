@@ -1,9 +1,9 @@
 //! The policy manager as a daemon that many programs share: its state for each user, and the
 //! protocols of its sockets.
 //!
-//! *Responsible for* who may write what and whom it steers ([`Daemon`]), for NEAT's JSON and the
-//! compact form on the Unix sockets ([`Session`], [`wire`]), for the REST interface ([`rest`]) with
-//! its description, and for what is counted.
+//! *Responsible for* which user may write what and which users it applies to ([`Daemon`]), for
+//! NEAT's JSON and the compact form on the Unix sockets ([`Session`], [`wire`]), for the REST
+//! interface ([`rest`]) with its description, and for what is counted.
 //!
 //! *Not responsible for* sockets, files, clocks and randomness: the program `neater pm` brings
 //! bytes, texts, the time and a token. *Deliberately not here*: what a decision is, which is the

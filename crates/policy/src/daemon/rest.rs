@@ -3,7 +3,8 @@
 //! A page in a browser on this host can send requests to this host, too. So the `Host` must be a
 //! literal address of the loopback (RFC 6761 leaves what `localhost` means to resolvers, and a name
 //! may be made to mean anything), nothing lets a page of another origin read an answer, and
-//! whatever changes something needs the token, which only who may read the daemon's files knows.
+//! whatever changes something needs the token, which only a user who may read the daemon's files
+//! knows.
 
 use super::openapi;
 use super::session::{NotDone, put_nodes, put_rules};
@@ -164,7 +165,7 @@ const fn status_of(why: Refusal) -> u16 {
 }
 
 impl Daemon {
-    /// Answers a request that came to `port` of this host. Who has the token may do what the
+    /// Answers a request that came to `port` of this host. A client with the token may do what the
     /// daemon's own user may.
     pub fn rest(&mut self, request: &Request<'_>, port: u16, token: &str, now: WallTime) -> Response {
         let response = self.answer_rest(request, port, token, now);

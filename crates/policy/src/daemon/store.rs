@@ -1,4 +1,4 @@
-//! What the daemon holds, and for whom.
+//! The daemon's state, for each user.
 //!
 //! What root and the daemon's own user wrote, and what its files contain, is the **base** and
 //! applies to all users. What any other user wrote is kept apart, and applies to that user alone:

@@ -85,7 +85,7 @@ fn what_a_user_tells_steers_that_user_and_what_root_tells_everybody() {
         &json!({"uid": "all", "match": {"interface": {"value": "tun0"}}, "properties": [[]]}).to_string(),
     );
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "-"]);
-    // News of root's reach those who have something of their own, too.
+    // News of root's reach users with something of their own, too.
     tell(&mut d, Door::Cib, 0, &interface("wlan0"));
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "wlan0", "-"]);
     assert_eq!(interfaces(&mut d, BOB), ["wlan0", "-"]);
@@ -142,7 +142,7 @@ fn guests_have_bounds_each_and_together() {
         tell(&mut d, Door::Cib, 2000 + i, &interface("x"));
     }
     assert!(say(&mut d, Door::Cib, BOB, &interface("x")).0.contains("64 users"));
-    // Who has nothing left makes room.
+    // A user with nothing left makes room.
     assert_eq!(d.remove_node(2001, "x"), Ok(()));
     tell(&mut d, Door::Cib, BOB, &interface("x"));
     for i in 1..MAX_GUESTS as u32 {

@@ -2,8 +2,8 @@
 //! files.
 //!
 //! The tables hold what lies on top. What something else covers is kept by the layer that covers
-//! it, so that it is there again when that goes: who takes an own `confidential.profile` away has
-//! the ready-made one, and not none at all.
+//! it, so that it is there again when that goes: a user who removes an own `confidential.profile`
+//! has the ready-made one, and not none at all.
 
 use super::Manager;
 use super::cib::Cib;

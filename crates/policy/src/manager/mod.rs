@@ -105,7 +105,8 @@ impl Manager {
         Self { limits, ..Self::default() }
     }
 
-    /// As [`new`](Self::new), for who serves many: no decision takes more steps than these.
+    /// As [`new`](Self::new), for a server of many programs: no decision takes more steps than
+    /// these.
     #[must_use]
     pub fn patient(limits: Limits, steps: u64) -> Self {
         Self { limits, steps: Some(steps), ..Self::default() }

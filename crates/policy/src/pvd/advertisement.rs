@@ -318,7 +318,7 @@ fn option(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend([kind, 0]);
     body(out);
     out.resize(start + (out.len() - start).next_multiple_of(8), 0);
-    // What is longer than an option can be is cut by the one who reads it.
+    // What is longer than an option can be is cut by its reader.
     out[start + 1] = u8::try_from((out.len() - start) / 8).unwrap_or(u8::MAX);
 }
 

@@ -147,7 +147,7 @@ impl Association {
             self.queue_error(&ProtocolViolation(b"malformed chunk").into());
             return true;
         };
-        // Not for who must see the COOKIE ACK chunk authenticated (RFC 4895).
+        // Not for a side that must see the COOKIE ACK chunk authenticated (RFC 4895).
         if matches!(self.state, State::CookieEchoed(_))
             && says_established(&chunk)
             && (arrived.authenticated || !self.requires_auth(CookieAck::KIND))

@@ -273,7 +273,7 @@ impl Association {
             if written.is_err() && !packet.is_empty() {
                 break;
             }
-            // One that does not even fit alone was never sent by anyone who means it.
+            // One that does not even fit alone was never sent by an honest peer.
             self.outbox.heartbeat_acks.pop_front();
         }
         self.write_heartbeat(now, packet, target, rng)?;

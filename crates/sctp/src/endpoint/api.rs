@@ -393,7 +393,8 @@ impl Endpoint {
         self.live(id).map_or(0, Association::room)
     }
 
-    /// [`crate::Event::Writable`] follows as after [`crate::SendError::Blocked`], for who leaves room for others.
+    /// [`crate::Event::Writable`] follows as after [`crate::SendError::Blocked`], for programs that
+    /// leave room for others.
     pub fn tell_when_writable(&mut self, id: AssociationId) {
         self.act(id, Association::tell_when_writable);
     }

@@ -56,7 +56,7 @@ impl Endpoint {
                 let association = &entry.association;
                 match association.state() {
                     State::ShutdownAckSent => {
-                        // Section 9.2. Nothing in the INIT proves who sent it.
+                        // Section 9.2. Nothing in the INIT proves its sender.
                         if self.replies.allow(now, route.remote.ip())
                             && let Some(key) = known
                         {

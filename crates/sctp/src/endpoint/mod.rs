@@ -1,7 +1,8 @@
 //! One SCTP port: its associations, and what belongs to none.
 //!
-//! *Responsible for* finding the association of a packet, answering INIT chunks without keeping anything, cookies, packets out
-//! of the blue, and who may transmit next. *Not responsible for* anything that happens within an association.
+//! *Responsible for* finding the association of a packet, answering INIT chunks without keeping
+//! anything, cookies, packets out of the blue, and which association may transmit next. *Not
+//! responsible for* anything that happens within an association.
 //!
 //! *Invariants*: a tag leads to one association; nothing is kept of a peer before its cookie has come back; stateless answers
 //! are bounded in number and rate.

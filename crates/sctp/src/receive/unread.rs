@@ -275,7 +275,7 @@ impl Unread {
         }
         self.hot.begun = self.get(self.hot.first).is_some_and(|m| !m.last);
         let message = self.unlink(self.hot.first);
-        // Who reads it knows of it.
+        // Its reader knows of it.
         self.hot.reported = self.can_be_taken(&self.hot);
         message
     }

@@ -1,4 +1,4 @@
-//! Messages that wait, stream by stream, and who goes next (RFC 8260 section 3).
+//! Messages that wait, stream by stream, and which goes next (RFC 8260 section 3).
 //!
 //! *Responsible for* the queues of the streams, the numbering of their messages, the schedulers, and cutting the next piece.
 //! *Not responsible for* TSNs, windows, or packets.

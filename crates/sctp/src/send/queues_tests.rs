@@ -136,7 +136,8 @@ fn a_stream_that_runs_empty_between_its_messages_gets_its_share() {
     }
 }
 
-/// Nor does coming and going win anything: who has just sent a lot begins where it has stopped.
+/// Nor does coming and going win anything: a stream that has just sent a lot begins where it has
+/// stopped.
 #[test]
 fn a_stream_that_empties_itself_does_not_begin_anew() {
     let mut q = Queues::new(Scheduler::FairBandwidth, false, 100);

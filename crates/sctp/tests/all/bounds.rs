@@ -314,8 +314,8 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                 let what = format!("{end:?}, secured {secured}, end {e}");
                 assert_eq!((w.ends[e].associations(), w.ends[e].kept()), (0, 0), "{what}");
                 assert_eq!((w.ends[e].next_timeout(), w.ends[e].is_idle()), (None, true), "{what}");
-                // The used cookie is remembered, who was answered is counted in 1,024 groups, and the table of associations
-                // has 32 free places.
+                // The used cookie is remembered, answers are counted in 1,024 groups of sources,
+                // and the table of associations has 32 free places.
                 let left = entries(&w.ends[e]).saturating_sub(before);
                 assert!(left <= 1024 + 2 * 32 + 20, "{what}: {left} entries");
             }

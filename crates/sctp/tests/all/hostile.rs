@@ -46,7 +46,8 @@ fn strangers_from_one_source_are_answered_seldom_and_others_all_the_same() {
     assert_eq!(answers(&mut raw, "192.0.2.66", 100), 3, "in every second");
 }
 
-/// Who can receive at an address gets its cookies back: only a bound keeps it from having all the associations that there may be.
+/// A host that can receive at an address gets its cookies back: only a bound keeps it from having
+/// all the associations that there may be.
 fn remote(host: &str, port: u16) -> std::net::SocketAddr {
     std::net::SocketAddr::new(host.parse().unwrap(), port)
 }

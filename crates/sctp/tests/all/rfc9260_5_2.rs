@@ -267,8 +267,8 @@ fn section_5_2_4_a_restart_while_we_shut_down_is_told_so() {
     give(&mut w, 1, address(0, 0), Tag::ZERO, &[init(77, Parameters::EMPTY).into()]);
     let sent = answers(&mut w, 1);
     assert_eq!(sent.iter().map(|(_, k, _)| k.clone()).collect::<Vec<_>>(), [[8]]);
-    // Nothing in an INIT proves who sent it: a flood from one source has as many answers in a
-    // second as any other.
+    // Nothing in an INIT proves its sender: a flood from one source has as many answers in a second
+    // as any other.
     let mut repeated = 0;
     for _ in 0..1000 {
         give(&mut w, 1, address(0, 0), Tag::ZERO, &[init(77, Parameters::EMPTY).into()]);

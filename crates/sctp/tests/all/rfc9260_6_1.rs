@@ -240,8 +240,8 @@ fn section_6_2_what_fills_the_first_hole_is_taken_however_full_the_buffer_is() {
         raw.chunk(&Data { ssn: Ssn(i as u16), ..data(FIRST + i, true, true, b"x") });
         raw.take();
     };
-    // Each is charged with what it costs to keep it, of which the sender, who reckons with the payload, knows nothing. From the back:
-    // all of them fill holes.
+    // Each is charged with what it costs to keep it, of which the sender, which counts the payload,
+    // knows nothing. From the back: all of them fill holes.
     for i in (1..=LAST).rev() {
         give(&mut raw, i);
     }
@@ -530,7 +530,8 @@ fn section_9_2_a_shutdown_chunk_acknowledges_as_a_sack_does() {
 
 #[test]
 fn behind_a_tag_that_was_sent_back_stands_nothing_else() {
-    // Sections 6.10 and 8.5.1 B and C. Who has seen the server's packets alone knows the tag that the client gave, and no other.
+    // Sections 6.10 and 8.5.1 B and C. An attacker that has seen the server's packets alone knows
+    // the tag that the client gave, and no other.
     let complete: Chunk<'_> = ShutdownComplete { reflected: true }.into();
     let abort = |reflected| -> Chunk<'_> { Abort { reflected, causes: Causes::EMPTY }.into() };
     let give = |raw: &mut Raw, tag: Tag, chunks: &[Chunk<'_>]| {

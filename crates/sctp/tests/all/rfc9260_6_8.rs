@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Who sent which packet, when.
+/// Each packet's sender and time.
 type Times = Rc<RefCell<Vec<(Instant, usize, Vec<u8>)>>>;
 
 /// The standard's own settings, with a log that knows the time; `drop` selects what is lost.

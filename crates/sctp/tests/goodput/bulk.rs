@@ -65,7 +65,7 @@ impl Path {
     }
 }
 
-/// Who transfers.
+/// The transport of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     Tcp,

@@ -109,8 +109,8 @@ fn is_of(folder: &Path, user: u32) -> bool {
     of_user && folder.ancestors().skip(1).all(of_root)
 }
 
-/// Connects at once or not at all, to root, to this user, or to whom root has given the socket's
-/// folder.
+/// Connects at once or not at all, to root, to this user, or to the user to whom root has given the
+/// socket's folder.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -1,4 +1,4 @@
-//! Who holds an engine: its driver, and the public objects.
+//! The owners of an engine: its driver, and the public objects.
 //!
 //! *Responsible for* what happens when the last of either goes. *Not responsible for* anything that
 //! is done with the engine.
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
-/// The driver's handle of the engine. With the last of those who could, all that waits ends.
+/// The driver's handle of the engine. When the last possible driver is gone, all waiting ends.
 pub(crate) struct Driving(pub(crate) Arc<Shared>);
 
 impl core::fmt::Debug for Driving {

@@ -29,7 +29,7 @@ pub(crate) enum Wait {
 pub(crate) struct Slot {
     /// The connection's id as a number, which is not 0.
     pub(super) bits: u64,
-    // There is mostly one who waits; the others are in `Rare::more`.
+    // There is mostly one waiter; the others are in `Rare::more`.
     pub(super) readable: Option<Waiter>,
     pub(super) writable: Option<Waiter>,
     pub(super) changed: Option<Waiter>,
@@ -45,7 +45,7 @@ pub(crate) struct Rare {
     pub(crate) gathered: Gathered,
     pub(crate) subscribed: bool,
     pub(crate) events: VecDeque<Event>,
-    /// Who waits beside the first, by [`Wait`].
+    /// The waiters beside the first, by [`Wait`].
     pub(super) more: [Waiters; WAITS],
     pub(crate) handler: Option<EventHandler>,
 }
@@ -113,7 +113,7 @@ impl Slot {
     }
 }
 
-/// Who is woken by an event, beside those who subscribed.
+/// The waits that an event ends, beside its subscribers.
 pub(super) fn woken_by(event: &Event) -> &'static [Wait] {
     match event {
         Event::Readable => &[Wait::Readable],

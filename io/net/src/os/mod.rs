@@ -149,8 +149,8 @@ impl OsNet {
         self.waker.clone()
     }
 
-    /// When `poll` wants to be called at the latest, for those who watch time themselves; `None`:
-    /// when the descriptor is readable.
+    /// When `poll` wants to be called at the latest, for callers that watch time themselves;
+    /// `None`: when the descriptor is readable.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.deadline, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min()

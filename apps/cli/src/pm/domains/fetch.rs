@@ -108,7 +108,7 @@ fn next(url: &Url, location: &str) -> Result<Url, Failure> {
     Ok(next)
 }
 
-/// The addresses of whom a URL names that may be asked.
+/// The addresses of a URL's host that may be asked.
 async fn places(fetch: &Fetch, resolv: &Path, host: &str) -> Result<Vec<IpAddr>, Failure> {
     let found = match host.parse::<IpAddr>() {
         Ok(literal) => vec![literal],

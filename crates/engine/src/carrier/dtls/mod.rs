@@ -8,8 +8,8 @@
 //!
 //! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello: for at
 //! most [`crate::Limits::unverified`] clients that have not proved their address ([`peers`]),
-//! [`crate::Limits::handshakes`] that have, and [`crate::Limits::udp_peers`] peers at once; who
-//! makes room is decided as for other handshakes ([`crate::eviction`]). A session that is over
+//! [`crate::Limits::handshakes`] that have, and [`crate::Limits::udp_peers`] peers at once; which
+//! one makes room is decided as for other handshakes ([`crate::eviction`]). A session that is over
 //! holds no address.
 
 mod incoming;

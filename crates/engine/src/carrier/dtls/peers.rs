@@ -62,13 +62,14 @@ impl Peers {
     }
 
     /// A client has proved its address: it holds it, or is its successor if the holder has a
-    /// connection. Who has to go.
+    /// connection. Returns the session that has to go.
     pub(crate) fn verified(&mut self, peer: Peer, session: Key, holder_stays: bool) -> Option<Key> {
         let place = if holder_stays { &mut self.successors } else { &mut self.holders };
         place.insert(peer, session)
     }
 
-    /// A session has finished its handshake: it holds its address now. Whom it has taken it from.
+    /// A session has finished its handshake: it holds its address now. Returns the session that it
+    /// has taken it from.
     pub(crate) fn takes_over(&mut self, peer: Peer, session: Key) -> Option<Key> {
         if self.successors.get(&peer) != Some(&session) {
             return None;
@@ -240,7 +241,7 @@ mod tests {
             assert_eq!(thrown_out, n >= 4);
         }
         assert!((0..4).all(|n| pool.get_mut(name(n)).is_none()) && (4..8).all(|n| pool.get_mut(name(n)).is_some()));
-        // Who leaves makes room.
+        // A peer that leaves makes room.
         assert!(pool.remove(name(6)).is_some());
         assert!(!pool.insert(name(9), Pending::new(session(at(9)), at(9)), 4));
         assert_eq!(pool.expire(at(10_000), life), Some(at(10_004)));

@@ -65,7 +65,7 @@ impl Quic {
 
     /// Whether the server has not shown yet that it has followed this connection to where it is
     /// now: it has when it answers and challenges no more. Until then it may return to the address
-    /// that it knew (RFC 9000 section 9.3.2), and follows only who sends.
+    /// that it knew (RFC 9000 section 9.3.2), and follows only a client that sends.
     fn is_followed(&mut self) -> bool {
         let Some(moved) = self.moved else { return true };
         let challenged = self.conn.stats().challenges > moved.challenges;

@@ -1,4 +1,4 @@
-//! The two directions of a stream, each as a machine, and who uses the stream.
+//! The two directions of a stream, each as a machine, and the user of the stream.
 //!
 //! *Responsible for* which states a direction has and which events lead from one to another. *Not
 //! responsible for* what is done then. After RFC 6525 section 5: a direction ends by a reset of its
@@ -117,7 +117,7 @@ impl Incoming {
     }
 }
 
-/// Who uses a stream.
+/// The user of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum User {
     /// No connection, any more or yet.

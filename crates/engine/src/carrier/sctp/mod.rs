@@ -302,8 +302,8 @@ pub(crate) struct Sctp {
     turns: Option<Box<Turns>>,
     /// The sum of [`Stream::reserved`], or more, where streams have ended.
     reserved: usize,
-    /// Where the bytes are shared: how far the one was that has handed over last. Who comes late
-    /// begins there.
+    /// Where the bytes are shared: how far the one was that has handed over last. A connection that
+    /// comes late begins there.
     fed: u64,
     next_stream: u16,
     send_buffer: usize,

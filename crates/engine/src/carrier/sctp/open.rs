@@ -45,7 +45,7 @@ pub(crate) struct There<'a> {
     pub(crate) addr: SocketAddr,
     /// Where there is UDP below.
     pub(crate) udp_port: u16,
-    /// Who the peer has to be, where there is DTLS below.
+    /// The identity that the peer must have, where there is DTLS below.
     pub(crate) name: &'a str,
 }
 

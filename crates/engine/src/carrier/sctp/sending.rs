@@ -45,14 +45,14 @@ pub(super) struct Turns {
     current: usize,
 }
 
-/// Who is next.
+/// Which connection is next.
 #[derive(Debug)]
 enum Order {
-    /// One after the other: who has more comes again at the end.
+    /// One after the other: a connection with more comes again at the end.
     Ring(VecDeque<usize>),
     /// The most important for as long as it has more.
     Ranked(VecDeque<usize>),
-    /// Who has been given the least, by its weight.
+    /// The connection that has been given the least, by its weight.
     Fair(BinaryHeap<Reverse<(u64, usize)>>),
 }
 

@@ -59,7 +59,7 @@ const RECEIVE_FACTOR_MAX: usize = 64;
 /// queues.
 const RECEIVE_BUDGET_FACTOR: usize = 4;
 /// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16
-/// suggests 8 times, which is four minutes for who waits.
+/// suggests 8 times, which is four minutes of waiting.
 const INITS: u32 = 5;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;

@@ -1,5 +1,5 @@
-//! The streams of an association and the connections on them: who uses which, and how both
-//! directions end.
+//! The streams of an association and the connections on them: which connection uses which stream,
+//! and how both directions end.
 
 use super::direction::{Incoming, Outgoing, User};
 use super::receiving::Piece;

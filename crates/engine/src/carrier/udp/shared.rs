@@ -47,7 +47,8 @@ pub(crate) enum Owner {
 }
 
 impl SocketCarrier {
-    /// A shared UDP socket is ready, or may be: reports who can write, ICMP errors and datagrams.
+    /// A shared UDP socket is ready, or may be: reports which connections can write, ICMP errors
+    /// and datagrams.
     pub(in crate::carrier) fn shared_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
         let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return };
         if writable {

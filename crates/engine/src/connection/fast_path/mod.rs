@@ -19,7 +19,7 @@
 //! 3. [`DirectBytes`] holds as long as the connection is not changed:
 //!    [`crate::conn::Conns::get_mut`] forgets it, so that the code that changes a connection need
 //!    not think of it. [`crate::conn::Conns::get_fast`] does not, and is for this folder, and for
-//!    who only counts bytes or notes who waits.
+//!    code that only counts bytes or notes waiters.
 //! 4. A direction is open only if its bytes may pass (the connection is open, not ended, not
 //!    framed, not limited), nothing is queued before them, and the socket was not seen to block
 //!    since. Blocked, it opens again with the socket's next event.

@@ -86,7 +86,7 @@ pub(super) struct Scratch {
     pending: Vec<u64>,
     /// For a rule that a column of rows was found by, its place among those.
     posts: Vec<u32>,
-    /// Who has what a shared wish wants: when that was looked at, and the candidates.
+    /// The candidates that fulfil a shared preference, and when that was evaluated.
     having: Vec<(u64, Mask)>,
     /// Counts the times since when it may be another.
     since: u64,
@@ -320,7 +320,7 @@ impl Block {
         if shared == NONE {
             return within(among, scratch);
         }
-        // Nothing that the table does changes who has it.
+        // Nothing that the table does changes which candidates have it.
         let (since, having) = scratch.having[shared as usize];
         if since == scratch.since {
             return having;

@@ -39,8 +39,8 @@ impl Span {
 pub(super) struct Wish {
     pub(super) key: Key,
     pub(super) val: Val,
-    /// Where it is remembered who has it: a wish that several rules share, of a key that no rule of
-    /// the table changes. [`NONE`] for others.
+    /// Where its candidates are remembered: a preference that several rules share, of a key that no
+    /// rule of the table changes. [`NONE`] for others.
     pub(super) shared: u32,
 }
 

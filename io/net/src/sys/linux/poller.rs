@@ -7,8 +7,8 @@
 //!
 //! * Everything is registered edge-triggered, timer and wake-up too: an expiry or a write makes a
 //!   new edge whether or not the last one was looked at, so that neither is ever read, and the
-//!   epoll stays readable (for those who watch it level-triggered) exactly until [`Poller::wait`]
-//!   has reported the edge.
+//!   epoll stays readable (for a level-triggered watcher) exactly until [`Poller::wait`] has
+//!   reported the edge.
 //! * A new edge travels upwards through any number of epolls, because the kernel wakes the watchers
 //!   of an epoll on every event and not only on the first.
 
