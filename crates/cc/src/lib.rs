@@ -16,11 +16,13 @@
 //! use neater_cc::{Ack, Config, Congestion, Cubic, CubicConfig};
 //! use std::time::Duration;
 //!
-//! let mut cc = Congestion::new(Config::default(), Box::new(Cubic::new(CubicConfig::rfc9438())), 1448);
+//! let cubic = Cubic::new(CubicConfig::rfc9438());
+//! let mut cc = Congestion::new(Config::default(), Box::new(cubic), 1448);
 //! let now = Instant::ZERO + Duration::from_millis(50);
 //! assert_eq!(cc.window(), 14_480);
 //! cc.on_sent(Instant::ZERO, 14_480, 0);
-//! cc.on_ack(&Ack { acked: 1448, delivered: 1448, in_flight: 13_032, limited: true, ..Ack::at(now) });
+//! let ack = Ack { acked: 1448, delivered: 1448, in_flight: 13_032, ..Ack::at(now) };
+//! cc.on_ack(&Ack { limited: true, ..ack });
 //! assert_eq!(cc.window(), 14_480 + 1448);
 //! ```
 //!

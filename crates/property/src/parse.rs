@@ -103,8 +103,10 @@ impl TransportProperties {
     ///   it or makes it false.
     ///
     /// ```
-    /// use neater_property::{Preference, Role, SecurityNeed, SelectionProperty, TransportProperties};
-    /// let parsed = TransportProperties::parse("reliable, low-delay, encrypted, multistreaming=avoid")?;
+    /// use neater_property::{Preference, Role, SecurityNeed};
+    /// use neater_property::{SelectionProperty, TransportProperties};
+    /// let words = "reliable, low-delay, encrypted, multistreaming=avoid";
+    /// let parsed = TransportProperties::parse(words)?;
     /// let needs = parsed.properties.compile(Role::Initiate).unwrap();
     /// assert!(matches!(parsed.security, Some(SecurityNeed::Required { .. })));
     /// assert_eq!(needs.preference(SelectionProperty::Multistreaming), Preference::Avoid);

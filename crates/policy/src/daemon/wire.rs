@@ -18,21 +18,34 @@
 //! with the precedence in the lowest two bits and `evaluated` in the third, its score (a number),
 //! its value. An **array** is how many (2 bytes), then properties.
 //!
-//! | kind | payload |
-//! |---|---|
-//! | 1 decide | how many requests (2 bytes), then an array for each |
-//! | 2 node | uid (a text); one byte: 1 root, 2 link; seconds to live (4 bytes, 0 for ever); matches: how many (2 bytes), arrays; groups: how many (2 bytes), and for each how many alternatives (2 bytes), arrays |
-//! | 3 forget | uid (a text) of a node |
-//! | 4 tables | the version that is known (8 bytes, 0 for none); a table (1 byte: 0 profiles, 1 policies, 2 nodes); from which entry on (4 bytes) |
-//! | 5 seen | what connections have seen: how many facts (2 bytes), then each: the interface and the other end (texts); one byte: 1 round trip, 2 rate, 4 loss; for each of these a number (s, bit/s, 0 to 1) and for how many seconds it counts (2 bytes); how many outcomes of races (2 bytes), and for each the port (2 bytes), whether it won (1 byte), the transport (a text), seconds (2 bytes) |
-//! | 6 news | up to which change facts are known (8 bytes, 0 for none) |
-//! | 7 explain | how (1 byte: 0 text, 1 JSON, 2 a diagram), then a document of requests as on the JSON socket |
-//! | 0x81 decision | properties: how many (2 bytes), each once; candidates: how many (2 bytes), and for each the score of evaluated properties and of the others (numbers), how many properties (2 bytes), their places among those above (2 bytes each) |
-//! | 0x82 done | nothing |
-//! | 0x83 page | the version (8 bytes); which table (1 byte, 3 where this is the last page) and entry (4 bytes) come next; then for each entry its table (1 byte), the length of its text (4 bytes) and the text, NEAT's JSON. Nothing but the version where it is the one that is known |
-//! | 0x84 facts | up to which change they go (8 bytes); whether there is more (1 byte); facts as in 5 |
-//! | 0x85 explained | every step to every candidate (the bytes of a text) |
-//! | 0xFF refused | why (the bytes of a text) |
+//! The payload by the kind of the frame:
+//!
+//! - **1 decide**: how many requests (2 bytes), then an array for each.
+//! - **2 node**: uid (a text); one byte: 1 root, 2 link; seconds to live (4 bytes, 0 for ever);
+//!   matches: how many (2 bytes), arrays; groups: how many (2 bytes), and for each how many
+//!   alternatives (2 bytes), arrays.
+//! - **3 forget**: uid (a text) of a node.
+//! - **4 tables**: the version that is known (8 bytes, 0 for none); a table (1 byte: 0 profiles, 1
+//!   policies, 2 nodes); from which entry on (4 bytes).
+//! - **5 seen**: what connections have seen: how many facts (2 bytes), then each: the interface and
+//!   the other end (texts); one byte: 1 round trip, 2 rate, 4 loss; for each of these a number (s,
+//!   bit/s, 0 to 1) and for how many seconds it counts (2 bytes); how many outcomes of races (2
+//!   bytes), and for each the port (2 bytes), whether it won (1 byte), the transport (a text),
+//!   seconds (2 bytes).
+//! - **6 news**: up to which change facts are known (8 bytes, 0 for none).
+//! - **7 explain**: how (1 byte: 0 text, 1 JSON, 2 a diagram), then a document of requests as on
+//!   the JSON socket.
+//! - **0x81 decision**: properties: how many (2 bytes), each once; candidates: how many (2 bytes),
+//!   and for each the score of evaluated properties and of the others (numbers), how many
+//!   properties (2 bytes), their places among those above (2 bytes each).
+//! - **0x82 done**: nothing.
+//! - **0x83 page**: the version (8 bytes); which table (1 byte, 3 where this is the last page) and
+//!   entry (4 bytes) come next; then for each entry its table (1 byte), the length of its text (4
+//!   bytes) and the text, NEAT's JSON. Nothing but the version where it is the one that is known.
+//! - **0x84 facts**: up to which change they go (8 bytes); whether there is more (1 byte); facts as
+//!   in 5.
+//! - **0x85 explained**: every step to every candidate (the bytes of a text).
+//! - **0xFF refused**: why (the bytes of a text).
 
 use crate::manager::{Decision, MAX_UID, Node, Ranked, Requests, told, told_key};
 use core::fmt;

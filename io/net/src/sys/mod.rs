@@ -9,7 +9,7 @@
 //!
 //! | item | what it does |
 //! | --- | --- |
-//! | `boot_time`, `awake_time`, `wall_time` | the clocks: monotonic including sleep, monotonic without it, wall |
+//! | `boot_time`, `awake_time`, `wall_time` | clocks: monotonic with sleep, without it, wall |
 //! | `ForkGuard` | knows, without a system call, that this is a child of the process that made it |
 //! | `Poller` | readiness of descriptors, a timer and a wake-up, all behind one descriptor |
 //! | `WakeHandle` | the wake-up, from any thread |
