@@ -1,7 +1,7 @@
 //! From a request to an established connection: the cached outcome alone, or the race.
 
 pub(crate) use self::cached::patience;
-pub(crate) use self::lessons::Trials;
+pub(crate) use self::penalties::Trials;
 pub use self::served::{Carrier, ServiceOutcome};
 use crate::Stack;
 use crate::carrier::SessionId;
@@ -17,8 +17,8 @@ pub(crate) mod cached;
 
 pub(crate) mod check;
 
-pub(crate) mod lessons;
 pub(crate) mod paths;
+pub(crate) mod penalties;
 
 pub(crate) mod served;
 

@@ -13,7 +13,7 @@ mod saved;
 
 pub use saved::{MAX_SAVED, SavedError};
 
-use crate::{BadCause, Family, Lesson, Mark, PathId, RateKey, Rates, StackId};
+use crate::{BadCause, Family, Mark, PathId, Penalty, RateKey, Rates, StackId};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -88,7 +88,7 @@ struct Bad {
 
 impl Bad {
     fn is_about(&self, stack: StackId, addr: SocketAddr) -> bool {
-        (self.mark.lesson.stack, self.mark.lesson.addr) == (stack, addr)
+        (self.mark.penalty.stack, self.mark.penalty.addr) == (stack, addr)
     }
 }
 
@@ -202,18 +202,18 @@ impl OutcomeCache {
         let Some(outcome) = self.slot_of(&key).and_then(|slot| slot.outcome).filter(|o| now < o.expires) else {
             return;
         };
-        self.record_bad(now, key, Lesson::new(outcome.stack, outcome.addr, cause));
+        self.record_bad(now, key, Penalty::new(outcome.stack, outcome.addr, cause));
     }
 
     /// A candidate was no good, whether or not it is the outcome that is remembered: it is bad for
     /// [`BAD_LIFETIME`], or for longer if it was before. While it is bad, what is found against it
     /// again moves the end of its mark and no more: it takes patience, and not many packets, to
     /// keep a candidate down for long.
-    pub fn record_bad(&mut self, now: Instant, key: CacheKey, lesson: Lesson) {
+    pub fn record_bad(&mut self, now: Instant, key: CacheKey, penalty: Penalty) {
         let slot = self.slot(key);
-        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (lesson.stack, lesson.addr));
+        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (penalty.stack, penalty.addr));
         // All connections of one session die at once, for one reason.
-        let place = slot.bad.iter().position(|b| b.is_about(lesson.stack, lesson.addr));
+        let place = slot.bad.iter().position(|b| b.is_about(penalty.stack, penalty.addr));
         let known = place.and_then(|i| slot.bad.get(i)).copied();
         if slot.last_failure != now || known.is_none() {
             slot.failures = slot.failures.saturating_add(1);
@@ -224,10 +224,10 @@ impl OutcomeCache {
             Some(b) if now < b.mark.until + BAD_MEMORY => b.again.saturating_add(1),
             _ => 0,
         };
-        let first = if lesson.cause == BadCause::WantsOther { REFUSAL_LIFETIME } else { BAD_LIFETIME };
+        let first = if penalty.cause == BadCause::WantsOther { REFUSAL_LIFETIME } else { BAD_LIFETIME };
         let lifetime = first.saturating_mul(1 << again.min(16)).min(MAX_BAD_LIFETIME);
         let until = known.map_or(Instant::ZERO, |b| b.mark.until).max(now + lifetime);
-        let bad = Bad { mark: Mark { lesson, since: now, until }, again };
+        let bad = Bad { mark: Mark { penalty, since: now, until }, again };
         // Its own place, else a free one, else that of the one to be forgotten first.
         let earliest = || slot.bad.iter().enumerate().min_by_key(|(_, b)| b.mark.until).map(|(i, _)| i);
         let place = place.or_else(|| if slot.bad.len() < MAX_BAD { None } else { earliest() });
@@ -250,7 +250,7 @@ impl OutcomeCache {
     pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
         let before = slot.bad.len();
-        slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());
+        slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.penalty.cause.is_of_service());
         self.changed |= slot.bad.len() != before && key.isolation == 0;
         if slot.outcome.is_some_and(|o| (o.stack, o.addr) == (stack, addr)) {
             slot.tell_from = slot.bad_until(stack, addr).unwrap_or(Instant::ZERO);
@@ -281,7 +281,8 @@ impl OutcomeCache {
     pub fn give_way(&mut self, now: Instant, key: &CacheKey, better: impl Fn(StackId, StackId) -> bool) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
         let Some(outcome) = &mut slot.outcome else { return };
-        let marks = slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.lesson.stack, outcome.stack));
+        let marks =
+            slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.penalty.stack, outcome.stack));
         if let Some(until) = marks.map(|m| m.until).min() {
             self.changed |= until < outcome.expires && key.isolation == 0;
             outcome.expires = outcome.expires.min(until);
@@ -429,14 +430,14 @@ impl Slot {
     /// This candidate is reachable: what was recorded against that, or was suspected of what it has
     /// in common with others, is wrong.
     fn refute(&mut self, stack: StackId, addr: SocketAddr) {
-        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.lesson.cause.is_of_service());
+        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.penalty.cause.is_of_service());
         for bad in &mut self.bad {
-            let lesson = &mut bad.mark.lesson;
-            if lesson.cause.is_of_service() {
+            let penalty = &mut bad.mark.penalty;
+            if penalty.cause.is_of_service() {
                 continue;
             }
-            lesson.suspect_group &= lesson.stack != stack;
-            lesson.suspect_family &= Family::of(&lesson.addr.ip()) != Family::of(&addr.ip());
+            penalty.suspect_group &= penalty.stack != stack;
+            penalty.suspect_family &= Family::of(&penalty.addr.ip()) != Family::of(&addr.ip());
         }
     }
 }

@@ -54,7 +54,7 @@ impl fmt::Display for BadCause {
 
 /// What is to be remembered of a candidate that was no good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lesson {
+pub struct Penalty {
     /// The protocol stack.
     pub stack: StackId,
     /// The endpoint.
@@ -69,7 +69,7 @@ pub struct Lesson {
     pub suspect_family: bool,
 }
 
-impl Lesson {
+impl Penalty {
     /// A penalty of this candidate alone.
     #[must_use]
     pub const fn new(stack: StackId, addr: SocketAddr, cause: BadCause) -> Self {
@@ -77,11 +77,11 @@ impl Lesson {
     }
 }
 
-/// A bad mark: a [`Lesson`] that is still remembered.
+/// A bad mark: a [`Penalty`] that is still remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// What was learnt.
-    pub lesson: Lesson,
+    pub penalty: Penalty,
     /// When, the last time.
     pub since: Instant,
     /// Until when it counts.
@@ -121,7 +121,7 @@ pub(crate) fn judge<'a>(
 ) -> Option<Doubt> {
     let (mut by_group, mut by_family) = (None, None);
     for mark in marks {
-        let bad = &mark.lesson;
+        let bad = &mark.penalty;
         if (bad.stack, bad.addr) == (stack, addr) {
             return Some(Doubt { mark: *mark, own: true, weight: OWN });
         }
@@ -155,9 +155,9 @@ mod tests {
     }
 
     fn mark(stack: u16, to: &str, suspect_group: bool, suspect_family: bool) -> Mark {
-        let lesson =
-            Lesson { suspect_group, suspect_family, ..Lesson::new(StackId(stack), addr(to), BadCause::Silent) };
-        Mark { lesson, since: Instant::ZERO, until: Instant::ZERO + Duration::from_secs(60) }
+        let penalty =
+            Penalty { suspect_group, suspect_family, ..Penalty::new(StackId(stack), addr(to), BadCause::Silent) };
+        Mark { penalty, since: Instant::ZERO, until: Instant::ZERO + Duration::from_secs(60) }
     }
 
     fn weight(marks: &[Mark], stack: u16, to: &str) -> u8 {
@@ -186,7 +186,7 @@ mod tests {
         let mut marks = [mark(1, "2001:db8::1", true, true), mark(1, "2001:db8::2", false, false)];
         for _ in 0..2 {
             let doubt = judge(marks.iter(), StackId(1), addr("2001:db8::2"), group).unwrap();
-            assert!(doubt.own && doubt.mark.lesson.addr == addr("2001:db8::2"));
+            assert!(doubt.own && doubt.mark.penalty.addr == addr("2001:db8::2"));
             marks.reverse();
         }
     }

@@ -39,7 +39,7 @@ pub use config::{
     Config, MAX_ATTEMPT_DELAY, MAX_CANDIDATES, MAX_PATHS, MAX_RESOLUTION_DELAY, MAX_STACKS, MIN_ATTEMPT_DELAY,
     PathSpec, StackOption,
 };
-pub use doubt::{BadCause, Doubt, Lesson, Mark};
+pub use doubt::{BadCause, Doubt, Mark, Penalty};
 pub use event::{Address, Candidate, CandidateId, Family, Input, Output, PathId, Progress, Service, StackId};
 pub use race::{RTT_LIMIT, Race};
 pub use rates::{MAX_RATES, MIN_TRANSFER, RATE_LIFETIME, Rate, RateKey, RatedStack, Rates, TRY_OTHER_ONE_IN};

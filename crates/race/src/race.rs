@@ -162,7 +162,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
     /// answer. It is advice: what is bad goes to the end of the list, and is tried like any other
     /// when its turn comes; where all are bad, nothing changes. At most [`crate::MAX_BAD`] marks
     /// for each path are used.
-    pub fn heed(&mut self, path: PathId, marks: impl Iterator<Item = Mark>) {
+    pub fn pass_history(&mut self, path: PathId, marks: impl Iterator<Item = Mark>) {
         self.marks.extend(marks.take(crate::MAX_BAD).map(|m| (path, m)));
     }
 

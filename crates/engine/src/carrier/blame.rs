@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_the_one_that_was_meant_is_no_lesson() {
+    fn a_peer_with_another_identity_is_no_penalty() {
         use neater_tls::TlsError;
         let quic = |alert| QuicError::Tls { alert: Some(alert), reason: String::new() };
         for refusal in [TlsError::NotPinned, TlsError::RefusedByApplication, TlsError::UnknownIssuer] {

@@ -25,8 +25,8 @@ use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::establish::cached::patience;
 use crate::establish::check::{check_locals, check_names, check_remotes, refused_first};
-use crate::establish::lessons::FAIR_TIME;
 use crate::establish::paths;
+use crate::establish::penalties::FAIR_TIME;
 use crate::establish::unanswered::Verdict;
 use crate::establish::{Attempt, Establishing, Path};
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
@@ -38,8 +38,8 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::{
-    Address, BadCause, Candidate, CandidateId, CandidateOutcome, Config, Family, Input, Lesson, Outcome, Output,
-    PathId, Progress, Race, StackId, StackOption,
+    Address, BadCause, Candidate, CandidateId, CandidateOutcome, Config, Family, Input, Outcome, Output, PathId,
+    Penalty, Progress, Race, StackId, StackOption,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -232,7 +232,7 @@ impl<N: Net> Engine<N> {
         if let Some(data) = first {
             self.keep_first(conn, data);
         }
-        self.heed_lessons(conn);
+        self.pass_history(conn);
         for (path, (remote, interface)) in ways.into_iter().enumerate() {
             let r = &remotes[remote];
             match (r.addr, &r.host) {
@@ -485,13 +485,13 @@ impl<N: Net> Engine<N> {
         }
         match candidate {
             Some(candidate) => {
-                self.heed_refusal(conn, &error);
+                self.handle_refusal(conn, &error);
                 self.race_input(conn, Input::Progress { candidate, progress: Progress::Failed(error) });
                 self.drain_race(conn);
             }
             None => {
                 self.note_cached_failure(conn, &error);
-                self.heed_refusal(conn, &error);
+                self.handle_refusal(conn, &error);
                 let Some(c) = self.conns.get_mut(conn) else { return };
                 if c.state != ConnectionState::Establishing {
                     return;
@@ -684,10 +684,10 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         // Beside streams that it carries, a session is as good as any.
         let beside_others = self.carriers.carries_others(c.flow);
-        let lesson = self.lesson_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
+        let penalty = self.penalty_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
         let reason = if c.request.timeout.is_some() { Reason::Timeout } else { Reason::EstablishmentFailed };
-        if let Some(((key, stack), addr)) = lesson.filter(|_| !beside_others) {
-            self.outcomes.record_bad(self.cx.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
+        if let Some(((key, stack), addr)) = penalty.filter(|_| !beside_others) {
+            self.outcomes.record_bad(self.cx.now, key, Penalty::new(StackId(stack as u16), addr, BadCause::Died));
         }
         self.fail(conn, EstablishmentError::new(reason, if beside_others { NO_OTHER_STREAM } else { NO_STREAM }));
     }
@@ -707,7 +707,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Draws the consequence of an attempt's failure for attempts without security.
-    pub(crate) fn heed_refusal(&mut self, conn: Key, error: &AttemptError) {
+    pub(crate) fn handle_refusal(&mut self, conn: Key, error: &AttemptError) {
         if !is_refusal(error) {
             return;
         }

@@ -15,7 +15,7 @@
 //! was no good. The last line is `end`, so that a text that was cut is recognised.
 
 use super::{BAD_MEMORY, Bad, CacheKey, MAX_BAD, MAX_BAD_LIFETIME, Outcome, OutcomeCache, Slot};
-use crate::{BadCause, Lesson, MAX_RATES, Mark, PathId, RATE_LIFETIME, Rate, RateKey, StackId};
+use crate::{BadCause, MAX_RATES, Mark, PathId, Penalty, RATE_LIFETIME, Rate, RateKey, StackId};
 use core::fmt::{self, Write as _};
 use core::str::FromStr;
 use core::time::Duration;
@@ -209,7 +209,7 @@ fn write_slot(text: &mut String, slot: &Slot, clock: Clock) {
         let _ = writeln!(text, "o {} {} {} {expires} {} {rtt}", o.stack.0, o.addr, o.path.0, o.failures);
     }
     for b in bad {
-        let Lesson { stack, addr, cause, suspect_group, suspect_family } = b.mark.lesson;
+        let Penalty { stack, addr, cause, suspect_group, suspect_family } = b.mark.penalty;
         let cause = CAUSES.iter().position(|c| *c == cause).unwrap_or_default();
         let suspects = u8::from(suspect_group) | u8::from(suspect_family) << 1;
         let (since, until) = (clock.wall_of(b.mark.since), clock.wall_of(b.mark.until));
@@ -329,14 +329,14 @@ impl Reader {
                 let again = words.value()?;
                 let again = words.end(again)?;
                 let (suspect_group, suspect_family) = (suspects & 1 != 0, suspects & 2 != 0);
-                let lesson = Lesson { stack, addr, cause, suspect_group, suspect_family };
+                let penalty = Penalty { stack, addr, cause, suspect_group, suspect_family };
                 let remembered = until.saturating_add(millis(BAD_MEMORY));
                 let counts = since <= self.saved
                     && until <= since.saturating_add(millis(MAX_BAD_LIFETIME))
                     && remembered > self.clock.wall;
                 if counts && entry.bad.len() < MAX_BAD && !entry.bad.iter().any(|b| b.is_about(stack, addr)) {
                     let (since, until) = (self.clock.instant_of(since), self.clock.instant_of(until));
-                    entry.bad.push(Bad { mark: Mark { lesson, since, until }, again });
+                    entry.bad.push(Bad { mark: Mark { penalty, since, until }, again });
                 }
             }
             _ => return None,

@@ -101,7 +101,7 @@ impl Weather {
         let paths = self.paths.iter().enumerate().map(|(i, p)| spec(i, p)).collect();
         let mut world = World::new(self.config(), paths, stacks(self.stacks));
         for (path, name, cause, group, family) in &self.marks {
-            world.race.heed(PathId(*path), core::iter::once(marked(name, *cause, *group, *family)));
+            world.race.pass_history(PathId(*path), core::iter::once(marked(name, *cause, *group, *family)));
         }
         for (i, p) in self.paths.iter().enumerate() {
             let list = |family: u8, n: u8| (1..=n).map(|k| format!("{family}.{k} ")).collect::<String>();
