@@ -507,13 +507,13 @@ type Result<T> = core::result::Result<T, NetError>;
 /// The owner opens it, and closes it whenever bytes may not pass (something waits before them, the
 /// connection is being closed). It is closed when it is made, closes itself when the system does
 /// not take or have bytes, and is closed with its socket; [`Net::read`] and [`Net::write`] then
-/// return what the lane has observed, and the contract of readiness holds as if they had been
-/// called in its place.
+/// return what the direct stream has observed, and the contract of readiness holds as if they had
+/// been called in its place.
 ///
-/// Code that knows the [`Net`] finds its own kind of lane behind this (`Any`), and needs no virtual
-/// call for each piece. So do the byte streams of `neater`, which use the lanes of `neater-net` and
-/// of no other network.
-pub trait Lane: Any + Send + Sync + core::fmt::Debug {
+/// Code that knows the [`Net`] finds its own kind of direct stream behind this (`Any`), and needs
+/// no virtual call for each piece. So do the byte streams of `neater`, which use the direct streams
+/// of `neater-net` and of no other network.
+pub trait DirectStream: Any + Send + Sync + core::fmt::Debug {
     /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the
     /// [`Net`] knows why.
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize>;
@@ -572,9 +572,9 @@ pub trait Net {
     /// # Errors
     /// `WouldBlock`, or why the connection is gone.
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize>;
-    /// A handle to the lane of a connected stream, which has one lane; `None` where there is no
+    /// A handle to the direct stream of a connected stream, which has one; `None` where there is no
     /// such thing.
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn DirectStream>> {
         let _ = sock;
         None
     }
@@ -720,8 +720,8 @@ impl<T: Net + ?Sized> Net for Box<T> {
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         (**self).write(sock, bufs)
     }
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
-        (**self).lane(sock)
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn DirectStream>> {
+        (**self).direct_stream(sock)
     }
     fn shutdown_write(&mut self, sock: Sock) -> Result<()> {
         (**self).shutdown_write(sock)

@@ -7,7 +7,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_engine::QuicError;
-use neater_net::StreamLane;
+use neater_net::OsDirectStream;
 use std::any::Any;
 use std::io::{self, IoSlice};
 use std::sync::OnceLock;
@@ -28,9 +28,9 @@ use std::sync::OnceLock;
 pub struct ByteStream {
     connection: Connection,
     /// A way past the engine and its lock, made when bytes first flow.
-    lane: OnceLock<StreamLane>,
+    direct: OnceLock<OsDirectStream>,
     /// There is none.
-    no_lane: AtomicBool,
+    no_direct: AtomicBool,
     /// How many more reads and writes there may be before one has to wait.
     left: AtomicU32,
 }
@@ -50,7 +50,7 @@ impl Future for WriteAll<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         while !this.buf.is_empty() {
-            let quick = this.stream.lane_in_budget().and_then(|lane| lane.write(this.buf));
+            let quick = this.stream.direct_in_budget().and_then(|direct| direct.write(this.buf));
             let n = match quick {
                 Some(n) => n.get(),
                 None => match this.stream.poll_write_in_full(cx, &[IoSlice::new(this.buf)]) {
@@ -74,28 +74,32 @@ const BUDGET: u32 = 128;
 
 impl ByteStream {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, lane: OnceLock::new(), no_lane: AtomicBool::new(false), left: AtomicU32::new(BUDGET) }
+        Self { connection, direct: OnceLock::new(), no_direct: AtomicBool::new(false), left: AtomicU32::new(BUDGET) }
     }
 
     /// Counts one; `None` when it is time for others. A count that two threads lose makes that a
     /// little later.
     #[inline(always)]
-    fn lane_in_budget(&self) -> Option<&StreamLane> {
-        let lane = self.lane.get()?;
+    fn direct_in_budget(&self) -> Option<&OsDirectStream> {
+        let direct = self.direct.get()?;
         // Counted down, because that it is over is seen from the sign.
         let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
         self.left.store(left, Ordering::Relaxed);
-        (left.cast_signed() >= 0).then_some(lane)
+        (left.cast_signed() >= 0).then_some(direct)
     }
 
-    /// Bytes have flowed: makes the lane, if there is none and may be one.
-    fn find_lane(&self, s: &mut State, id: ConnectionId) {
-        if self.lane.get().is_none() && !self.no_lane.load(Ordering::Relaxed) {
+    /// Bytes have flowed: makes the direct stream, if there is none and may be one.
+    fn find_direct(&self, s: &mut State, id: ConnectionId) {
+        if self.direct.get().is_none() && !self.no_direct.load(Ordering::Relaxed) {
             // By its own name, so that it is compiled into the program's loop. No other network
-            // here has lanes.
-            match s.engine.lane(id).and_then(|lane| (lane as Box<dyn Any>).downcast::<StreamLane>().ok()) {
-                Some(lane) => drop(self.lane.set(*lane)),
-                None => self.no_lane.store(true, Ordering::Relaxed),
+            // here has direct streams.
+            match s
+                .engine
+                .direct_stream(id)
+                .and_then(|direct| (direct as Box<dyn Any>).downcast::<OsDirectStream>().ok())
+            {
+                Some(direct) => drop(self.direct.set(*direct)),
+                None => self.no_direct.store(true, Ordering::Relaxed),
             }
         }
     }
@@ -104,7 +108,7 @@ impl ByteStream {
     /// them.
     #[inline]
     fn must_yield(&self, cx: &Context<'_>) -> bool {
-        // The lane may have counted below it.
+        // The direct stream may have counted below it.
         let left = self.left.load(Ordering::Relaxed).cast_signed();
         let over = left <= 0;
         self.left.store(if over { BUDGET } else { left.cast_unsigned() - 1 }, Ordering::Relaxed);
@@ -129,8 +133,8 @@ impl ByteStream {
         if buf.is_empty() {
             return Ok(0);
         }
-        if let Some(lane) = self.lane_in_budget()
-            && let Some(n) = lane.read(buf)
+        if let Some(direct) = self.direct_in_budget()
+            && let Some(n) = direct.read(buf)
         {
             return Ok(n.get());
         }
@@ -173,8 +177,8 @@ impl ByteStream {
     /// Why the connection is over.
     #[inline]
     pub fn poll_read_bytes(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
-        if let Some(lane) = self.lane_in_budget()
-            && let Some(n) = lane.read(buf)
+        if let Some(direct) = self.direct_in_budget()
+            && let Some(n) = direct.read(buf)
         {
             return Poll::Ready(Ok(n.get()));
         }
@@ -192,7 +196,7 @@ impl ByteStream {
         let id = self.connection.id();
         let read = self.connection.handle().with(|s| {
             // What the engine would find, by a longer way.
-            if self.lane.get().is_some_and(StreamLane::is_dry) {
+            if self.direct.get().is_some_and(OsDirectStream::is_dry) {
                 s.wait(id, Wait::Readable, cx.waker());
                 return Ok(None);
             }
@@ -200,7 +204,7 @@ impl ByteStream {
             match read {
                 Ok(None) => s.wait(id, Wait::Readable, cx.waker()),
                 // The end needs none: many connections carry nothing.
-                Ok(Some(1..)) => self.find_lane(s, id),
+                Ok(Some(1..)) => self.find_direct(s, id),
                 _ => {}
             }
             read
@@ -223,8 +227,8 @@ impl ByteStream {
     pub fn poll_write_bytes(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, SendError>> {
         if let [buf] = bufs
             && !buf.is_empty()
-            && let Some(lane) = self.lane_in_budget()
-            && let Some(n) = lane.write(buf)
+            && let Some(direct) = self.direct_in_budget()
+            && let Some(n) = direct.write(buf)
         {
             return Poll::Ready(Ok(n.get()));
         }
@@ -264,7 +268,7 @@ impl ByteStream {
             let written = s.engine.write(id, bufs).map_err(Box::new);
             match written {
                 Ok(None) => s.wait(id, Wait::Writable, cx.waker()),
-                Ok(Some(_)) => self.find_lane(s, id),
+                Ok(Some(_)) => self.find_direct(s, id),
                 _ => {}
             }
             written

@@ -318,8 +318,8 @@ impl Neater {
 
     /// A transport system over another network than the operating system's: the simulator's, or one
     /// that injects faults. `wake` must make the driver call [`Driver::turn`]; it is called from
-    /// any thread. Lanes ([`Lane`](neater_base::net::Lane)) of such a network are not used: all
-    /// bytes go by the engine.
+    /// any thread. Direct streams ([`DirectStream`](neater_base::net::DirectStream)) of such a
+    /// network are not used: all bytes go by the engine.
     pub fn over<N: neater_base::net::Net + Send + 'static>(
         net: N,
         config: EngineConfig,

@@ -26,8 +26,8 @@ use std::task::Waker;
 
 /// The engine over any network: the public objects name none, a program compiles one engine, and
 /// the simulator puts its own network under the same objects. Each operation of a socket is an
-/// indirect call. A byte stream does not pay it for each piece: it finds the sockets' lane by its
-/// type, and uses none over any other network.
+/// indirect call. A byte stream does not pay it for each piece: it finds the sockets' direct stream
+/// by its type, and uses none over any other network.
 pub(crate) type AnyEngine = Engine<Box<dyn Net + Send>>;
 
 /// What the public objects share: one engine, one lock.

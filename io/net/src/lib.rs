@@ -7,7 +7,7 @@
 //! [`Waker::wake`], or the host's networks or name files changed. It is all that a driver needs,
 //! level-triggered, edge-triggered or one-shot, directly or through further epolls.
 //!
-//! [`StreamLane`] carries the bytes of one TCP connection around it, from any thread.
+//! [`OsDirectStream`] carries the bytes of one TCP connection around it, from any thread.
 //! [`RouterDiscovery`] stands beside it: what routers advertise on the links of this host.
 //!
 //! *Deliberately not here*: any protocol, any decision, any waiting. Nothing blocks, no thread is
@@ -30,4 +30,4 @@ mod os;
 mod sys;
 
 pub use fault::{FaultControl, FaultCounts, FaultNet, FaultRates};
-pub use os::{MAX_MESSAGE, Neighbour, OsNet, OsNetOptions, Role, RouterDiscovery, StreamLane, Waker};
+pub use os::{MAX_MESSAGE, Neighbour, OsDirectStream, OsNet, OsNetOptions, Role, RouterDiscovery, Waker};

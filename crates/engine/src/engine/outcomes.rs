@@ -186,7 +186,7 @@ impl<N: Net> Engine<N> {
             None => return,
         };
         // Whatever has come back on any stream shows that the session carries data.
-        let own = || c.bytes_received != 0 || c.fast.lane_bytes().1 != 0;
+        let own = || c.bytes_received != 0 || c.fast.direct_bytes().1 != 0;
         let fruitful = self.carriers.has_carried(c.flow).unwrap_or_else(own);
         if fruitful || self.cx.now - c.since >= patience {
             return;

@@ -399,7 +399,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn paths(&self, conn: ConnectionId) -> Vec<PathInfo> {
         let Some(c) = self.conns.get(conn.0) else { return Vec::new() };
-        let received = c.bytes_received + c.fast.lane_bytes().1;
+        let received = c.bytes_received + c.fast.direct_bytes().1;
         self.carriers.paths(&self.cx, (c.flow, shared_peer(c)), received)
     }
 
@@ -441,7 +441,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn delivery(&self, conn: ConnectionId) -> Option<Delivery> {
         let c = self.conns.get(conn.0)?;
-        let read = c.fast.lane_bytes().1;
+        let read = c.fast.direct_bytes().1;
         let received = c.bytes_received + read;
         let queued = c.tx.bytes as u64;
         // Of a stream it is not known what has been acknowledged but its end.
@@ -463,7 +463,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
         let c = self.conns.get(conn.0)?;
-        let (written, read) = c.fast.lane_bytes();
+        let (written, read) = c.fast.direct_bytes();
         let (rtt, congestion_window) = self.carriers.path_figures(&self.cx, c.flow);
         Some(ConnectionStats {
             bytes_sent: c.bytes_sent + written,

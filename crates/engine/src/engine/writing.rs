@@ -14,7 +14,7 @@ use crate::queue::{Budget, Flushed, Segment, SendFlags};
 use crate::send::RECEIVE_ONLY;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
-use neater_base::net::{Lane, Net};
+use neater_base::net::{DirectStream, Net};
 use neater_framing::Outbound;
 use std::io::IoSlice;
 
@@ -339,8 +339,8 @@ impl<N: Net> Engine<N> {
     /// A direct path for the bytes of this connection past the engine and its lock: reading and
     /// writing on it works as [`Engine::read`] and [`Engine::write`], which report the reason where
     /// it does nothing. `None`: the stack or the network has no direct path, now or later.
-    pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
-        fast_path!(self).lane(conn.0)
+    pub fn direct_stream(&mut self, conn: ConnectionId) -> Option<Box<dyn DirectStream>> {
+        fast_path!(self).direct_stream(conn.0)
     }
 
     #[inline(never)]

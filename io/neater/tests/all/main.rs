@@ -8,12 +8,12 @@ mod bounds;
 mod callbacks;
 #[path = "../common/mod.rs"]
 mod common;
+mod direct_streams;
 mod driver_gone;
 mod ending;
 mod first_message;
 mod gathering;
 mod isolation;
-mod lanes;
 mod loopback;
 mod needs;
 mod own_framers;

@@ -13,8 +13,8 @@
 //!   system call, and one early wake-up does.
 //! * After `fork` nothing that is shared with the parent is touched.
 
+mod direct;
 mod fresh;
-mod lane;
 mod names;
 mod net;
 mod paths;
@@ -25,13 +25,13 @@ mod slots;
 mod tests;
 mod waker;
 
-pub use lane::StreamLane;
+pub use direct::OsDirectStream;
 pub use routers::{MAX_MESSAGE, Neighbour, Role, RouterDiscovery};
 pub use waker::Waker;
 
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
+use direct::DirectState;
 use fresh::Fresh;
-use lane::Lane;
 use names::Names;
 use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError, NetEvent, Ready, Sock, Token};
@@ -76,7 +76,7 @@ pub struct OsNet {
     datagrams: Datagrams,
     fresh: Fresh,
     /// By descriptor.
-    lanes: Vec<Option<Arc<Lane>>>,
+    directs: Vec<Option<Arc<DirectState>>>,
     udp: Option<UdpSupport>,
     paths: Paths,
     names: Names,
@@ -129,7 +129,7 @@ impl OsNet {
             slots: Slots::default(),
             datagrams: Datagrams::default(),
             fresh: Fresh::default(),
-            lanes: Vec::new(),
+            directs: Vec::new(),
             udp: None,
             paths: Paths::default(),
             names: Names::new(options.resolv_conf, options.hosts),
@@ -206,32 +206,32 @@ impl OsNet {
         let (fd, slot) = self.slots.remove(sock)?;
         match slot.kind {
             Kind::Datagram(index) => self.datagrams.remove(index),
-            Kind::Laned => self.close_lane(fd),
+            Kind::Direct => self.close_direct(fd),
             _ => {}
         }
         Some(fd)
     }
 
-    fn lane_of(&self, fd: Fd) -> Option<&Arc<Lane>> {
-        self.lanes.get(fd as usize)?.as_ref()
+    fn direct_of(&self, fd: Fd) -> Option<&Arc<DirectState>> {
+        self.directs.get(fd as usize)?.as_ref()
     }
 
-    /// The lane that leads to a connected stream, made if there is none.
-    fn make_lane(&mut self, sock: Sock) -> Option<Arc<Lane>> {
+    /// The direct stream that leads to a connected stream, made if there is none.
+    fn make_direct(&mut self, sock: Sock) -> Option<Arc<DirectState>> {
         self.alive().ok()?;
         let (fd, slot) = self.slots.get_mut(sock).ok()?;
         match slot.kind {
-            Kind::Laned => self.lane_of(fd).cloned(),
+            Kind::Direct => self.direct_of(fd).cloned(),
             Kind::Stream => {
                 // Others know nothing of the poller.
                 fresh::tell(&self.poller, fd, sock, slot).ok()?;
-                slot.kind = Kind::Laned;
+                slot.kind = Kind::Direct;
                 let index = fd as usize;
-                if index >= self.lanes.len() {
-                    self.lanes.resize((index | 63) + 1, None);
+                if index >= self.directs.len() {
+                    self.directs.resize((index | 63) + 1, None);
                 }
-                let lane = Lane::new(fd, self.guard.clone(), slot.wary);
-                Some(self.lanes[index].insert(Arc::new(lane)).clone())
+                let direct = DirectState::new(fd, self.guard.clone(), slot.wary);
+                Some(self.directs[index].insert(Arc::new(direct)).clone())
             }
             _ => None,
         }
@@ -239,18 +239,19 @@ impl OsNet {
 
     /// The descriptor is about to be closed: it is not used from here on.
     #[cold]
-    fn close_lane(&mut self, fd: Fd) {
-        if let Some(lane) = self.lanes.get_mut(fd as usize).and_then(Option::take) {
-            lane.close();
+    fn close_direct(&mut self, fd: Fd) {
+        if let Some(direct) = self.directs.get_mut(fd as usize).and_then(Option::take) {
+            direct.close();
         }
     }
 
-    /// As [`OsNet::stream`] for bytes, where a lane may hold a result that its owner has to get.
+    /// As [`OsNet::stream`] for bytes, where a direct stream may hold a result that its owner has
+    /// to get.
     #[cold]
     #[inline(never)]
-    fn laned(&self, sock: Sock, said: fn(&Lane) -> Option<NetError>) -> Result<Fd> {
+    fn with_direct(&self, sock: Sock, said: fn(&DirectState) -> Option<NetError>) -> Result<Fd> {
         let fd = self.stream(sock)?;
-        match self.lane_of(fd).and_then(|lane| said(lane)) {
+        match self.direct_of(fd).and_then(|direct| said(direct)) {
             Some(error) => Err(error),
             None => Ok(fd),
         }
@@ -306,7 +307,7 @@ impl OsNet {
         Ok(())
     }
 
-    /// A stream that has no lane, and room as far as is known.
+    /// A stream that has no direct stream, and room as far as is known.
     #[inline]
     fn plain(&self, sock: Sock) -> Option<Fd> {
         match self.slots.get(sock) {
@@ -333,7 +334,7 @@ impl OsNet {
             return false;
         }
         self.again = false;
-        let (slots, lanes, idle) = (&mut self.slots, &self.lanes, &mut self.idle_writes);
+        let (slots, directs, idle) = (&mut self.slots, &self.directs, &mut self.idle_writes);
         let (mut fired, mut woken, mut paths, mut names) = (false, false, false, false);
         let start = events.len();
         let full = self.poller.wait(|data, ready, wary| match data {
@@ -349,17 +350,17 @@ impl OsNet {
                     // need not be asked: one that still connects is not writable, and one that
                     // failed reports error and hang-up with it.
                     slot.kind = if ready.error || ready.hangup { Kind::Settled } else { Kind::Stream };
-                } else if slot.kind == Kind::Laned
-                    && let Some(Some(lane)) = lanes.get(fd as usize)
+                } else if slot.kind == Kind::Direct
+                    && let Some(Some(direct)) = directs.get(fd as usize)
                 {
                     let over = ready.error || ready.hangup;
-                    lane.reported(ready.readable || over, ready.writable || over, slot.wary);
+                    direct.reported(ready.readable || over, ready.writable || over, slot.wary);
                 }
                 // A waiter for room finds out by writing what an error means.
                 if ready.writable || ready.error {
                     let only = !ready.readable && !wary;
                     slot.writes = match slot.writes {
-                        Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Laned) => {
+                        Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Direct) => {
                             // Nothing waits for it, and there is nothing else: a wake-up for
                             // nothing, and the last of its kind.
                             idle.push((fd, sock));
@@ -438,8 +439,8 @@ impl core::fmt::Debug for OsNet {
 /// the parent's live on.
 impl Drop for OsNet {
     fn drop(&mut self) {
-        for lane in self.lanes.iter().flatten() {
-            lane.close();
+        for direct in self.directs.iter().flatten() {
+            direct.close();
         }
         for (fd, _) in self.slots.iter() {
             sys::close(fd);

@@ -1,6 +1,6 @@
 //! The operations of [`Net`], checked and passed on.
 
-use super::lane::{Lane, StreamLane};
+use super::direct::{DirectState, OsDirectStream};
 use super::slots::{Datagram, Kind, Writes};
 use super::{OsNet, Result, fresh};
 use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
@@ -85,8 +85,8 @@ impl OsNet {
         result
     }
 
-    /// As [`Net::read`], of what has a lane, or of which there is something to report without a
-    /// system call.
+    /// As [`Net::read`], of what has a direct stream, or of which there is something to report
+    /// without a system call.
     #[inline(never)]
     fn read_otherwise(&mut self, sock: Sock, buf: &mut [u8]) -> core::result::Result<usize, NotRead> {
         let result = self.try_to_read(sock, buf);
@@ -97,7 +97,7 @@ impl OsNet {
     fn try_to_read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
         let fd = match self.plain_to_read(sock) {
             Some(fd) => fd,
-            None => self.laned(sock, Lane::take_read_error)?,
+            None => self.with_direct(sock, DirectState::take_read_error)?,
         };
         if buf.is_empty() {
             // The answer could not be distinguished from the end of the stream.
@@ -150,7 +150,7 @@ impl OsNet {
         }
     }
 
-    /// A stream that has no lane.
+    /// A stream that has no direct stream.
     #[inline]
     fn plain_to_read(&self, sock: Sock) -> Option<sys::Fd> {
         match self.slots.get(sock) {
@@ -159,7 +159,7 @@ impl OsNet {
         }
     }
 
-    /// As [`Net::write`], of what has a lane or comes in pieces.
+    /// As [`Net::write`], of what has a direct stream or comes in pieces.
     #[inline(never)]
     fn write_otherwise(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         let fd = match self.plain(sock) {
@@ -167,7 +167,7 @@ impl OsNet {
             None if !self.guard.forked() && self.slots.get(sock).is_ok_and(|(_, slot)| slot.is_full()) => {
                 return Err(NetError::new(ErrorKind::WouldBlock));
             }
-            None => self.laned(sock, Lane::take_write_error),
+            None => self.with_direct(sock, DirectState::take_write_error),
         };
         let result = fd.and_then(|fd| if bufs.is_empty() { Ok(0) } else { sys::tcp_write(fd, bufs) });
         self.not_written(sock, result)
@@ -237,7 +237,7 @@ impl Net for OsNet {
                 slot.kind = Kind::Failed;
                 Err(NetError::new(reason))
             }
-            Kind::Stream | Kind::Laned => Ok(()),
+            Kind::Stream | Kind::Direct => Ok(()),
             Kind::Failed => Err(NetError::new(ErrorKind::NotConnected)),
             Kind::Listener | Kind::Datagram(_) => Err(invalid()),
         }
@@ -317,8 +317,8 @@ impl Net for OsNet {
         }
     }
 
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn neater_base::net::Lane>> {
-        Some(Box::new(StreamLane(self.make_lane(sock)?)))
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn neater_base::net::DirectStream>> {
+        Some(Box::new(OsDirectStream(self.make_direct(sock)?)))
     }
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
@@ -329,8 +329,8 @@ impl Net for OsNet {
         if let Err(forked) = self.alive() {
             return Some(forked);
         }
-        for said in [Lane::take_write_error, Lane::take_read_error] {
-            match self.laned(sock, said) {
+        for said in [DirectState::take_write_error, DirectState::take_read_error] {
+            match self.with_direct(sock, said) {
                 Err(e) if !e.is_would_block() => return Some(e),
                 _ => {}
             }

@@ -25,8 +25,9 @@ pub(crate) enum Kind {
     Failed,
     /// A connected stream.
     Stream,
-    /// A connected stream that others may read and write too: it has a [`super::lane::Lane`].
-    Laned,
+    /// A connected stream that others may read and write too: it has a
+    /// [`super::direct::DirectState`].
+    Direct,
     /// A listener.
     Listener,
     /// A datagram socket; the number is its place in [`Datagrams`].
@@ -35,7 +36,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) const fn is_stream(self) -> bool {
-        matches!(self, Self::Connecting | Self::Settled | Self::Ended(_) | Self::Failed | Self::Stream | Self::Laned)
+        matches!(self, Self::Connecting | Self::Settled | Self::Ended(_) | Self::Failed | Self::Stream | Self::Direct)
     }
 }
 
@@ -89,8 +90,8 @@ impl Slot {
         self.generation & 1 == 1
     }
 
-    /// A stream without a lane that takes nothing now, of which the poller will report when it
-    /// does.
+    /// A stream without a direct stream that takes nothing now, of which the poller will report
+    /// when it does.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.kind == Kind::Stream && self.writes == Writes::Awaited

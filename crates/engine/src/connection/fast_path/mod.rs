@@ -23,8 +23,8 @@
 //! 4. A direction is open only if its bytes may pass (the connection is open, not ended, not
 //!    framed, not limited), nothing is queued before them, and the socket was not seen to block
 //!    since. Blocked, it opens again with the socket's next event.
-//! 5. A [`Lane`](neater_base::net::Lane) has the same two gates as the connection, and is closed
-//!    with them.
+//! 5. A [`DirectStream`](neater_base::net::DirectStream) has the same two gates as the connection,
+//!    and is closed with them.
 //! 6. A connection that is opened here has no race, no state that is rarely needed, no queue, and a
 //!    request that allows it ([`Compiled::direct`]). Policies see every connection, so there is no
 //!    fast way to open one where policies are asked.

@@ -139,7 +139,7 @@ async fn a_reset_is_an_error_wherever_it_is_noticed() {
         let sent = poll_fn(|cx| stream.poll_write_bytes(cx, &[IoSlice::new(b"bye")])).await;
         assert_eq!(sent.expect("sent"), 3);
         if round % 2 == 0 {
-            // Noticed on the lane, before the poller has notified the engine.
+            // Noticed on the direct stream, before the poller has notified the engine.
             thread::sleep(Duration::from_millis(5));
         }
         let end =
@@ -164,7 +164,7 @@ async fn who_waits_for_bytes_is_told_of_every_end() {
         let (mut peer, _) = listener.accept().expect("a peer");
         let mut buf = [0; 64];
         for _ in 0..3 {
-            // The first makes the lane, the others use it.
+            // The first makes the direct stream, the others use it.
             peer.write_all(b"some").expect("room");
             assert_eq!(stream.read(&mut buf).await.expect("bytes"), 4);
         }

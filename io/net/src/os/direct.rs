@@ -1,18 +1,18 @@
-//! [`Lane`]s: the bytes of one TCP connection past the owner of the [`super::OsNet`], and past its
-//! lock.
+//! [`DirectState`]s: the bytes of one TCP connection past the owner of the [`super::OsNet`], and
+//! past its lock.
 //!
-//! *Responsible for* reads and writes from any thread while the lane is open, and for no use of a
-//! descriptor that has been closed. *Deliberately not here*: when a lane is open, which its owner
-//! decides.
+//! *Responsible for* reads and writes from any thread while the direct stream is open, and for no
+//! use of a descriptor that has been closed. *Deliberately not here*: when a direct stream is open,
+//! which its owner decides.
 //!
 //! *Invariants*
 //!
-//! * Between [`Lane::close`] and [`Lane::open`] no call on the descriptor is under way or begins:
-//!   `close` waits for the one that is. The descriptor is non-blocking, so that this does not take
-//!   long; a lane's own calls never wait.
-//! * The system's result of a call on the lane (that nothing can be written now, why the connection
-//!   is gone) is returned to the owner by its next call and not lost: the system reports some of it
-//!   only once.
+//! * Between [`DirectState::close`] and [`DirectState::open`] no call on the descriptor is under
+//!   way or begins: `close` waits for the one that is. The descriptor is non-blocking, so that this
+//!   does not take long; a direct stream's own calls never wait.
+//! * The system's result of a call on the direct stream (that nothing can be written now, why the
+//!   connection is gone) is returned to the owner by its next call and not lost: the system reports
+//!   some of it only once.
 
 use crate::sys::{self, Fd, ForkGuard};
 use core::num::NonZeroUsize;
@@ -113,7 +113,7 @@ impl Side {
         }
     }
 
-    /// See [`net::Lane::is_dry`].
+    /// See [`net::DirectStream::is_dry`].
     #[inline]
     fn is_dry(&self) -> bool {
         self.state.load(Ordering::Acquire) == DRY && self.is_still(self.blocked.load(Ordering::Relaxed))
@@ -188,14 +188,14 @@ impl Side {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct DirectState {
     fd: Fd,
     guard: ForkGuard,
     write: Side,
     read: Side,
 }
 
-impl Lane {
+impl DirectState {
     pub(crate) fn new(fd: Fd, guard: ForkGuard, wary: bool) -> Self {
         Self { fd, guard, write: Side::new(false), read: Side::new(wary) }
     }
@@ -214,18 +214,18 @@ impl Lane {
         }
     }
 
-    /// The result of a write on the lane that its owner has not got.
+    /// The result of a write on the direct stream that its owner has not got.
     pub(crate) fn take_write_error(&self) -> Option<NetError> {
         self.write.take_said()
     }
 
-    /// The result of a read on the lane that its owner has not got.
+    /// The result of a read on the direct stream that its owner has not got.
     pub(crate) fn take_read_error(&self) -> Option<NetError> {
         self.read.take_said()
     }
 }
 
-impl Lane {
+impl DirectState {
     pub(crate) fn close(&self) {
         self.write.close(&self.guard);
         self.read.close(&self.guard);
@@ -242,7 +242,7 @@ impl Lane {
         self.write.end(sys::tcp_write_once(self.fd, buf), buf.len(), reports)
     }
 
-    /// As [`Lane::write_slowly`].
+    /// As [`DirectState::write_slowly`].
     #[cold]
     #[inline(never)]
     fn read_slowly(&self, buf: &mut [u8], reports: u32) -> Option<NonZeroUsize> {
@@ -256,46 +256,46 @@ impl Lane {
 }
 
 /// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what
-/// [`net::Net::lane`] returns there.
+/// [`net::Net::direct`] returns there.
 ///
 /// Reading and writing work as in the trait, and are here for callers that have found this type by
 /// `Any`: they are compiled into the caller's own loop, where nothing has to be kept and brought
 /// back for each piece.
 #[derive(Debug)]
-pub struct StreamLane(pub(crate) Arc<Lane>);
+pub struct OsDirectStream(pub(crate) Arc<DirectState>);
 
-impl StreamLane {
-    /// As [`net::Lane::write`].
+impl OsDirectStream {
+    /// As [`net::DirectStream::write`].
     #[inline(always)]
     pub fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
         // By epoll(7), on a stream a write of less than was asked for has used up the room, and a
         // read likewise. The owner, notified by the next call, watches for more.
-        let lane = &*self.0;
-        if !lane.write.begin() {
+        let direct = &*self.0;
+        if !direct.write.begin() {
             return None;
         }
-        let reports = lane.write.reports();
-        if lane.guard.unsure() {
-            return lane.write_slowly(buf, reports);
+        let reports = direct.write.reports();
+        if direct.guard.unsure() {
+            return direct.write_slowly(buf, reports);
         }
-        lane.write.end(sys::tcp_write_once(lane.fd, buf), buf.len(), reports)
+        direct.write.end(sys::tcp_write_once(direct.fd, buf), buf.len(), reports)
     }
 
-    /// As [`net::Lane::read`].
+    /// As [`net::DirectStream::read`].
     #[inline(always)]
     pub fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize> {
-        let (lane, room) = (&*self.0, buf.len());
-        if !lane.read.begin() {
+        let (direct, room) = (&*self.0, buf.len());
+        if !direct.read.begin() {
             return None;
         }
-        let reports = lane.read.reports();
-        if lane.guard.unsure() {
-            return lane.read_slowly(buf, reports);
+        let reports = direct.read.reports();
+        if direct.guard.unsure() {
+            return direct.read_slowly(buf, reports);
         }
-        lane.read.end(sys::tcp_read_once(lane.fd, buf), room, reports)
+        direct.read.end(sys::tcp_read_once(direct.fd, buf), room, reports)
     }
 
-    /// As [`net::Lane::is_dry`].
+    /// As [`net::DirectStream::is_dry`].
     #[inline]
     #[must_use]
     pub fn is_dry(&self) -> bool {
@@ -303,7 +303,7 @@ impl StreamLane {
     }
 }
 
-impl net::Lane for StreamLane {
+impl net::DirectStream for OsDirectStream {
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
         self.write(buf)
     }
