@@ -10,7 +10,7 @@
 //! polled since that was reported, or has the task woken, which looks; what is dropped with the
 //! task is gone with it, because the reactor holds no more than a weak reference.
 
-use crate::shared::{Driving, Glance, Shared};
+use crate::shared::{Driving, FastPoll, Shared};
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Context, Poll};
@@ -85,15 +85,15 @@ impl Relay {
             // Takes the readiness that there was when it began to look, and none that was reported
             // meanwhile. It requests no wake-up, so that a wake-up costs one such request and not
             // two.
-            let mut found = Glance::Done;
+            let mut found = FastPoll::Done;
             let _ = self.fd.try_io(tokio::io::Interest::READABLE, |_| -> io::Result<()> {
-                found = self.shared.glance();
+                found = self.shared.poll_fast();
                 Err(io::ErrorKind::WouldBlock.into())
             });
             match found {
-                Glance::Done => {}
-                Glance::More => self.wake_task(),
-                Glance::Busy => {
+                FastPoll::Done => {}
+                FastPoll::More => self.wake_task(),
+                FastPoll::Busy => {
                     self.missed.store(true, Ordering::Release);
                     self.wake_task();
                 }
@@ -133,7 +133,7 @@ impl Relay {
         }
         for _ in 0..ROUNDS {
             if self.missed.swap(false, Ordering::Acquire) {
-                self.shared.look_again();
+                self.shared.poll_again();
             }
             self.shared.turn(Some(cx.waker()));
             match self.readiness(true) {

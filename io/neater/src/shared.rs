@@ -91,16 +91,16 @@ fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     }
 }
 
-/// The result of [`Shared::glance`].
+/// The result of [`Shared::poll_fast`].
 #[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Glance {
+pub(crate) enum FastPoll {
     /// Everything is done.
     Done,
     /// A turn has something to do.
     More,
     /// Another thread has the engine, and the network was not polled: a turn must do it, after
-    /// [`Shared::look_again`].
+    /// [`Shared::poll_again`].
     Busy,
 }
 
@@ -294,13 +294,13 @@ impl Shared {
     /// program's runs, and it never blocks. So it may be called from within another library's
     /// reactor, where a turn may not.
     #[cfg(feature = "tokio")]
-    pub(crate) fn glance(&self) -> Glance {
-        let Ok(mut state) = self.state.try_lock() else { return Glance::Busy };
+    pub(crate) fn poll_fast(&self) -> FastPoll {
+        let Ok(mut state) = self.state.try_lock() else { return FastPoll::Busy };
         if state.engine.is_forked() {
-            return Glance::More;
+            return FastPoll::More;
         }
         let mut wakers = Wakers::default();
-        let done = state.engine.glance();
+        let done = state.engine.poll_fast();
         let mut more = true;
         while more {
             let (readable, left) = state.engine.poll_readable();
@@ -315,14 +315,14 @@ impl Shared {
         let done = done && nothing && !state.engine.has_spent();
         drop(state);
         wakers.wake();
-        if done { Glance::Done } else { Glance::More }
+        if done { FastPoll::Done } else { FastPoll::More }
     }
 
-    /// The next turn polls the descriptor, even if [`Shared::glance`] has left it events.
+    /// The next turn polls the descriptor, even if [`Shared::poll_fast`] has left it events.
     #[cfg(feature = "tokio")]
     #[cold]
-    pub(crate) fn look_again(&self) {
-        self.lock().engine.look_again();
+    pub(crate) fn poll_again(&self) {
+        self.lock().engine.poll_again();
     }
 
     /// The driver of the engine has stopped: all waiting tasks are woken with an error.

@@ -91,13 +91,13 @@ pub struct Engine<N> {
     /// All usable interfaces and their addresses as a number, as of when `network` was found.
     addresses: u64,
     pub(crate) notices: Notices,
-    /// Events that [`Engine::glance`] has taken and left to the next turn; otherwise empty, and
+    /// Events that [`Engine::poll_fast`] has taken and left to the next turn; otherwise empty, and
     /// kept for its memory.
     pub(crate) net_events: Vec<NetEvent>,
     /// The network had no events beyond them.
-    pub(crate) glanced: bool,
-    /// The error that [`Engine::glance`] has taken from an attempt that ends in the next turn, or
-    /// from a listener that cannot accept. It concerns the first of `net_events`.
+    pub(crate) events_polled: bool,
+    /// The error that [`Engine::poll_fast`] has taken from an attempt that ends in the next turn,
+    /// or from a listener that cannot accept. It concerns the first of `net_events`.
     pub(crate) refused: Option<(Key, NetError)>,
     /// The wake-up that the network was last asked for, so that it is not asked twice.
     armed: (Option<Instant>, bool),
@@ -143,7 +143,7 @@ impl<N: Net> Engine<N> {
             addresses: 0,
             notices: Notices::default(),
             net_events: Vec::new(),
-            glanced: false,
+            events_polled: false,
             refused: None,
             armed: (None, false),
             wall_due: Instant::ZERO,
@@ -186,11 +186,11 @@ impl<N: Net> Engine<N> {
         }
         let mut events = core::mem::take(&mut self.net_events);
         // The events that were left to this turn are as good as a new poll of the network.
-        let mut glanced = core::mem::take(&mut self.glanced);
+        let mut events_polled = core::mem::take(&mut self.events_polled);
         let mut taken = 0;
         let mut drained = true;
         loop {
-            let more = !core::mem::take(&mut glanced) && self.cx.net.poll(&mut events);
+            let more = !core::mem::take(&mut events_polled) && self.cx.net.poll(&mut events);
             taken += events.len();
             for event in &events {
                 self.dispatch(*event);
@@ -226,15 +226,15 @@ impl<N: Net> Engine<N> {
     ///
     /// A turn that follows takes what was left for all that there is, so that the network is not
     /// asked twice. A driver that has seen the descriptor become readable and has not called this
-    /// calls [`Engine::look_again`].
-    pub fn glance(&mut self) -> bool {
+    /// calls [`Engine::poll_again`].
+    pub fn poll_fast(&mut self) -> bool {
         if !self.cx.config.fast_path
             || self.cx.again
             || !self.net_events.is_empty()
             || self.needs_settling()
             || self.names.has_unread()
         {
-            self.look_again();
+            self.poll_again();
             return false;
         }
         let mut events = core::mem::take(&mut self.net_events);
@@ -252,7 +252,7 @@ impl<N: Net> Engine<N> {
             }
         };
         self.net_events = events;
-        self.glanced = left && !more;
+        self.events_polled = left && !more;
         !more
             && !left
             && match fast_path!(self).nothing_due(now) {
@@ -265,9 +265,9 @@ impl<N: Net> Engine<N> {
             }
     }
 
-    /// The next turn polls the network, even if [`Engine::glance`] has left it events.
-    pub fn look_again(&mut self) {
-        self.glanced = false;
+    /// The next turn polls the network, even if [`Engine::poll_fast`] has left it events.
+    pub fn poll_again(&mut self) {
+        self.events_polled = false;
     }
 
     /// What the fast path has found of the end of an attempt, or of why nothing can be accepted,

@@ -193,7 +193,7 @@ fn counted() -> (Neater, Arc<AtomicU32>) {
 /// A connection that is made as the last one was needs no turn of the task, also when deadlines of
 /// earlier ones have come meanwhile; and a peer that is gone is reported as ever.
 #[tokio::test]
-async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
+async fn a_connection_by_a_cached_outcome_is_made_in_a_fast_poll() {
     const CONNECTIONS: u32 = 400;
     let (neater, turns) = counted();
     let listener = TcpListener::bind(loopback(0)).expect("bound");
@@ -227,7 +227,7 @@ fn local(neater: &Neater) -> Preconnection {
 /// A connection over plain TCP is accepted without a turn of the task, however many come at once,
 /// and an error that keeps a listener from accepting is handled as ever.
 #[tokio::test]
-async fn a_plain_connection_is_accepted_in_a_glance() {
+async fn a_plain_connection_is_accepted_in_a_fast_poll() {
     const CONNECTIONS: u32 = 400;
     let (neater, turns) = counted();
     let listener = local(&neater).listen().expect("listens");
