@@ -83,7 +83,7 @@ pub(crate) struct Ext {
     pub(crate) framer: Option<Box<dyn Framer>>,
     pub(crate) receiver: Receiver,
     /// The framer's handshake, until it is over.
-    pub(crate) greeting: Option<Box<crate::greeting::Greeting>>,
+    pub(crate) framer_handshake: Option<Box<crate::framer_handshake::FramerHandshake>>,
     /// Datagrams received and not taken.
     pub(crate) datagrams: VecDeque<ReceivedDatagram>,
     pub(crate) datagram_bytes: usize,

@@ -38,7 +38,7 @@ mod establish;
 mod event;
 mod eviction;
 mod fork;
-mod greeting;
+mod framer_handshake;
 mod group;
 mod ids;
 mod isolate;

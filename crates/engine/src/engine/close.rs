@@ -403,8 +403,8 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Closed;
         c.tx.clear();
-        if c.is_greeting() {
-            self.drop_greeting(conn);
+        if c.is_framer_handshaking() {
+            self.drop_framer_handshake(conn);
         }
         self.closings.remove(&conn);
         self.recount(conn);
@@ -425,8 +425,8 @@ impl<N: Net> Engine<N> {
     /// Ends an established connection because of an error. Messages that were not sent are
     /// reported.
     pub(crate) fn fail_connection(&mut self, conn: Key, error: ConnectionError) {
-        if self.conns.get(conn).is_some_and(Conn::is_greeting) {
-            return self.greeting_failed(conn, &error);
+        if self.conns.get(conn).is_some_and(Conn::is_framer_handshaking) {
+            return self.framer_handshake_failed(conn, &error);
         }
         // What a stream of a session has received can still be read.
         let keep = self.conns.get(conn).is_some_and(|c| c.flow.acknowledges_end());
@@ -437,8 +437,8 @@ impl<N: Net> Engine<N> {
     /// arrived before can still be read.
     pub(crate) fn break_connection(&mut self, conn: Key, error: ConnectionError) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &error);
+        if c.is_framer_handshaking() {
+            return self.framer_handshake_failed(conn, &error);
         }
         let stream = c.stack.is_some_and(Stack::is_stream);
         let keep = stream && c.recv.may_read() && c.request.may_receive;
@@ -476,8 +476,8 @@ impl<N: Net> Engine<N> {
         let refused = c.refusal().filter(|_| ends_complete);
         let orderly = orderly && refused.is_none();
         let error = refused.unwrap_or(error);
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &error);
+        if c.is_framer_handshaking() {
+            return self.framer_handshake_failed(conn, &error);
         }
         if ends_complete && orderly && c.tx.is_empty() {
             c.send = c.send.on_all_acked();

@@ -9,7 +9,7 @@ use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, Doubt, EstablishmentError, Event, Fate, Reason, Step};
-use crate::greeting::HandOver;
+use crate::framer_handshake::HandOver;
 use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::time::Duration;

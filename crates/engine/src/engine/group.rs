@@ -14,7 +14,7 @@ use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
 use crate::connection::state::{RecvSide, SendSide};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, Step};
-use crate::greeting::HandOver;
+use crate::framer_handshake::HandOver;
 use crate::group::Group;
 use crate::queue::ReceivedDatagram;
 use crate::{ConnectionId, Engine, GroupId, ListenerId, Stack, StreamDirection};

@@ -12,7 +12,7 @@ use crate::context::HANDSHAKE_TIMEOUT;
 use crate::establish::paths::interface_index;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::eviction::{HASTE, biggest, source, who_makes_room};
-use crate::greeting::HandOver;
+use crate::framer_handshake::HandOver;
 use crate::listen::Listener;
 use crate::listen::accept::gave_up;
 use crate::queue::ReceivedDatagram;
@@ -635,7 +635,7 @@ impl<N: Net> Engine<N> {
         self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
         match self.carriers.sockets.channels.get(victim).and_then(|c| c.behind.conn()) {
-            Some(conn) => self.greeting_failed(conn, &ConnectionError::TimedOut),
+            Some(conn) => self.framer_handshake_failed(conn, &ConnectionError::TimedOut),
             None => {
                 self.carriers.sockets.abort_channel(&mut self.cx, victim);
                 if let Some(l) = self.listeners.get_mut(listener) {
@@ -667,7 +667,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// connection.
 fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
     match channel.behind.conn() {
-        Some(conn) => conns.get(conn).is_some_and(Conn::is_greeting),
+        Some(conn) => conns.get(conn).is_some_and(Conn::is_framer_handshaking),
         None => channel.behind.listener() == Some(listener),
     }
 }

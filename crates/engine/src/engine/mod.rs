@@ -79,7 +79,7 @@ pub struct Engine<N> {
     pub(crate) listeners: Slab<Listener>,
     pub(crate) groups: Slab<Group>,
     /// Whose framers shake hands and have more to read.
-    pub(crate) pending_greetings: Vec<Key>,
+    pub(crate) pending_framer_handshakes: Vec<Key>,
     /// The connections that are being closed and wait.
     pub(crate) closings: BTreeMap<Key, Closing>,
     pub(crate) names: Names,
@@ -137,7 +137,7 @@ impl<N: Net> Engine<N> {
             conns: Conns::default(),
             listeners: Slab::new(),
             groups: Slab::new(),
-            pending_greetings: Vec::new(),
+            pending_framer_handshakes: Vec::new(),
             closings: BTreeMap::new(),
             network: None,
             addresses: 0,
@@ -297,8 +297,8 @@ impl<N: Net> Engine<N> {
         self.cx.connections = self.conns.len();
         self.carriers.resume_sockets(&mut self.cx);
         self.drain_carriers();
-        for conn in core::mem::take(&mut self.pending_greetings) {
-            self.resume_greeting(conn);
+        for conn in core::mem::take(&mut self.pending_framer_handshakes) {
+            self.resume_framer_handshake(conn);
         }
         self.carriers.resume_shared(&mut self.cx);
         self.drain_carriers();
@@ -453,7 +453,7 @@ impl<N: Net> Engine<N> {
                 Timer::Flows => self.flows_timeout(),
                 Timer::ExternalNames => self.external_names_timeout(),
                 Timer::Closing(conn) => self.closing_timeout(conn),
-                Timer::Greeting(conn) => self.greeting_timeout(conn),
+                Timer::FramerHandshake(conn) => self.framer_handshake_timeout(conn),
                 Timer::Idle(conn) => self.idle_timeout(conn),
                 Timer::Expiry(conn) => self.expire_messages(conn),
                 Timer::Accept(listener) => self.accept_again(listener),
@@ -482,7 +482,7 @@ impl<N: Net> Engine<N> {
         self.cx.timers.compact(|at, t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
-            Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
+            Timer::FramerHandshake(k) => conns.get(*k).is_some_and(|c| c.is_framer_handshaking()),
             Timer::Idle(k) | Timer::Rate(k) => conns.contains(*k),
             Timer::Expiry(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
             Timer::Look(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.look_armed, at)),

@@ -642,7 +642,7 @@ impl<N: Net> Engine<N> {
     /// The cached outcome has not answered in time: race the rest, without giving it up.
     pub(crate) fn cached_timeout(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {
+        if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_framer_handshaking() {
             return;
         }
         if self.carriers.awaits_stream(conn, c.flow) {

@@ -115,7 +115,7 @@ impl<N: Net> Engine<N> {
         match attempts.iter().find(|a| a.session == session) {
             Some(attempt) => Some(attempt.candidate),
             // What has won is no attempt any more, though its framer may still shake hands.
-            None if c.state != ConnectionState::Establishing || c.is_greeting() => None,
+            None if c.state != ConnectionState::Establishing || c.is_framer_handshaking() => None,
             None => (c.flow.tries() == Some(session)).then_some(None),
         }
     }
@@ -215,8 +215,8 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn stream_stopped(&mut self, conn: Key, code: u64) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
+        if c.is_framer_handshaking() {
+            return self.framer_handshake_failed(conn, &ConnectionError::StreamReset(code));
         }
         if c.send.is_finished() && code == NO_CODE && c.recv.reset_code().is_none() {
             c.send = c.send.on_unwanted();
@@ -236,7 +236,7 @@ impl<N: Net> Engine<N> {
         match c.state {
             // What has arrived can still be read, and then the end; what the peer can no longer
             // take is reported.
-            ConnectionState::Established if !c.is_greeting() => {
+            ConnectionState::Established if !c.is_framer_handshaking() => {
                 self.end_message(conn);
                 self.report_unsent(conn, &ConnectionError::Closed);
                 self.notify(conn, Event::Readable);

@@ -26,8 +26,8 @@ impl<N: Net> Engine<N> {
             self.drive_early(key, conn);
         }
         let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.drive_greeting(conn);
+        if c.is_framer_handshaking() {
+            return self.drive_framer_handshake(conn);
         }
         if c.state == ConnectionState::Closing {
             if readable {
@@ -77,8 +77,8 @@ impl<N: Net> Engine<N> {
         {
             // What has arrived before it is the framer's, which may be ready with it, or report a
             // cause that explains more.
-            if self.conns.get(conn).is_some_and(Conn::is_greeting) {
-                self.drive_greeting(conn);
+            if self.conns.get(conn).is_some_and(Conn::is_framer_handshaking) {
+                self.drive_framer_handshake(conn);
                 if self.conns.get(conn).is_none_or(|c| c.state == ConnectionState::Closed) {
                     return;
                 }
@@ -100,8 +100,8 @@ impl<N: Net> Engine<N> {
     /// A connection on a shared transport may read, or write, again.
     pub(crate) fn conn_ready_stream(&mut self, conn: Key, readable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.drive_greeting(conn);
+        if c.is_framer_handshaking() {
+            return self.drive_framer_handshake(conn);
         }
         if c.state == ConnectionState::Closing {
             return self.advance_close(conn);
@@ -191,7 +191,7 @@ impl<N: Net> Engine<N> {
         let sender = Sender {
             conn,
             peer: c.ext.as_ref().and_then(|e| e.peer),
-            framed: c.framed() || c.is_greeting(),
+            framed: c.framed() || c.is_framer_handshaking(),
             last: !c.send.is_open(),
             priority: c.priority(),
         };

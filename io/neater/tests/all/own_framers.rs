@@ -124,7 +124,7 @@ async fn a_framer_that_calls_its_own_engine_is_told_instead_of_waiting_for_ever(
 /// of length and as much.
 #[derive(Default)]
 struct Polite {
-    greeted: bool,
+    framer_ready: bool,
 }
 
 const WORD: &[u8] = b"HELLO";
@@ -144,7 +144,7 @@ impl Framer for Polite {
         Ok(())
     }
     fn handle_received_data(&mut self, input: &mut Input<'_>) -> Result<Readiness, FramerError> {
-        if !self.greeted {
+        if !self.framer_ready {
             let n = input.parse().len().min(WORD.len());
             if input.parse()[..n] != WORD[..n] {
                 return Err(FramerError("the peer is impolite".into()));
@@ -153,7 +153,7 @@ impl Framer for Polite {
                 return Ok(Readiness::Handshaking);
             }
             input.advance_receive_cursor(n);
-            self.greeted = true;
+            self.framer_ready = true;
             // What comes behind the word is looked at when it is called again.
             return Ok(Readiness::Ready);
         }
@@ -225,7 +225,7 @@ async fn a_connection_is_ready_when_both_framers_have_finished_their_handshake()
 
 /// A stream whose framer is still at its handshake when the listener stops is not delivered.
 #[tokio::test]
-async fn who_is_being_greeted_when_the_listener_stops_is_told() {
+async fn a_connection_in_its_framer_handshake_when_the_listener_stops_is_notified() {
     let (near, far) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
     let (client, server) = crate::common::security();
     let over = |n: &Neater| n.preconnection().stacks(&[Stack::Quic]);

@@ -51,7 +51,7 @@ async fn answered(listener: &Listener, pre: &Preconnection) -> (Connection, Conn
 
 /// A stream of QUIC on which the client has spoken, and whose server polls its socket only on
 /// command.
-async fn greeted() -> (Driver, Connection, Connection) {
+async fn framer_ready() -> (Driver, Connection, Connection) {
     let (far, driver) = Neater::builder().without_driver().expect("engine");
     let near = Neater::new().expect("engine");
     let (listener, pre) = over(Stack::Quic, &far, &near);
@@ -71,7 +71,7 @@ async fn greeted() -> (Driver, Connection, Connection) {
 /// The peer ends its session in order, and has not taken what it was sent.
 #[tokio::test]
 async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     let closing = tokio::spawn(async move { client.close().await });
     tokio::time::sleep(Duration::from_millis(20)).await;
     // The client's notice of its end is in the socket, and this engine has not polled.
@@ -228,7 +228,7 @@ async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
 /// What was written after the peer had ended its session has never left.
 #[tokio::test]
 async fn what_has_never_left_is_an_error_although_the_peer_ended_in_order() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     // Without a word on the stream.
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -350,7 +350,7 @@ async fn ends_in_an_error(driver: &Driver, server: &Connection) {
 
 #[tokio::test]
 async fn what_waits_behind_the_window_is_an_error_although_the_peer_ended_in_order() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
     // As much as the congestion window lets leave, leaves. Nothing is awaited between this and the
     // next line.
@@ -446,7 +446,7 @@ async fn who_waits_for_room_is_told_that_the_sending_direction_is_given_up() {
 
 #[tokio::test]
 async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
-    let (driver, _client, server) = greeted().await;
+    let (driver, _client, server) = framer_ready().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
     driver.turn();
     server.group().expect("open").close_session(0, b"");
@@ -455,7 +455,7 @@ async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
 
 #[tokio::test]
 async fn what_has_never_left_is_an_error_also_where_the_peer_does_not_want_it() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
     server.finish().expect("open");
     // As much as the congestion window lets leave, leaves.

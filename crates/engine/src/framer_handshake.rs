@@ -25,7 +25,7 @@ pub(crate) enum HandOver {
 
 /// A framer's handshake.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct FramerHandshake {
     /// Output of the framer that the transport has not taken.
     pub(crate) tx: SendQueue,
     pub(crate) to: HandOver,
@@ -39,7 +39,7 @@ pub(crate) struct Greeting {
 impl Conn {
     /// Whether its framer is handshaking.
     #[inline]
-    pub(crate) fn is_greeting(&self) -> bool {
-        self.ext.as_ref().is_some_and(|e| e.greeting.is_some())
+    pub(crate) fn is_framer_handshaking(&self) -> bool {
+        self.ext.as_ref().is_some_and(|e| e.framer_handshake.is_some())
     }
 }
