@@ -116,7 +116,7 @@ pub struct EngineConfig {
     pub engine: u8,
     /// Keys shared by the engines of one listener; derived from the seed when `None`. With it,
     /// listeners share their ports with those of other engines, and datagrams for these are kept
-    /// for [`crate::Engine::take_foreign`].
+    /// for [`crate::Engine::take_misrouted`].
     pub shared_secret: Option<[u8; 32]>,
     /// A secret that outlives the process: with it a QUIC server that was restarted at the same
     /// address resets the connections of its former process (stateless reset, RFC 9000 section

@@ -7,7 +7,7 @@
 
 use crate::carrier::packet::Misrouted;
 use crate::config::{EngineConfig, EngineStats, Limits};
-use crate::siblings::ForeignDatagram;
+use crate::shards::MisroutedDatagram;
 use crate::timer::Timer;
 use bytes::BytesMut;
 use core::time::Duration;
@@ -63,7 +63,7 @@ pub(crate) struct Context<N> {
     /// What flow-control windows promise beside that.
     pub(crate) windows: Windows,
     /// Datagrams for other engines on the same port, found in this turn.
-    pub(crate) foreign: Vec<crate::ForeignDatagram>,
+    pub(crate) misrouted: Vec<crate::MisroutedDatagram>,
     /// When the system last had no descriptor for a connection that was to be accepted, or opened.
     pub(crate) starved: Option<Instant>,
     pub(crate) stats: EngineStats,
@@ -79,11 +79,11 @@ impl<N: Net> Context<N> {
         data: impl FnOnce() -> BytesMut,
     ) {
         self.stats.foreign_datagrams += 1;
-        if self.foreign.len() >= KEPT_MAX {
+        if self.misrouted.len() >= KEPT_MAX {
             return;
         }
         if let Ok(local) = self.net.local_addr(sock) {
-            self.foreign.push(ForeignDatagram { engine, local, packet, data: data() });
+            self.misrouted.push(MisroutedDatagram { engine, local, packet, data: data() });
         }
     }
 
@@ -103,7 +103,7 @@ impl<N: Net> Context<N> {
             connections: 0,
             kept: 0,
             windows: Windows::default(),
-            foreign: Vec::new(),
+            misrouted: Vec::new(),
             starved: None,
             stats: EngineStats::default(),
         }

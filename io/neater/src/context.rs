@@ -2,7 +2,7 @@
 
 use crate::policies::{Watch, Whence};
 use crate::shared::{AnyEngine, Driving, Handle, Shared};
-use crate::{Lookup, Preconnection, SavedOutcomesError, Siblings};
+use crate::{EngineShards, Lookup, Preconnection, SavedOutcomesError};
 use neater_engine::{EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
 use neater_property::Role;
@@ -33,7 +33,7 @@ pub struct Builder {
     reset_secret: Option<[u8; 32]>,
     sctp_ecn: bool,
     strict: bool,
-    siblings: Option<Siblings>,
+    shards: Option<EngineShards>,
     resolv_conf: Option<PathBuf>,
     hosts: Option<PathBuf>,
     key_log: Option<PathBuf>,
@@ -63,16 +63,16 @@ impl Builder {
     }
 
     /// One of several engines of this process that share ports, one per core for example: see
-    /// [`Siblings`].
+    /// [`EngineShards`].
     #[must_use]
-    pub fn sibling_of(mut self, siblings: &Siblings) -> Self {
-        self.siblings = Some(siblings.clone());
+    pub fn shard_of(mut self, shards: &EngineShards) -> Self {
+        self.shards = Some(shards.clone());
         self
     }
 
     /// This engine's number among those that share a port, and the secret that they share. For
     /// engines of several processes, between which nothing is passed on; within one process,
-    /// [`Builder::sibling_of`] does more.
+    /// [`Builder::shard_of`] does more.
     #[must_use]
     pub fn engine(mut self, number: u8, shared_secret: [u8; 32]) -> Self {
         self.engine = number;
@@ -241,18 +241,18 @@ impl Builder {
     /// # Errors
     /// The system has no descriptor or memory left.
     pub fn without_driver(mut self) -> io::Result<(Neater, Driver)> {
-        let siblings = self.siblings.take();
-        if let Some(siblings) = &siblings {
-            return siblings.join(|number, secret| {
+        let shards = self.shards.take();
+        if let Some(shards) = &shards {
+            return shards.join(|number, secret| {
                 self.engine = number;
                 self.shared_secret = Some(secret);
-                self.make(Some(siblings.clone()))
+                self.make(Some(shards.clone()))
             });
         }
         self.make(None)
     }
 
-    fn make(&self, siblings: Option<Siblings>) -> io::Result<(Neater, Driver)> {
+    fn make(&self, shards: Option<EngineShards>) -> io::Result<(Neater, Driver)> {
         let watch = match &self.policies {
             _ if self.unadvised => None,
             whence => Watch::begin(whence.clone().unwrap_or_default())?,
@@ -263,7 +263,7 @@ impl Builder {
         let engine = self.engine_over(net)?;
         let guard = waker.clone();
         let forked = Box::new(move || guard.is_forked());
-        let shared = Shared::new(engine, siblings, Box::new(move || waker.wake()), forked);
+        let shared = Shared::new(engine, shards, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
         if let Some(names) = &self.names {
             crate::names::install(&shared, names);

@@ -58,8 +58,8 @@ mod relay;
 mod roots;
 #[cfg(feature = "self-signed")]
 mod self_made;
+mod shards;
 mod shared;
-mod siblings;
 mod waiting;
 
 pub use bytes_view::ByteStream;
@@ -73,7 +73,7 @@ pub use policies::{PolicySource, PolicyStory};
 pub use preconnection::{Initiate, Plan, PlannedCandidate, Preconnection, security_for};
 #[cfg(feature = "self-signed")]
 pub use self_made::self_signed;
-pub use siblings::Siblings;
+pub use shards::EngineShards;
 
 pub use neater_base::WallTime;
 pub use neater_base::net::{ErrorKind, NetError};
@@ -110,7 +110,7 @@ const _: fn() = || {
     assert::<Group>();
     assert::<Driver>();
     assert::<Request>();
-    assert::<Siblings>();
+    assert::<EngineShards>();
     assert::<EstablishmentError>();
     assert::<Builder>();
     assert::<Turner>();

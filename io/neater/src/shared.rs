@@ -14,7 +14,7 @@ pub(crate) use slots::{Incoming, Slot, Wait};
 
 use crate::gather::Gathered;
 use crate::waiting::{Place, Ticket, Waiter, Who};
-use crate::{EventHandler, GroupId, ListenerId, Siblings};
+use crate::{EngineShards, EventHandler, GroupId, ListenerId};
 use bytes::Bytes;
 use neater_base::net::Net;
 use neater_engine::{ConnectionId, ConnectionState, Engine, Event, Spent};
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     /// How many public objects there are; the driver ends after the last of them.
     pub(crate) users: AtomicUsize,
     /// The engines that share ports with this one.
-    siblings: Option<Siblings>,
+    shards: Option<EngineShards>,
     /// Makes the pollable descriptor readable, from any thread.
     wake_fd: Box<dyn Fn() + Send + Sync>,
     /// Whether this process is a child of the one that made the engine, without its lock.
@@ -107,12 +107,12 @@ pub(crate) enum FastPoll {
 impl Shared {
     pub(crate) fn new(
         engine: AnyEngine,
-        siblings: Option<Siblings>,
+        shards: Option<EngineShards>,
         wake_fd: Box<dyn Fn() + Send + Sync>,
         forked: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            siblings,
+            shards,
             state: Mutex::new(State::new(engine)),
             users: AtomicUsize::new(0),
             wake_fd,
@@ -267,8 +267,8 @@ impl Shared {
             // Without policies there is nothing to ask.
             names = !after.forked && state.engine.has_name_questions();
             facts = self.policies.get().is_some() && !after.forked && state.engine.policies().has_facts();
-            if self.siblings.is_some() {
-                after.foreign = state.engine.take_foreign();
+            if self.shards.is_some() {
+                after.misrouted = state.engine.take_misrouted();
             }
             if let Some(w) = driver {
                 let replaced = register(&mut state.driver, w);
@@ -378,8 +378,8 @@ impl Shared {
             return core::mem::forget(after);
         }
         after.wakers.wake();
-        if let Some(siblings) = &self.siblings {
-            siblings.pass_on(after.foreign, self);
+        if let Some(shards) = &self.shards {
+            shards.pass_on(after.misrouted, self);
         }
         if after.calls {
             self.call();

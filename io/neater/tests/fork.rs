@@ -326,16 +326,16 @@ fn a_child_is_answered_although_a_thread_of_its_parent_held_the_lock() {
 /// Also if a thread of the parent's had the family locked: numbers and secrets are the parent's.
 #[test]
 fn a_child_makes_no_siblings_of_its_parents_engines() {
-    let siblings = neater::Siblings::new().expect("random numbers");
-    let _ours = Neater::builder().sibling_of(&siblings).without_driver().expect("engine");
+    let shards = neater::EngineShards::new().expect("random numbers");
+    let _ours = Neater::builder().shard_of(&shards).without_driver().expect("engine");
     let status = in_a_child(|| {
-        let Err(refused) = Neater::builder().sibling_of(&siblings).without_driver() else { return 1 };
+        let Err(refused) = Neater::builder().shard_of(&shards).without_driver() else { return 1 };
         if !refused.to_string().contains("make others") {
             return 2;
         }
-        let Ok(own) = neater::Siblings::new() else { return 3 };
-        i32::from(Neater::builder().sibling_of(&own).without_driver().is_err())
+        let Ok(own) = neater::EngineShards::new() else { return 3 };
+        i32::from(Neater::builder().shard_of(&own).without_driver().is_err())
     });
     assert_eq!(status, 0, "see the child's code");
-    Neater::builder().sibling_of(&siblings).without_driver().expect("the parent is none the worse");
+    Neater::builder().shard_of(&shards).without_driver().expect("the parent is none the worse");
 }

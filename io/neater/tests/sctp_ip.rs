@@ -180,9 +180,9 @@ fn siblings_leave_each_others_packets_alone() {
         return;
     }
     runtime().block_on(async {
-        let siblings = neater::Siblings::new().expect("random numbers");
-        let sibling = || Neater::builder().sibling_of(&siblings).build().expect("engine");
-        let (server, one, other) = (Neater::new().expect("engine"), sibling(), sibling());
+        let shards = neater::EngineShards::new().expect("random numbers");
+        let shard = || Neater::builder().shard_of(&shards).build().expect("engine");
+        let (server, one, other) = (Neater::new().expect("engine"), shard(), shard());
         for client in [&one, &other] {
             echo(client, &server, "127.0.0.1:0").await;
         }

@@ -423,10 +423,10 @@ impl<N: Net> Engine<N> {
             return;
         }
         let (session, held, abort_code) = (g.session, g.held > 0, g.abort_code);
-        let unclaimed = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
-        if !unclaimed.is_empty() {
+        let untaken = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
+        if !untaken.is_empty() {
             // The last of them to leave brings us back here.
-            for conn in unclaimed {
+            for conn in untaken {
                 self.release(ConnectionId(conn));
             }
             return self.tidy_group(group);

@@ -169,7 +169,7 @@ impl<N: Net> Engine<N> {
     ///
     /// Calling it for no reason has no effect.
     pub fn turn(&mut self) {
-        if self.notices.has_spent() || !self.cx.foreign.is_empty() {
+        if self.notices.has_spent() || !self.cx.misrouted.is_empty() {
             self.forget_untaken();
         }
         self.cx.now = self.cx.net.now();
@@ -288,7 +288,7 @@ impl<N: Net> Engine<N> {
     #[cold]
     fn forget_untaken(&mut self) {
         drop(self.notices.take_spent());
-        self.cx.foreign.clear();
+        self.cx.misrouted.clear();
     }
 
     /// Goes on with what the budget of the last turn has left over.

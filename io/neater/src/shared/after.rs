@@ -5,7 +5,7 @@ use super::slots::Slot;
 use crate::EventHandler;
 use crate::waiting::Waiter;
 use bytes::Bytes;
-use neater_engine::{ForeignDatagram, Spent};
+use neater_engine::{MisroutedDatagram, Spent};
 use std::task::Waker;
 
 /// What must happen after the lock is released: nothing of the program's runs while the engine is
@@ -20,7 +20,7 @@ pub(super) struct After {
     pub(super) forked: bool,
     pub(super) discarded: Vec<Discarded>,
     /// What has arrived here and is for other engines.
-    pub(super) foreign: Vec<ForeignDatagram>,
+    pub(super) misrouted: Vec<MisroutedDatagram>,
     /// The program's data that the engine has finished with, likewise.
     pub(super) spent: Option<Spent>,
     /// And what it had finished with before this turn.

@@ -22,7 +22,7 @@ mod quic;
 mod received;
 mod reentrancy;
 mod relay;
-mod siblings;
+mod shards;
 mod sim_cancel;
 mod timelines;
 mod turns;

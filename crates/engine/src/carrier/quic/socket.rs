@@ -181,7 +181,7 @@ impl QuicCarrier {
         let Some(s) = self.sockets.get_mut(socket) else { return };
         cx.packet.clear();
         match s.endpoint.handle_datagram(now, meta, data, &mut cx.packet) {
-            Arrival::Foreign(foreign) => self.keep_foreign(cx, socket, meta, foreign),
+            Arrival::Foreign(foreign) => self.keep_quic_misrouted(cx, socket, meta, foreign),
             Arrival::Nothing => cx.stats.unclaimed_datagrams += u64::from(s.listener.is_some()),
             Arrival::For(handle, event) => {
                 let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };

@@ -409,7 +409,7 @@ impl SctpCarrier {
             }
             return;
         }
-        self.unclaimed(cx, socket, came, data);
+        self.unmatched(cx, socket, came, data);
     }
 
     /// The endpoint of a listener that has the association of a packet: the one that the packet has
@@ -424,7 +424,7 @@ impl SctpCarrier {
     }
 
     /// The same for a packet that no other engine has.
-    pub(crate) fn unclaimed<N: Net>(
+    pub(crate) fn unmatched<N: Net>(
         &mut self,
         cx: &mut Context<N>,
         socket: Key,

@@ -9,13 +9,13 @@
 
 use crate::context::{Driver, Neater};
 use crate::shared::Shared;
-use neater_engine::ForeignDatagram;
+use neater_engine::MisroutedDatagram;
 use neater_tls::Crypto;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Engines of one process that may listen on the same ports: a server makes one [`crate::Neater`]
-/// per core with [`crate::Builder::sibling_of`], and lets each listen on the same address.
+/// per core with [`crate::Builder::shard_of`], and lets each listen on the same address.
 ///
 /// The system spreads connections over them. A QUIC connection stays with its engine also when its
 /// peer's address changes: packets that arrive at another engine are passed on. Their tokens of
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// are common to the engines if they listen with one compiled [`crate::Request`] (see
 /// [`crate::Preconnection::request_of`]).
 #[derive(Clone, Debug)]
-pub struct Siblings(Arc<Family>);
+pub struct EngineShards(Arc<Family>);
 
 struct Family {
     secret: [u8; 32],
@@ -104,7 +104,7 @@ impl core::fmt::Debug for Family {
 /// Connection ids have a byte for the engine's number.
 const ENGINES_MAX: usize = 256;
 
-impl Siblings {
+impl EngineShards {
     /// No engines yet, with a secret of their own.
     ///
     /// # Errors
@@ -137,18 +137,18 @@ impl Siblings {
 
     /// Gives each datagram to the engine that it is for, or back to the one at which it has arrived
     /// if there is none. Nothing may be locked.
-    pub(crate) fn pass_on(&self, datagrams: Vec<ForeignDatagram>, arrived: &Shared) {
+    pub(crate) fn pass_on(&self, datagrams: Vec<MisroutedDatagram>, arrived: &Shared) {
         for datagram in datagrams {
             let engine = {
                 let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
                 places.get(usize::from(datagram.engine())).and_then(Place::engine)
             };
-            let unclaimed = match engine {
-                Some(engine) => engine.with(|s| s.engine.deliver_foreign(datagram)),
+            let unmatched = match engine {
+                Some(engine) => engine.with(|s| s.engine.deliver_misrouted(datagram)),
                 None => Some(datagram),
             };
-            if let Some(datagram) = unclaimed {
-                arrived.with(|s| s.engine.deliver_unclaimed(datagram));
+            if let Some(datagram) = unmatched {
+                arrived.with(|s| s.engine.deliver_unmatched(datagram));
             }
         }
     }

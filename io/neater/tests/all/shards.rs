@@ -2,7 +2,7 @@
 //! its peer's address becomes.
 
 use crate::common::{LIMIT, echo, loopback, nothing_left, security};
-use neater::{Connection, FramerSpec, LocalEndpoint, Neater, RemoteEndpoint, SecurityParameters, Siblings, Stack};
+use neater::{Connection, EngineShards, FramerSpec, LocalEndpoint, Neater, RemoteEndpoint, SecurityParameters, Stack};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,16 +74,15 @@ impl Drop for Nat {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_port() {
-    let siblings = Siblings::new().expect("random numbers");
-    let engines: Vec<Neater> =
-        (0..3).map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine")).collect();
+    let shards = EngineShards::new().expect("random numbers");
+    let engines: Vec<Neater> = (0..3).map(|_| Neater::builder().shard_of(&shards).build().expect("engine")).collect();
     let client = Neater::new().expect("engine");
     let (needs, server) = security();
     let framer = FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 };
     let (mut port, mut tasks) = (0, Vec::new());
     for engine in &engines {
         let pre = engine.preconnection().framer(framer.clone()).security(server.clone()).stacks(&[Stack::Quic]);
-        let listener = pre.local(loopback(port)).listen().expect("listening on a port that siblings share");
+        let listener = pre.local(loopback(port)).listen().expect("listening on a port that engine shards share");
         port = listener.port();
         tasks.push(tokio::spawn(echo(listener)));
     }
@@ -105,15 +104,14 @@ async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_por
 /// verification tag names their engine. No peer is answered that there is no such association.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_association_whose_peer_moves_stays_with_its_engine() {
-    let siblings = Siblings::new().expect("random numbers");
-    let engines: Vec<Neater> =
-        (0..3).map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine")).collect();
+    let shards = EngineShards::new().expect("random numbers");
+    let engines: Vec<Neater> = (0..3).map(|_| Neater::builder().shard_of(&shards).build().expect("engine")).collect();
     let client = Neater::new().expect("engine");
     let over = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
     let (mut ports, mut tasks) = ((0, 0), Vec::new());
     for engine in &engines {
         let local = LocalEndpoint::from(loopback(ports.0)).with_udp_port(ports.1);
-        let listener = over(engine).local(local).listen().expect("listening on ports that siblings share");
+        let listener = over(engine).local(local).listen().expect("listening on ports that engine shards share");
         ports = (listener.port(), listener.udp_ports()[0]);
         tasks.push(tokio::spawn(echo(listener)));
     }
@@ -159,8 +157,8 @@ fn checksum(packet: &[u8]) -> u32 {
 /// gets an ABORT and need not wait for its timers.
 #[tokio::test]
 async fn the_peer_of_an_engine_that_is_gone_is_told() {
-    let siblings = Siblings::new().expect("random numbers");
-    let neater = Neater::builder().sibling_of(&siblings).build().expect("engine");
+    let shards = EngineShards::new().expect("random numbers");
+    let neater = Neater::builder().shard_of(&shards).build().expect("engine");
     let over = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
     let listener = over.local(loopback(0)).listen().expect("listening");
     let tag = [200, 1, 2, 3];
@@ -188,8 +186,8 @@ async fn the_peer_of_an_engine_that_is_gone_is_told() {
 /// The same where the engine is there and has left the port.
 #[tokio::test]
 async fn the_peer_of_an_engine_that_has_left_the_port_is_told() {
-    let siblings = Siblings::new().expect("random numbers");
-    let engines = [0; 2].map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine"));
+    let shards = EngineShards::new().expect("random numbers");
+    let engines = [0; 2].map(|_| Neater::builder().shard_of(&shards).build().expect("engine"));
     let (_, server) = security();
     let over = |n: &Neater| n.preconnection().security(server.clone()).stacks(&[Stack::Quic]);
     let listener = over(&engines[0]).local(loopback(0)).listen().expect("listening");
@@ -204,17 +202,17 @@ async fn the_peer_of_an_engine_that_has_left_the_port_is_told() {
 
 #[tokio::test]
 async fn a_number_is_free_again_when_its_engine_is_gone() {
-    let siblings = Siblings::new().expect("random numbers");
+    let shards = EngineShards::new().expect("random numbers");
     for _ in 0..600 {
-        let (neater, driver) = Neater::builder().sibling_of(&siblings).without_driver().expect("a number is free");
+        let (neater, driver) = Neater::builder().shard_of(&shards).without_driver().expect("a number is free");
         drop((neater, driver));
     }
 }
 
 #[tokio::test]
 async fn strangers_do_not_share_a_port() {
-    let siblings = Siblings::new().expect("random numbers");
-    let (a, b) = (Neater::builder().sibling_of(&siblings).build().expect("engine"), Neater::new().expect("engine"));
+    let shards = EngineShards::new().expect("random numbers");
+    let (a, b) = (Neater::builder().shard_of(&shards).build().expect("engine"), Neater::new().expect("engine"));
     let (_, server) = security();
     let listen = |n: &Neater, port| n.preconnection().security(server.clone()).local(loopback(port)).listen();
     let listener = listen(&a, 0).expect("listening");

@@ -15,9 +15,10 @@ use crate::carrier::packet::Misrouted;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 
-/// A datagram that arrived here and is for the engine with the number [`ForeignDatagram::engine`].
+/// A datagram that arrived here and is for the engine with the number
+/// [`MisroutedDatagram::engine`].
 #[derive(Debug)]
-pub struct ForeignDatagram {
+pub struct MisroutedDatagram {
     pub(crate) engine: u8,
     /// Where it arrived.
     pub(crate) local: SocketAddr,
@@ -25,7 +26,7 @@ pub struct ForeignDatagram {
     pub(crate) data: BytesMut,
 }
 
-impl ForeignDatagram {
+impl MisroutedDatagram {
     /// The number of the engine whose connection id or tag it carries, if it is not garbage.
     #[must_use]
     pub fn engine(&self) -> u8 {
