@@ -309,9 +309,10 @@ fn publish(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Ex
         };
         let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
         // A manager reports why it refuses, and no diagnostics. In a list they have no position.
-        let slips = if json.is_object() { check(&SourceFile { name: &name, text: &text }, now()) } else { Vec::new() };
-        for slip in slips.iter().filter(|f| f.harmless) {
-            remark(slip, output);
+        let diagnostics =
+            if json.is_object() { check(&SourceFile { name: &name, text: &text }, now()) } else { Vec::new() };
+        for diagnostic in diagnostics.iter().filter(|f| f.harmless) {
+            remark(diagnostic, output);
         }
         let text = match kind {
             // On the socket, the ending of a name has no meaning.

@@ -39,7 +39,7 @@ fn a_broken_file_is_named_with_line_and_column() {
 }
 
 #[test]
-fn folders_are_checked_and_slips_and_doubles_told() {
+fn folders_are_checked_and_diagnostics_and_doubles_reported() {
     let folder = Folder::new("policy-slips");
     folder.put("all/a.policy", "{\"uid\": \"x\",\n \"mach\": {}, \"match\": {}}");
     folder.put("all/b.policy", "{\"uid\": \"X\", \"properties\": {\"y\": {\"valeu\": 1}}}");

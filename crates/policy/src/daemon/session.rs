@@ -412,15 +412,15 @@ pub(super) fn put_rules(
     daemon: &mut Daemon,
     now: WallTime,
 ) -> Result<Vec<Fault>, NotDone> {
-    let (mut rules, mut slips) = (Vec::new(), Vec::new());
+    let (mut rules, mut diagnostics) = (Vec::new(), Vec::new());
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
         let (rule, odd) = Rule::from_json(object, "", pointed_at(text, uid)).map_err(|e| within(text, i, e))?;
-        slips.extend(odd);
+        diagnostics.extend(odd);
         let is_profile = rule.others.get("policy_type").and_then(Value::as_str) == Some("profile");
         rules.push((if is_profile { Stage::Profile } else { Stage::Policy }, rule));
     }
     daemon.put_rules(user, rules, now).map_err(NotDone::Refused)?;
-    Ok(slips)
+    Ok(diagnostics)
 }
 
 /// The text in which diagnostics have a position: that of one object under the uid that the client
@@ -441,12 +441,12 @@ pub(super) fn put_nodes(
     daemon: &mut Daemon,
     now: WallTime,
 ) -> Result<Vec<Fault>, NotDone> {
-    let (mut nodes, mut slips) = (Vec::new(), Vec::new());
+    let (mut nodes, mut diagnostics) = (Vec::new(), Vec::new());
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
         let (node, odd) = Node::from_json(object, "", pointed_at(text, uid), now).map_err(|e| within(text, i, e))?;
         nodes.push(node);
-        slips.extend(odd);
+        diagnostics.extend(odd);
     }
     daemon.put_nodes(user, nodes, now).map_err(NotDone::Refused)?;
-    Ok(slips)
+    Ok(diagnostics)
 }

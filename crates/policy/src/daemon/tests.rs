@@ -393,8 +393,8 @@ fn rest_reads_for_all_and_writes_for_who_has_the_token() {
     assert_eq!(rest(&mut d, "DELETE", "/cib/eth0", Some(TOKEN), "").body, "CIB node removed");
     assert_eq!(rest(&mut d, "GET", "/cib/eth0", None, "").status, 404);
 
-    let slip = "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": 300}}}";
-    let odd = rest(&mut d, "PUT", "/pib/odd", Some(TOKEN), slip);
+    let diagnostic = "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": 300}}}";
+    let odd = rest(&mut d, "PUT", "/pib/odd", Some(TOKEN), diagnostic);
     assert!(odd.status == 200 && odd.body.starts_with("OK\n2:17: warning: dscp = 300 has no effect"), "{}", odd.body);
     let bad = rest(&mut d, "PUT", "/pib/bad", Some(TOKEN), "{\n \"priority\": []}");
     assert!(bad.status == 400 && bad.body.contains("line 2 column 2: priority is a number"), "{}", bad.body);

@@ -1,6 +1,6 @@
 //! Policy, profile and CIB files: the content of one.
 
-use super::slips::{Slips, misspelt};
+use super::diagnostics::{Diagnostics, misspelt};
 use neater_base::WallTime;
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, locate, read};
@@ -220,21 +220,21 @@ fn own_uid(json: &Map<String, Value>) -> Option<String> {
 }
 
 /// Attributes of properties that mean nothing.
-fn slips(map: &Map<String, Value>, file: &str, text: &str) -> Vec<Fault> {
-    let mut slips = Slips::new(file, text);
+fn diagnostics(map: &Map<String, Value>, file: &str, text: &str) -> Vec<Fault> {
+    let mut diagnostics = Diagnostics::new(file, text);
     for name in ["match", "properties"] {
         if let Some(json) = map.get(name).filter(|_| !text.is_empty()) {
-            slips.properties(name, json, name == "properties");
+            diagnostics.properties(name, json, name == "properties");
         }
     }
-    slips.take()
+    diagnostics.take()
 }
 
 /// Members that mean nothing.
 fn strange(others: &Map<String, Value>, known: &[&str], file: &str, text: &str) -> Vec<Fault> {
-    let mut slips = Slips::new(file, text);
-    slips.members(others, known);
-    slips.take()
+    let mut diagnostics = Diagnostics::new(file, text);
+    diagnostics.members(others, known);
+    diagnostics.take()
 }
 
 impl Rule {
@@ -260,7 +260,7 @@ impl Rule {
             return Err(NeatError::Shape("policy_type is \"policy\" or \"profile\"").within("policy_type"));
         }
         let named = own_uid(&map);
-        let mut warnings = slips(&map, file, text);
+        let mut warnings = diagnostics(&map, file, text);
         if !map.contains_key("match") && !map.contains_key("properties") {
             let why = "neither match nor properties: this has no content, and matches everything".into();
             warnings.push(Fault::harmless(file, text, "", why));
@@ -333,7 +333,7 @@ impl Node {
             return Err(NeatError::Shape(why).within(&name));
         }
         let named = own_uid(&map);
-        let warnings = slips(&map, file, text);
+        let warnings = diagnostics(&map, file, text);
         let mut m = Members { map, file, text, warnings };
         let uid = m.text("uid")?.or(named).unwrap_or_default();
         let priority = m.priority()?;

@@ -563,7 +563,7 @@ fn a_decision_in_plain_form_has_a_budget() {
 }
 
 #[test]
-fn slips_in_files_are_told_with_their_place() {
+fn diagnostics_of_files_are_reported_with_their_place() {
     let told = |name: &str, text: &str| -> Vec<String> {
         let faults = check(&SourceFile { name, text }, NOW);
         assert!(faults.iter().all(|f| f.harmless), "{faults:?}");

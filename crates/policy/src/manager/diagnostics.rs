@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// The attributes of a property.
 const ATTRIBUTES: [&str; 5] = ["value", "precedence", "score", "evaluated", "banned"];
 /// How many diagnostics of one file are reported.
-const MAX_SLIPS: usize = 64;
+const MAX_DIAGNOSTICS: usize = 64;
 
 /// How many letters must be put in, taken out or changed to make one word of another; a few is all
 /// that matters.
@@ -67,13 +67,13 @@ fn misspelt_transport(name: &str) -> Option<&'static str> {
 }
 
 /// What is odd in a file, by the pointer to it.
-pub(super) struct Slips<'a> {
+pub(super) struct Diagnostics<'a> {
     file: &'a str,
     text: &'a str,
     found: Vec<Fault>,
 }
 
-impl<'a> Slips<'a> {
+impl<'a> Diagnostics<'a> {
     pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text, found: Vec::new() }
     }
@@ -84,7 +84,7 @@ impl<'a> Slips<'a> {
 
     fn found(&mut self, pointer: &str, why: String) {
         // Without a text there is no reader.
-        if self.found.len() < MAX_SLIPS && !self.text.is_empty() {
+        if self.found.len() < MAX_DIAGNOSTICS && !self.text.is_empty() {
             self.found.push(Fault::harmless(self.file, self.text, pointer, why));
         }
     }
