@@ -35,7 +35,7 @@ impl RecordKind {
 
     /// All kinds, in the order in which they are reported when several are known at once: a program
     /// that begins with the first AAAA, as in RFC 8305 section 3, knows all addresses by then.
-    pub(crate) const TOLD: [Self; 3] = [Self::Https, Self::A, Self::Aaaa];
+    pub(crate) const REPORT_ORDER: [Self; 3] = [Self::Https, Self::A, Self::Aaaa];
 
     /// The position in [`RecordKind::ALL`].
     pub(crate) const fn index(self) -> usize {

@@ -46,6 +46,7 @@
 mod api;
 mod cache;
 mod error;
+mod external;
 mod hosts;
 mod lookup;
 mod name;
@@ -54,7 +55,6 @@ mod resolv_conf;
 mod resolver;
 mod server;
 mod svcb;
-mod told;
 mod wire;
 
 pub use api::{Answer, CachedAddresses, Input, LookupId, Output, Question, RecordKind, TransportId};

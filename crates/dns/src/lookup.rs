@@ -158,7 +158,7 @@ impl Lookup {
         }
         let mut deliver = Vec::new();
         let of_addresses = self.asks_for_addresses();
-        for kind in RecordKind::TOLD {
+        for kind in RecordKind::REPORT_ORDER {
             let Some(slot) = self.slots.get_mut(kind.index()) else { continue };
             if let Slot::Held(answer) = slot {
                 let mut answer = core::mem::replace(answer, Answer::Addresses(Vec::new()));

@@ -280,7 +280,7 @@ impl Resolver {
     }
 
     fn answer_all(&mut self, lookup: LookupId, q: &Question<'_>, answer: impl Fn(RecordKind) -> Answer) {
-        for kind in RecordKind::TOLD.into_iter().filter(|k| q.wants(*k)) {
+        for kind in RecordKind::REPORT_ORDER.into_iter().filter(|k| q.wants(*k)) {
             self.out.push_back(Output::Answer { lookup, kind, answer: answer(kind) });
         }
         self.out.push_back(Output::Done { lookup });

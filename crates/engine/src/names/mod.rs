@@ -198,7 +198,7 @@ impl Names {
             return None;
         }
         let now = cx.now;
-        if let Some(addresses) = self.resolver(cx).told(now, name, interface) {
+        if let Some(addresses) = self.resolver(cx).external(now, name, interface) {
             return Some(ExternalAnswer::Known(Ok(addresses)));
         }
         let asked = self.external.as_mut()?.ask(cx, waiter, name, interface);
@@ -216,7 +216,7 @@ impl Names {
     ) -> Option<Vec<(Key, u16)>> {
         let asked = self.external.as_mut()?.remove(id)?;
         if let Some(addresses) = addresses.filter(|_| !asked.elsewhere) {
-            self.resolver(cx).tell(cx.now, &asked.name, asked.interface, addresses, lifetime);
+            self.resolver(cx).set_external(cx.now, &asked.name, asked.interface, addresses, lifetime);
         }
         Some(asked.waiters)
     }
