@@ -68,7 +68,7 @@ pub(crate) struct State {
     pub(crate) driver: Option<Waker>,
     /// The driver was notified of work, and has not had a turn since: another notification would be
     /// useless.
-    told: bool,
+    notified: bool,
     pub(crate) roots_loaded: bool,
     /// The last that was given out.
     tickets: Ticket,
@@ -193,7 +193,7 @@ impl Shared {
         let result = f(&mut state);
         // Most calls concern no task, and leave nothing to be done or dropped.
         if state.engine.after_call() || !state.discarded.is_empty() || !state.calls.is_empty() {
-            self.tell(state);
+            self.notify(state);
         } else {
             drop(state);
         }
@@ -222,21 +222,21 @@ impl Shared {
         let mut state = self.lock();
         let result = f(&mut state);
         if !state.discarded.is_empty() {
-            self.tell(state);
+            self.notify(state);
         }
         result
     }
 
     /// Notifies every task that a call concerns.
     #[inline(never)]
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
         let mut after = After::default();
         state.dispatch(&mut after.wakers);
         after.calls = !state.calls.is_empty();
         after.forked = state.engine.is_forked();
         if state.engine.needs_settling() {
             // Gathering what several calls have to send is the driver's business.
-            if !core::mem::replace(&mut state.told, true) {
+            if !core::mem::replace(&mut state.notified, true) {
                 match state.driver.take() {
                     Some(driver) => after.wakers.push(driver),
                     None => after.wake_fd = true,
@@ -257,7 +257,7 @@ impl Shared {
         let (facts, names);
         {
             let mut state = self.lock();
-            state.told = false;
+            state.notified = false;
             // A turn drops what was not taken, which must not happen here.
             after.earlier = state.spent();
             state.engine.turn();
@@ -285,7 +285,7 @@ impl Shared {
             crate::names::ask(self);
         }
         if facts {
-            crate::policies::tell(self);
+            crate::policies::publish(self);
         }
     }
 
@@ -438,7 +438,7 @@ impl State {
             stopped: Vec::new(),
             groups: Vec::new(),
             driver: None,
-            told: false,
+            notified: false,
             roots_loaded: false,
             tickets: 0,
             calls: VecDeque::new(),

@@ -187,7 +187,7 @@ fn share(shared: &crate::shared::Shared, heard: Heard) {
 /// Publishes the measurements of this program's connections to the local manager, if one runs. It
 /// never waits; what the manager does not take now is sent later.
 #[cold]
-pub(crate) fn tell(shared: &crate::shared::Shared) {
+pub(crate) fn publish(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };
     let Ok(mut watch) = watch.try_lock() else { return };
     if shared.is_forked() {
@@ -206,7 +206,7 @@ pub(crate) fn tell(shared: &crate::shared::Shared) {
                 s.engine.policies().take_facts()
             });
             if let Some(teller) = &mut watch.teller {
-                teller.tell(&facts);
+                teller.publish(&facts);
             }
         }
     }

@@ -78,7 +78,7 @@ impl Teller {
     }
 
     /// Sends the facts, as far as the manager takes them now.
-    pub(super) fn tell(&mut self, facts: &[Fact]) {
+    pub(super) fn publish(&mut self, facts: &[Fact]) {
         if facts.is_empty() {
             return;
         }
@@ -148,7 +148,7 @@ mod tests {
         let mut told = 0;
         for _ in 0..10_000 {
             let all: Vec<Fact> = (0..64).map(fact).collect();
-            teller.tell(&all);
+            teller.publish(&all);
             told += 1;
             if teller.is_ready() == Ready::Busy {
                 break;

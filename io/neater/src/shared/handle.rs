@@ -77,7 +77,7 @@ impl Drop for Handle {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             if self.0.policies.get().is_some() {
                 // What was seen last would be lost with this program.
-                crate::policies::tell(&self.0);
+                crate::policies::publish(&self.0);
             }
             self.0.kick();
         }
