@@ -37,7 +37,7 @@ impl Asked {
         if args.insecure {
             let text =
                 "--insecure: no certificate is checked, and any host on the path can read and change what is sent";
-            output.tell("insecure", None, &format!("neater: {text}"));
+            output.report("insecure", None, &format!("neater: {text}"));
         }
         let (mut properties, need) = match &args.needs {
             None => (TransportProperties::new(), None),
@@ -171,7 +171,7 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
 pub(crate) struct PolicyFaults(Vec<PolicyFault>);
 
 impl PolicyFaults {
-    pub(crate) fn tell(&mut self, neater: &Neater, output: &Output) {
+    pub(crate) fn report(&mut self, neater: &Neater, output: &Output) {
         for fault in neater.policy_faults() {
             if self.0.contains(&fault) {
                 continue;

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
                 return Exit::Usage.into();
             }
             // Help that is not read to its end is no error.
-            output.told(printed);
+            output.keep_error(printed);
             return output.check().map_or_else(
                 |f| {
                     output.failure(&f);
@@ -83,10 +83,10 @@ fn wants_json() -> bool {
 }
 
 /// Help, or the version, for programs.
-fn as_json(told: &clap::Error) -> ExitCode {
-    let event = if told.kind() == clap::error::ErrorKind::DisplayVersion { "version" } else { "help" };
+fn as_json(text: &clap::Error) -> ExitCode {
+    let event = if text.kind() == clap::error::ErrorKind::DisplayVersion { "version" } else { "help" };
     let output = Output::new(true, false);
-    output.event(&json!({"event": event, "text": told.render().to_string().trim_end()}));
+    output.event(&json!({"event": event, "text": text.render().to_string().trim_end()}));
     output.check().map_or_else(|f| f.exit.into(), |()| ExitCode::SUCCESS)
 }
 

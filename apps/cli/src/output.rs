@@ -53,13 +53,13 @@ impl Output {
             // If this cannot be written, nothing can.
             let _ = io::stderr().lock().write_all(line.as_bytes());
         } else {
-            self.told(io::stdout().lock().write_all(line.as_bytes()));
+            self.keep_error(io::stdout().lock().write_all(line.as_bytes()));
         }
     }
 
     /// Keeps why something could not be written, for the end of the command. A reader that has gone
     /// wants no more.
-    pub(crate) fn told(&self, done: io::Result<()>) {
+    pub(crate) fn keep_error(&self, done: io::Result<()>) {
         if let Err(e) = done
             && e.kind() != io::ErrorKind::BrokenPipe
         {
@@ -69,7 +69,7 @@ impl Output {
 
     /// Whether all of the answer went to standard output.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.told(io::stdout().lock().flush());
+        self.keep_error(io::stdout().lock().flush());
         match self.lost.get() {
             None => Ok(()),
             Some(e) => {
@@ -82,11 +82,11 @@ impl Output {
 
     /// A line of the answer.
     pub(crate) fn line(&self, text: &str) {
-        self.told(writeln!(io::stdout().lock(), "{}", harmless(text)));
+        self.keep_error(writeln!(io::stdout().lock(), "{}", harmless(text)));
     }
 
     /// Something that programs may want to know of as well as people, about a URL or not.
-    pub(crate) fn tell(&self, event: &str, url: Option<&str>, text: &str) {
+    pub(crate) fn report(&self, event: &str, url: Option<&str>, text: &str) {
         if self.json {
             let mut value = json!({ "event": event, "message": text });
             if let Some(url) = url {

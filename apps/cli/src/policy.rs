@@ -223,25 +223,25 @@ fn explain_running(request: &str, diagram: bool, sock: Option<&Path>, output: &O
     };
     let answer = talk().map_err(|e| absent(&path, &e))?;
     let refused = |why: &str| Failure::new(Exit::Failed, "manager", format!("the manager does not explain it: {why}"));
-    let (kind, told) = match wire::Frame::first(&answer) {
+    let (kind, text) = match wire::Frame::first(&answer) {
         Ok(Some(frame)) => (frame.kind, String::from_utf8_lossy(frame.payload)),
         Ok(None) => return Err(refused("it closed the connection")),
         Err(e) => return Err(refused(&e.to_string())),
     };
     if kind != wire::Kind::Explained {
-        return Err(refused(&told));
+        return Err(refused(&text));
     }
     if output.json {
-        output.event(&decision_event(&told).map_err(|why| refused(&why))?);
+        output.event(&decision_event(&text).map_err(|why| refused(&why))?);
     } else {
-        output.line(told.trim_end());
+        output.line(text.trim_end());
     }
     Ok(Exit::Ok)
 }
 
 /// A manager's report of a decision, as an event.
-fn decision_event(told: &str) -> Result<serde_json::Value, String> {
-    let mut json: serde_json::Value = serde_json::from_str(told).map_err(|e| e.to_string())?;
+fn decision_event(text: &str) -> Result<serde_json::Value, String> {
+    let mut json: serde_json::Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     json.as_object_mut().ok_or("it answered with no object")?.insert("event".into(), "decision".into());
     Ok(json)
 }
@@ -414,8 +414,8 @@ mod tests {
 
     #[test]
     fn whatever_answers_in_the_place_of_a_manager_is_no_decision() {
-        for told in ["[]", "7", "\"text\"", "null", "true", "{", ""] {
-            assert!(decision_event(told).is_err(), "{told}");
+        for text in ["[]", "7", "\"text\"", "null", "true", "{", ""] {
+            assert!(decision_event(text).is_err(), "{text}");
         }
         assert_eq!(decision_event(r#"{"lost": []}"#), Ok(json!({"lost": [], "event": "decision"})));
     }

@@ -47,7 +47,7 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     }
     let request = preconnection.compile(Role::Initiate).map_err(|e| excluded(&e, output))?;
     show_decision(&endpoint, &request, asked.stacks.is_empty(), output);
-    connect::PolicyFaults::default().tell(&neater, output);
+    connect::PolicyFaults::default().report(&neater, output);
     let story = show_policies(&neater, &request, &endpoint, output);
     if args.attempt {
         let tried = attempt(&neater, &preconnection, &endpoint, &args, output).await;
@@ -183,8 +183,8 @@ async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exi
         Err(e) if e.reason == Reason::InvalidConfiguration => return Err(Failure::usage(e.message)),
         Err(e) => return Err(establishment(&e)),
     };
-    let told = |s: &Step| matches!(s, Step::Resolving { .. } | Step::Resolved { .. } | Step::FromCache { .. });
-    let names = timeline.iter().filter(|e| told(&e.step));
+    let is_shown = |s: &Step| matches!(s, Step::Resolving { .. } | Step::Resolved { .. } | Step::FromCache { .. });
+    let names = timeline.iter().filter(|e| is_shown(&e.step));
     if output.json {
         names.for_each(|e| output.event(&step(e)));
         for (i, c) in candidates.iter().enumerate() {
@@ -230,8 +230,8 @@ async fn attempt(
 ) -> Result<Exit, Failure> {
     let mut observed = preconnection.clone();
     if output.verbose {
-        let (told, name) = (output.clone(), args.target.clone());
-        observed = observed.on_event(move |e| told.step(&name, e));
+        let (observer, name) = (output.clone(), args.target.clone());
+        observed = observed.on_event(move |e| observer.step(&name, e));
     }
     let initiated = observed.initiate().connection().map_err(|e| establishment(&e))?;
     let outcome = initiated.ready().await;

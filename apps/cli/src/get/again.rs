@@ -125,8 +125,8 @@ mod tests {
             &["get", "--proxy", "me:secret@p:1", "-O", "u"],
             &["get", "--proxy=http://me:secret@p:1", "-O", "u"],
         ] {
-            let told = of(words);
-            assert!(!told.contains("secret") && told.contains("...") && told.contains(" -C "), "{told}");
+            let shown = of(words);
+            assert!(!shown.contains("secret") && shown.contains("...") && shown.contains(" -C "), "{shown}");
         }
         assert!(of(&["get", "-H"]).ends_with("-H"));
         assert_eq!(of(&["get", "-x", "http://me:secret@p:1", "u"]), "neater get -C -x ...@p:1 u");

@@ -153,7 +153,7 @@ impl Kept {
             return false;
         }
         let (note, at) = &*digits;
-        if self.file.sync_data().is_ok() && note.write_all_at(told(&there).as_bytes(), *at).is_ok() {
+        if self.file.sync_data().is_ok() && note.write_all_at(digits_of(&there).as_bytes(), *at).is_ok() {
             let _ = note.sync_data();
         }
         // If that was of no use, the earlier note still holds, for fewer pieces.
@@ -195,7 +195,7 @@ impl Kept {
 }
 
 /// Four pieces to a hexadecimal digit, the first in its lowest bit.
-fn told(there: &[bool]) -> String {
+fn digits_of(there: &[bool]) -> String {
     let bits = |four: &[bool]| four.iter().enumerate().map(|(i, there)| u32::from(*there) << i).sum();
     there.chunks(4).filter_map(|four| char::from_digit(bits(four), 16)).collect()
 }
@@ -213,7 +213,7 @@ fn begin(note: &Path, url: &str, v: &Version, (piece, pieces): (u64, usize)) -> 
         std::fs::remove_file(note)?;
     }
     let text = json!({"url": url, "etag": v.etag, "modified": v.modified, "date": v.date, "total": v.total,
-        "piece": piece, "pieces": pieces, "there": told(&vec![false; pieces])});
+        "piece": piece, "pieces": pieces, "there": digits_of(&vec![false; pieces])});
     let text = format!("{text}\n");
     let at = text.find(THERE).map(|i| (i + THERE.len()) as u64).ok_or(io::ErrorKind::InvalidData)?;
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(note)?;
@@ -316,7 +316,7 @@ mod tests {
             let Some(held) = parse(&text) else { continue };
             believed += 1;
             let at = usize::try_from(held.at).expect("short");
-            let digits = told(&held.there);
+            let digits = digits_of(&held.there);
             assert_eq!(text.get(at..at + digits.len()).map(str::to_ascii_lowercase), Some(digits), "{text}");
         }
         assert!(believed > 1000, "{believed}");

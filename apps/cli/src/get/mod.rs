@@ -94,7 +94,7 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let one = args.multi && by_one_association(&args, &mut asked)?;
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
-    faults.tell(&neater, output);
+    faults.report(&neater, output);
     let outcomes = Outcomes::load(&neater, &args.connect, output);
     let exit = match work {
         Work::Files(jobs) if args.multi && !one => {
@@ -198,7 +198,7 @@ async fn by_one_way(
     drop(client);
     goodbye(neater).await;
     // Files that went bad while it ran.
-    faults.tell(neater, output);
+    faults.report(neater, output);
     if output.json {
         let n = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));
@@ -257,8 +257,8 @@ fn client(
         builder = builder.connect_timeout(t).silence(t);
     }
     if output.verbose {
-        let told = output.clone();
-        builder = builder.on_event(move |origin, event| told.step(&origin.to_string(), event));
+        let observer = output.clone();
+        builder = builder.on_event(move |origin, event| observer.step(&origin.to_string(), event));
     }
     Ok(builder.build())
 }
@@ -308,7 +308,7 @@ async fn by_several_ways(
                 // Pieces cost round trips, and bring nothing where there is one way; what was begun
                 // in pieces goes on in pieces.
                 let one = client(args, asked, request, neater, Some(&named[0]), output)?;
-                output.tell(
+                output.report(
                     "one-way",
                     Some(&url.to_string()),
                     &format!("only {} leads there: fetched by one way", named[0]),
@@ -323,7 +323,7 @@ async fn by_several_ways(
                 Multi::Done(done) => Ok(done),
                 Multi::Whole(why) => {
                     let url = url.to_string();
-                    output.tell("one-way", Some(&url), &format!("{why}: fetched by one way"));
+                    output.report("one-way", Some(&url), &format!("{why}: fetched by one way"));
                     transfer::run(&one, request, job, args.retries, output).await
                 }
             }
@@ -357,7 +357,7 @@ async fn by_several_ways(
         }
     }
     goodbye(neater).await;
-    faults.tell(neater, output);
+    faults.report(neater, output);
     if output.json {
         let failed = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": failed, "bytes": total }));

@@ -482,7 +482,7 @@ async fn learn(
                 let wait = after.max(FIRST_WAIT);
                 let seconds = wait.as_secs_f64().ceil();
                 let what = format!("{}; asking again in {seconds} s ({tries} of {retries})", failure.message);
-                output.tell("retry", Some(&url.to_string()), &what);
+                output.report("retry", Some(&url.to_string()), &what);
                 tokio::time::sleep(wait).await;
             }
             Err(refused) => return Err(refused.failure),
@@ -578,7 +578,7 @@ pub(super) async fn run(
     // Ways that hang have nothing to bring any more.
     tasks.shutdown().await;
     drop(progress);
-    tell(ways, &shared.board().deeds, output);
+    report_ways(ways, &shared.board().deeds, output);
     let failed = failed(&shared, ways);
     if let Some(failure) = failed {
         return Err(match running.keep() {
@@ -637,7 +637,7 @@ fn cut(total: u64, ways: u64) -> (u64, usize) {
     (piece, usize::try_from(total.div_ceil(piece)).unwrap_or(usize::MAX))
 }
 
-fn tell(ways: &[Way], deeds: &[Deeds], output: &Output) {
+fn report_ways(ways: &[Way], deeds: &[Deeds], output: &Output) {
     for (way, d) in ways.iter().zip(deeds) {
         let transport = d.transport.as_ref().map(|t| t.stack.as_str());
         if output.json {

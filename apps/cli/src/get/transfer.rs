@@ -240,9 +240,9 @@ async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: 
     options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     let of = |headers: &HeaderMap| headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok();
     let head = client.head(url, &options).await.map_err(Failure::from)?;
-    let told = if head.status() == StatusCode::OK { of(head.headers()) } else { None };
-    if told == Some(expected) {
-        return Ok(told);
+    let stated = if head.status() == StatusCode::OK { of(head.headers()) } else { None };
+    if stated == Some(expected) {
+        return Ok(stated);
     }
     options.headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
     let answer = client.get(url, &options).await.map_err(Failure::from)?;
@@ -254,7 +254,7 @@ async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: 
         status => return Err(refused(status, answer.transport())),
     };
     // The length of an empty content is no evidence about the file.
-    Ok(whole.or(told.filter(|length| *length > 0)))
+    Ok(whole.or(stated.filter(|length| *length > 0)))
 }
 
 /// A status that is no file.
@@ -379,7 +379,7 @@ impl Transfer<'_> {
                 // part cannot be identified.
                 if known.etag.is_some() && fresh.etag.is_none() && self.sink.restart() {
                     let what = "the server does not show that its part is of the same file: starting again";
-                    self.output.tell("restart", Some(&url), what);
+                    self.output.report("restart", Some(&url), what);
                     return Err(Trouble::Anew);
                 }
                 let Some(total) = range.total.or(known.total) else {
@@ -392,7 +392,7 @@ impl Transfer<'_> {
                 Some(total) if total == offset => Ok(None),
                 _ if self.sink.restart() => {
                     let what = "the file on the server became shorter: starting again";
-                    self.output.tell("restart", Some(&url), what);
+                    self.output.report("restart", Some(&url), what);
                     Err(Trouble::Anew)
                 }
                 _ => {
@@ -411,7 +411,7 @@ impl Transfer<'_> {
                         )));
                     }
                     let what = "the server has another version of the file, or only whole files: starting again";
-                    self.output.tell("restart", Some(&url), what);
+                    self.output.report("restart", Some(&url), what);
                 }
                 let total = response.length().filter(|_| !self.asked.compressed);
                 let fresh = if self.asked.is_plain() { fresh } else { Version::default() };

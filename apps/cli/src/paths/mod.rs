@@ -29,7 +29,7 @@ pub(crate) async fn run(args: PathsArgs, output: &Output) -> Result<Exit, Failur
         let running = status::running(&folder).map_err(|e| Failure::file("read", &folder, &e))?;
         if running.is_empty() && (any || args.once || !args.wait) {
             if !any {
-                output.tell(
+                output.report(
                     "none",
                     None,
                     "no transfer is running: `neater get` with a transfer of a second or more is one",

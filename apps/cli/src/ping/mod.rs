@@ -79,7 +79,7 @@ pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure
     }
     if found.len() > MAX_WAYS {
         let what = format!("{} ways; the first {MAX_WAYS} are asked, --interface chooses others", found.len());
-        output.tell("left-out", None, &what);
+        output.report("left-out", None, &what);
         found.truncate(MAX_WAYS);
     }
     announce(&name, port, &found, output);
@@ -97,7 +97,7 @@ pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure
             () = &mut stop => break true,
         };
         let Some(probe) = probe else { break false };
-        tell(&probe, &found[probe.way], output);
+        report(&probe, &found[probe.way], output);
         let tally = &mut tallies[probe.way];
         match probe.result {
             Ok(time) => tally.times.push(time),
@@ -201,7 +201,7 @@ fn announce(name: &str, port: u16, ways: &[Way], output: &Output) {
     }
 }
 
-fn tell(probe: &Probe, way: &Way, output: &Output) {
+fn report(probe: &Probe, way: &Way, output: &Output) {
     if output.json {
         let mut event = way.to_json();
         event["event"] = "probe".into();
@@ -262,11 +262,11 @@ mod tests {
 
     #[test]
     fn a_port_may_be_left_out() {
-        let told = |text: &str| endpoint(text).map(|e| e.to_string()).unwrap_or_else(|f| f.message);
-        assert_eq!(told("example.com"), "example.com:443");
-        assert_eq!(told("example.com:22"), "example.com:22");
+        let target_of = |text: &str| endpoint(text).map(|e| e.to_string()).unwrap_or_else(|f| f.message);
+        assert_eq!(target_of("example.com"), "example.com:443");
+        assert_eq!(target_of("example.com:22"), "example.com:22");
         assert_eq!(
-            (told("::1"), told("[::1]"), told("[::1]:8")),
+            (target_of("::1"), target_of("[::1]"), target_of("[::1]:8")),
             ("[::1]:443".into(), "[::1]:443".into(), "[::1]:8".into())
         );
         for bad in ["", "a:b", "h:0", "h:99999", "[::1", "1::2:x"] {

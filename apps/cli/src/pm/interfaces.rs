@@ -61,12 +61,12 @@ pub(super) async fn follow(mut net: AsyncFd<OsNet>, mut listener: Option<Listene
             }
             () = heard => {}
         }
-        tell(&mut net, &mut listener, &shared);
+        report(&mut net, &mut listener, &shared);
     }
 }
 
 /// What the networks are now, to the daemon. What has not changed costs it a comparison.
-fn tell(net: &mut AsyncFd<OsNet>, listener: &mut Option<Listener>, shared: &Arc<Shared>) {
+fn report(net: &mut AsyncFd<OsNet>, listener: &mut Option<Listener>, shared: &Arc<Shared>) {
     let net = net.get_ref();
     let time: Instant = net.now();
     let domains = listener.as_mut().map_or_else(Vec::new, |l| l.turn(time, now(), shared));

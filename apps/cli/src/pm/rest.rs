@@ -84,7 +84,7 @@ async fn answer(request: http::Request<Incoming>, shared: &Shared) -> http::Resp
     let (parts, body) = request.into_parts();
     let body = tokio::time::timeout(PATIENCE, Limited::new(body, MAX_JSON + 1).collect()).await;
     let response = match body {
-        Ok(Ok(body)) => told(&parts, &body.to_bytes(), shared),
+        Ok(Ok(body)) => handle(&parts, &body.to_bytes(), shared),
         Ok(Err(_)) => Response::error(413, &format!("a document has at most {MAX_JSON} bytes")),
         Err(_) => Response::error(408, "the body took too long"),
     };
@@ -104,7 +104,7 @@ async fn answer(request: http::Request<Incoming>, shared: &Shared) -> http::Resp
     built.body(Full::new(Bytes::from(response.body))).unwrap_or_default()
 }
 
-fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Response {
+fn handle(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Response {
     // Two fields of one name contradict each other.
     let field = |name: HeaderName| {
         let mut all = parts.headers.get_all(name).iter();

@@ -122,13 +122,13 @@ async fn follow(source: Source, every: Duration, client: Option<Client>, shared:
         };
         let came = text.and_then(|text| shared.daemon().set_source(&name, &text, silence, now()));
         if last.as_ref() != Some(&came) {
-            tell(&name, &came, &shared);
+            report(&name, &came, &shared);
             last = Some(came);
         }
     }
 }
 
-fn tell(name: &str, came: &Result<usize, String>, shared: &Shared) {
+fn report(name: &str, came: &Result<usize, String>, shared: &Shared) {
     let output = &shared.output;
     match came {
         Ok(nodes) if output.json => output.event(&json!({"event": "source", "source": name, "nodes": nodes})),

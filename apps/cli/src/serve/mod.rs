@@ -65,7 +65,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     announce(&args, output, &root, &urls, shown.as_ref(), &udp);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(warning) = shown.as_ref().and_then(|s| s.warning(now)) {
-        output.tell("certificate", None, &warning);
+        output.report("certificate", None, &warning);
     }
     make_room_for(args.max_connections, output);
     let connections = args.max_connections as usize;

@@ -146,7 +146,7 @@ impl Listener {
         }
         while let Some((ticket, answer)) = self.arrived.take().or_else(|| self.answers.try_recv().ok()) {
             if let Err(why) = self.domains.fetched(time, wall, ticket, answer) {
-                told(shared, "a document of a provisioning domain does not count", &why);
+                report_fault(shared, "a document of a provisioning domain does not count", &why);
             }
         }
         self.domains.handle_timeout(time);
@@ -201,10 +201,12 @@ impl Listener {
                     self.asking.insert(from.interface, (0, None));
                 }
                 Ok(Heard::NoDomain | Heard::Withdrawn) => {}
-                Ok(Heard::Full) => told(shared, "a router advertisement does not count", "there are too many domains"),
+                Ok(Heard::Full) => {
+                    report_fault(shared, "a router advertisement does not count", "there are too many domains")
+                }
                 Err(why) => {
                     let what = format!("a router advertisement of {} does not count", from.source);
-                    told(shared, &what, &why.to_string());
+                    report_fault(shared, &what, &why.to_string());
                 }
             }
         }
@@ -224,8 +226,8 @@ impl Listener {
 /// Reports the known domains.
 fn announce(domains: &[Provisioned], shared: &Shared) {
     let one = |d: &Provisioned| {
-        let told = d.properties.iter().map(|p| (p.key.clone(), p.value.to_json()));
-        let properties: serde_json::Map<String, serde_json::Value> = told.collect();
+        let stated = d.properties.iter().map(|p| (p.key.clone(), p.value.to_json()));
+        let properties: serde_json::Map<String, serde_json::Value> = stated.collect();
         let addrs: Vec<String> = d.addrs.iter().map(ToString::to_string).collect();
         json!({"id": d.id, "interface": d.interface, "addresses": addrs, "properties": properties})
     };
@@ -240,7 +242,7 @@ fn announce(domains: &[Provisioned], shared: &Shared) {
 }
 
 /// Reports a fault of a network, in verbose mode.
-fn told(shared: &Shared, what: &str, why: &str) {
+fn report_fault(shared: &Shared, what: &str, why: &str) {
     tracing::info!(target: "neater::pm", "{what}: {why}");
     if shared.output.verbose {
         if shared.output.json {
