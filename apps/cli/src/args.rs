@@ -16,17 +16,19 @@ const EXITS: &str = "Exit codes:
 Looking for faults: SSLKEYLOGFILE=FILE writes the keys of all sessions there, for tools that read
 what was captured; NEATER_QLOG=DIR, or --qlog DIR, a qlog of each QUIC connection.";
 
-/// Transport services: say what you need from the network, neater finds how.
+/// Transport services: state what you need from the network, neater finds how.
 #[derive(Debug, Parser)]
 #[command(name = "neater", version, arg_required_else_help = true, after_help = EXITS, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// One JSON object per line instead of text; `event` tells what each is
+    /// One JSON object per line instead of text; `event` names its kind
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Tell every step of establishment on standard error, as it happens; of serve, every request, and whom it turns away
+    /// Print every step of establishment on standard error, as it happens; of serve, every request
+    /// and every rejected client
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
-    /// What the library logs, as in RUST_LOG: `debug`, `neater::race=debug`. The variables NEATER_LOG and RUST_LOG do the same
+    /// What the library logs, as in RUST_LOG: `debug`, `neater::race=debug`. The variables
+    /// NEATER_LOG and RUST_LOG do the same
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     #[command(subcommand)]
@@ -93,7 +95,8 @@ pub(crate) struct ConnectArgs {
     /// Accept only a certificate with this SHA-256; without --ca the pin is all that is looked at
     #[arg(long, value_name = "SHA256")]
     pub(crate) pin: Vec<String>,
-    /// Accept any certificate: anybody on the way can read and change what is sent. Each use says so
+    /// Accept any certificate: any host on the path can read and change what is sent. Each use
+    /// prints a warning
     #[arg(short = 'k', long, conflicts_with_all = ["ca", "pin"])]
     pub(crate) insecure: bool,
     /// Another resolver configuration than /etc/resolv.conf
@@ -102,25 +105,27 @@ pub(crate) struct ConnectArgs {
     /// Another hosts file than /etc/hosts
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
-    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names counts, such as multicast DNS;
-    /// HTTPS records are not asked for then
+    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names
+    /// counts, such as multicast DNS; HTTPS records are not asked for then
     #[arg(long, conflicts_with_all = ["resolv_conf", "hosts"])]
     pub(crate) system_names: bool,
-    /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY, /etc/neater/policy and
-    /// ~/.config/neater/policy; may be given more than once, later folders count more
+    /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY,
+    /// /etc/neater/policy and ~/.config/neater/policy; may be given more than once, later folders
+    /// count more
     #[arg(long, value_name = "DIR")]
     pub(crate) policy: Vec<PathBuf>,
     /// No policies at all
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
-    /// Do not begin while a file of policies cannot be used: what it is to say would not count
+    /// Do not start while a file of policies cannot be used: its policies would not apply
     #[arg(long, conflicts_with = "no_policy")]
     pub(crate) strict_policies: bool,
-    /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile must be one that there is
+    /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile
+    /// must be one that there is
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, conflicts_with = "no_policy")]
     pub(crate) property: Vec<(String, String)>,
-    /// Seconds that establishment may take, and that nothing may come after that. Default: establishment as long as its candidates need,
-    /// silence 60
+    /// Seconds that establishment may take, and that nothing may come after that. Default:
+    /// establishment as long as its candidates need, silence 60
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<core::time::Duration>,
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
@@ -138,9 +143,9 @@ fn property(text: &str) -> Result<(String, String), String> {
     let (name, value) = (name.trim(), value.trim());
     match name.to_ascii_lowercase().as_str() {
         "" => Err(wrong()),
-        // The connection's own, which nobody states beside it.
+        // The connection's own properties, which are not stated beside it.
         "transport" | "security" | "interface" | "pvd" | "app" | "port" | "domain_name" | "remote_ip" => {
-            Err(format!("{name} is the connection's own: say it with --needs, --transport or the URL"))
+            Err(format!("{name} is the connection's own: set it with --needs, --transport or the URL"))
         }
         _ => Ok((name.to_owned(), value.to_owned())),
     }
@@ -156,11 +161,11 @@ fn seconds(text: &str) -> Result<core::time::Duration, String> {
 
 const GET_HELP: &str = "Examples:
   neater get -O https://example.com/big.iso        save under the remote name
-  neater get -C -O https://example.com/big.iso     go on where an earlier run ended
+  neater get -C -O https://example.com/big.iso     resume where an earlier run ended
   neater get https://example.com/ | less           one URL, to standard output
   neater get --output-dir music https://h/a.flac https://h/b.flac
   neater get --output-dir music --input-file list.txt
-  neater get -I https://example.com/                    what the server says of it
+  neater get -I https://example.com/                    its head: status and fields
   neater get -d 'a=1' -d @more https://example.com/form
   neater get -r 0-99 -o head https://example.com/file   its first 100 bytes
   neater get --needs low-delay -v https://example.com/
@@ -172,10 +177,10 @@ const GET_HELP: &str = "Examples:
   neater get --json -O https://example.com/a       for programs
 
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
-for the rest, three times, and as often again whenever a further MiB has come; but only of servers
-that send parts, and that tell by an ETag or a date whether the file is still the same. What an
+for the rest, three times, and as often again whenever a further MiB has come; but only from servers
+that send parts, and that show by an ETag or a date whether the file is still the same. What an
 earlier run left in FILE.part is continued if the server vouches that the file is still the same,
-and given up only when its answer says that it is not; a part of another URL, or one that neater
+and given up only when its answer shows that it is not; a part of another URL, or one that neater
 did not write, is never touched. Redirections are followed, but never from https to http. The
 variables http_proxy, https_proxy, all_proxy and no_proxy are heeded as curl heeds them.
 
@@ -187,7 +192,7 @@ nothing that was fetched. Connections with isolateSession leave nothing there. -
 Rates of transfers of 1 MB or more are kept for a day: of two protocols that are equally good for what
 is asked the faster one goes first (explain shows it; --needs _neater.measuredRates=false switches it off).
 
-JSON events: connected, timeline (with -v), progress, paths (where there are several), retry, anew, way
+JSON events: connected, timeline (with -v), progress, paths (where there are several), retry, restart, way
 and one-way (with --multi), insecure (with -k), cache (a file that cannot be used), head (with -I), fault,
 done, failed, summary. With -o - they go to standard error, as standard output carries the data.";
 
@@ -197,7 +202,8 @@ pub(crate) struct GetArgs {
     /// What to fetch; https is meant where no scheme stands
     #[arg(required_unless_present = "input_file", value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// Fetch the URLs that stand in FILE, too, one on a line; - is standard input, and # begins a comment
+    /// Fetch the URLs that stand in FILE, too, one on a line; - is standard input, and # begins a
+    /// comment
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(crate) input_file: Option<PathBuf>,
     /// Save as FILE; - is standard output, which is also the default for one URL
@@ -209,19 +215,21 @@ pub(crate) struct GetArgs {
     /// Save in this folder, which is made if it is not there, under the names that the URLs end in
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; a FILE without a part
-    /// is complete if it is as long as the server's, and left alone
+    /// Go on with FILE.part, or fail if nothing shows whether it is of the same file; a FILE
+    /// without a part is complete if it is as long as the server's, and left alone
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
-    /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
-    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended. With
-    /// --transport SCTP, by one association over all of them, which needs no parts
+    /// By all interfaces at once that policies choose, or else all there are: pieces of the file by
+    /// each, and what one does not bring, another does. Needs a file (-o or -O) and a server that
+    /// sends parts; -C goes on where another run ended. With --transport SCTP, by one association
+    /// over all of them, which needs no parts
     #[arg(long, conflicts_with = "interface")]
     pub(crate) multi: bool,
     /// How many files at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) parallel: u8,
-    /// How often to ask for the rest when a connection breaks, until a further MiB has come: then it counts anew (not with --multi)
+    /// How often to ask for the rest when a connection breaks, until a further MiB has come: then
+    /// the count restarts (not with --multi)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) retries: u8,
     /// Only this version of HTTP
@@ -242,10 +250,12 @@ pub(crate) struct GetArgs {
     /// Show the status and the header fields, and fetch nothing
     #[arg(short = 'I', long, conflicts_with_all = ["multi", "resume", "remote_name", "output_dir"])]
     pub(crate) head: bool,
-    /// Show the server this name and password (RFC 7617): who sees the list of processes sees them, too; -H @FILE does not show them
+    /// Show the server this name and password (RFC 7617): they are visible in the list of
+    /// processes; -H @FILE does not show them
     #[arg(short = 'u', long, value_name = "NAME:PASSWORD")]
     pub(crate) user: Option<String>,
-    /// Let the server compress the content for the way (gzip, deflate); what is saved is not compressed, and cannot be gone on with
+    /// Let the server compress the content for the way (gzip, deflate); what is saved is not
+    /// compressed, and cannot be gone on with
     #[arg(long, conflicts_with_all = ["multi", "resume", "range"])]
     pub(crate) compressed: bool,
     /// Only this part: 0-99, 100-, or -5 for the last five bytes
@@ -257,12 +267,12 @@ pub(crate) struct GetArgs {
     /// A host at a port is at this address, whatever names give
     #[arg(long, value_name = "HOST:PORT:ADDRESS")]
     pub(crate) resolve: Vec<String>,
-    /// Ask this proxy, whatever the variables say: http://[USER:PASSWORD@]HOST[:PORT]; empty, none. A password is visible in the list of
-    /// processes; in a variable it is not
+    /// Ask this proxy, regardless of the variables: http://[USER:PASSWORD@]HOST[:PORT]; empty,
+    /// none. A password is visible in the list of processes; in a variable it is not
     #[arg(short = 'x', long, value_name = "URL")]
     pub(crate) proxy: Option<String>,
-    /// Hosts that are asked without a proxy, in place of those of no_proxy: names, which stand for all that end in them, addresses and
-    /// networks (192.0.2.0/24); * is all
+    /// Hosts that are asked without a proxy, in place of those of no_proxy: names, which stand for
+    /// all that end in them, addresses and networks (192.0.2.0/24); * is all
     #[arg(long, value_name = "LIST")]
     pub(crate) noproxy: Option<String>,
     /// Nothing on standard error but what fails
@@ -288,7 +298,7 @@ Requests for another host are answered with 421, so that no page of another site
 served here under a name of its own: served are the addresses that it listens at, localhost, the
 name of this machine, what the certificate is for, and what --host adds, as behind a proxy that
 passes on the name that it was asked by. Where other machines can connect, every host is served
-unless --cert or --host says which.
+unless --cert or --host limits them.
 
 Ctrl-C or SIGTERM ends it in order, within ten seconds; a second one at once.
 JSON events: serving, certificate (one that expires soon, or is not valid), request (with -v), few-descriptors, turned-away, transport-refused, failed, stopped.";
@@ -296,7 +306,8 @@ JSON events: serving, certificate (one that expires soon, or is not valid), requ
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
 pub(crate) struct ServeArgs {
-    /// The folder; links that lead out of it are not followed, and names that are not UTF-8 are left out
+    /// The folder; links that lead out of it are not followed, and names that are not UTF-8 are
+    /// left out
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// The port for TCP and UDP; 0 takes a free one. Default: 4433, or 8080 with --plain
@@ -308,17 +319,18 @@ pub(crate) struct ServeArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// These transports: QUIC, TLS and SCTP (which is SCTP/DTLS); QUIC and TLS by default. With --plain: TCP, SCTP (which is SCTP/UDP)
-    /// and SCTP/IP; TCP by default
+    /// These transports: QUIC, TLS and SCTP (which is SCTP/DTLS); QUIC and TLS by default. With
+    /// --plain: TCP, SCTP (which is SCTP/UDP) and SCTP/IP; TCP by default
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// The UDP port for SCTP; 0 takes a free one. Default: 9899
     #[arg(long, value_name = "PORT")]
     pub(crate) udp_port: Option<u16>,
-    /// HTTP/1.1 in the clear, over TCP unless --transport says more, and nothing else
+    /// HTTP/1.1 in the clear, over TCP unless --transport names more, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,
-    /// The certificate chain to show (PEM); its key is on P-256 or P-384, of Ed25519 or RSA: P-521 is not supported
+    /// The certificate chain to show (PEM); its key is on P-256 or P-384, of Ed25519 or RSA: P-521
+    /// is not supported
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// Its private key (PEM)
@@ -334,7 +346,8 @@ pub(crate) struct ServeArgs {
     /// $XDG_STATE_HOME/neater or ~/.local/state/neater
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     pub(crate) cert_dir: Option<PathBuf>,
-    /// No line for each request, which there is at a terminal; -v has them anywhere, with --json as objects
+    /// No line for each request, which there is at a terminal; -v has them anywhere, with --json as
+    /// objects
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Do not list folders
@@ -388,7 +401,8 @@ pub(crate) struct ExplainArgs {
     /// Connect, and show the race as it went
     #[arg(long = "try")]
     pub(crate) attempt: bool,
-    /// Application protocols to offer, preferred first; empty offers none [default: h3,h2,http/1.1, but none for DTLS alone]
+    /// Application protocols to offer, preferred first; empty offers none [default: h3,h2,http/1.1,
+    /// but none for DTLS alone]
     #[arg(long, value_name = "LIST")]
     pub(crate) alpn: Option<String>,
     /// Only this version of HTTP: the same as --alpn with its name
@@ -404,11 +418,11 @@ const PATHS_HELP: &str = "Examples:
   neater paths --once
   neater paths --wait --json | jq '.paths[] | [.interface, .state, .bytes_per_second]'
 
-Transfers of this user that have run for a second say what their paths do: the interface, the address
+Transfers of this user that have run for a second report their paths: the interface, the address
 of this host, whether data goes this way, how much of it lately, the round-trip time and losses. Those
 over QUIC, TLS and TCP have one path; SCTP with multipath=Active has one by each network.
 
-Exit code 0 says that there was a transfer, 1 that there was none.
+Exit code 0: there was a transfer; 1: there was none.
 JSON events: paths (of a transfer), none.";
 
 #[derive(Clone, Debug, Args)]
@@ -431,12 +445,12 @@ const PING_HELP: &str = "Examples:
   neater ping --interface wwan0 --interface eth0 example.com:80
   neater ping --json example.com | jq 'select(.event == \"way\")'
 
-Each probe is a handshake of TCP, which goes where data would go; nothing is sent after it. All ways
-are asked at the same times. What is lost did not connect in time, or was refused or unreachable:
-the summary says which, and names the best way first.
+Each probe is a handshake of TCP, which goes where data would go; nothing is sent after it. All paths
+are probed at the same times. What is lost did not connect in time, or was refused or unreachable:
+the summary shows which, and names the best path first.
 
-Exit code 0 says that a probe connected, 1 that none did.
-JSON events: left-out (more ways than are asked), pinging, probe, way, failed.";
+Exit code 0: a probe connected; 1: none did.
+JSON events: left-out (more paths than are probed), pinging, probe, way, failed.";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = PING_HELP, after_long_help = format!("{PING_HELP}\n\n{EXITS}"))]
@@ -477,13 +491,13 @@ const POLICY_HELP: &str = "Examples:
   neater policy test tests.json --pib pib
   neater policy vectors crates/policy/tests/vectors
   neater policy ask '[{\"transport\": {\"value\": \"reliable\"}}]'
-  neater policy tell site.policy wwan0.cib
+  neater policy publish site.policy wwan0.cib
 
 Profiles and policies that come with neater count unless --bare is given; those of --pib stand above
-them. Exit code 1 says that a file has an error, a test fails or a vector differs. docs/policy.md
-tells the formats.
+them. Exit code 1: a file has an error, a test fails or a vector differs. docs/policy.md
+describes the formats.
 
-JSON events: fault, checked, decision, tested, vector, answer, told, summary.";
+JSON events: fault, checked, decision, tested, vector, answer, published, summary.";
 
 #[derive(Debug, Args)]
 #[command(after_help = POLICY_HELP, after_long_help = format!("{POLICY_HELP}\n\n{EXITS}"))]
@@ -514,13 +528,14 @@ pub(crate) struct TableArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Read files as the manager would, and say what is wrong with line and column
+    /// Read files as the manager would, and report faults with line and column
     Check {
         /// Policy, profile and CIB files, by their endings, and folders of them
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Show how a decision comes about: which rules fired, which rows matched, what failed, scores summed
+    /// Show how a decision comes about: which rules fired, which rows matched, what failed, scores
+    /// summed
     Explain {
         /// A list of requests in JSON, a file of one, or - for standard input
         #[arg(value_name = "REQUEST")]
@@ -528,10 +543,12 @@ pub(crate) enum PolicyCommand {
         /// A diagram in Mermaid's language instead of text
         #[arg(long)]
         diagram: bool,
-        /// What the manager that runs (`neater pm`) decides for this user, and not what files lead to
+        /// What the manager that runs (`neater pm`) decides for this user, and not what files lead
+        /// to
         #[arg(long, conflicts_with_all = ["pib", "cib", "bare", "rows", "candidates"])]
         running: bool,
-        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as
+        /// for every program
         #[arg(long, value_name = "DIR", requires = "running")]
         sock: Option<PathBuf>,
         #[command(flatten)]
@@ -550,16 +567,19 @@ pub(crate) enum PolicyCommand {
         /// A list of requests in JSON, a file of one, or - for standard input
         #[arg(value_name = "REQUEST")]
         request: String,
-        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as
+        /// for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
-    /// Tell the manager that runs a policy or profile, or what is known; it steers your programs, or all if you are root
-    Tell {
+    /// Send the running manager a policy, a profile or a node of the CIB; it applies to your
+    /// programs, or to all if you are root
+    Publish {
         /// Policy, profile and CIB files, by their endings
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as
+        /// for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
@@ -580,9 +600,9 @@ const PM_HELP: &str = "Examples:
        -d '{\"match\": {}, \"properties\": {\"dscp\": {\"value\": 10}}}' http://127.0.0.1:45888/pib/site
 
 The folders are looked at every second, and read when something changed; a file that is broken is
-reported, and what it said before goes on to count. What a user tells over the sockets steers that
-user alone; what root, the daemon's user and who has the token tell counts for everybody.
-docs/policy.md tells the rest, and how to run it as a service.
+reported, and its earlier content stays in force. What a user sends over the sockets applies to that
+user alone; what root, the daemon's user or a client with the token sends applies to all users.
+docs/policy.md describes the rest, and how to run it as a service.
 
 JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, failed, stopped;
 with -v also refused.";
@@ -592,14 +612,16 @@ with -v also refused.";
 pub(crate) struct PmArgs {
     #[command(flatten)]
     pub(crate) tables: TableArgs,
-    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and rest_token. Default: ~/.neat
+    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and
+    /// rest_token. Default: ~/.neat
     #[arg(long, value_name = "DIR")]
     pub(crate) sock: Option<PathBuf>,
-    /// Do not begin while a file of --pib or --cib cannot be used: what it is to say would not count. While the manager runs, a file
-    /// that goes bad leaves what it said before
+    /// Do not start while a file of --pib or --cib cannot be used: its content would not apply.
+    /// While the manager runs, a file that becomes invalid leaves its earlier content in force
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the daemon's
+    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the
+    /// daemon's
     #[arg(long)]
     pub(crate) shared: bool,
     /// Where REST listens: an address of this host alone. Port 0 takes a free one
@@ -608,8 +630,9 @@ pub(crate) struct PmArgs {
     /// No REST
     #[arg(long)]
     pub(crate) no_rest: bool,
-    /// A file or URL (http, https) that tells nodes of the CIB: an object or a list, read again and again. What it says takes
-    /// the place of what it said before, and ends when it has been silent three times; may be given up to 16 times
+    /// A file or URL (http, https) with nodes of the CIB: an object or a list, read periodically.
+    /// Each answer replaces the one before; the nodes expire when three requests in a row have
+    /// failed; may be given up to 16 times
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) source: Vec<String>,
     /// Seconds from one look at the sources to the next
@@ -618,17 +641,19 @@ pub(crate) struct PmArgs {
     /// Trust these authorities (PEM) instead of the system's, for sources of https
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) source_ca: Option<PathBuf>,
-    /// What this user tells counts for everybody, as what root tells: a program that speaks for modems under a user of its own, for
-    /// example. A name or a number; may be given several times. It comes to the sockets only with --shared
+    /// What this user sends applies to all users, as from root: for example, a program that reports
+    /// modems under a user of its own. A name or a number; may be given several times. It reaches
+    /// the sockets only with --shared
     #[arg(long, value_name = "USER")]
     pub(crate) trust_user: Vec<String>,
-    /// Do not tell of the interfaces of this host: only files and programs fill the CIB
+    /// Do not report the interfaces of this host: only files and programs fill the CIB
     #[arg(long)]
     pub(crate) no_interfaces: bool,
-    /// Do not listen to what routers tell of provisioning domains (RFC 8801), which takes root or CAP_NET_RAW
+    /// Do not receive provisioning domains from routers (RFC 8801), which takes root or CAP_NET_RAW
     #[arg(long)]
     pub(crate) no_pvd: bool,
-    /// Who vouches for the servers of provisioning domains, in place of the system's authorities: certificates in PEM
+    /// The authorities of the servers of provisioning domains, in place of the system's:
+    /// certificates in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) pvd_ca: Option<PathBuf>,
 }
@@ -640,7 +665,7 @@ const LAB_HELP: &str = "Examples:
   neater lab report results
 
 neater-lab is a program of its own: it is looked for beside neater, then on the PATH. Its exit
-codes, which `neater lab --help` tells, are not those of the other commands.";
+codes, which `neater lab --help` lists, are not those of the other commands.";
 
 #[derive(Debug, Args)]
 #[command(after_help = LAB_HELP, disable_help_flag = true, disable_version_flag = true)]

@@ -20,10 +20,10 @@ const FILE_MAX: u64 = 4 << 20;
 
 /// What was asked for, checked.
 pub(crate) struct Asked {
-    /// Where connections are to come from, if that is said: an address, or any of a family.
+    /// The local endpoint of connections, if given: an address, or any of a family.
     pub(crate) local: Option<LocalEndpoint>,
     pub(crate) properties: TransportProperties,
-    /// What the needs say of security, if they say anything.
+    /// The security of the needs, if they state any.
     pub(crate) need: Option<SecurityNeed>,
     /// For connections that are to be secure.
     pub(crate) security: SecurityParameters,
@@ -35,8 +35,9 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn new(args: &ConnectArgs, output: &Output) -> Result<Self, Failure> {
         if args.insecure {
-            let text = "--insecure: no certificate is checked, and anybody on the way can read and change what is sent";
-            output.tell("insecure", None, &format!("neater: {text}"));
+            let text =
+                "--insecure: no certificate is checked, and any host on the path can read and change what is sent";
+            output.report("insecure", None, &format!("neater: {text}"));
         }
         let (mut properties, need) = match &args.needs {
             None => (TransportProperties::new(), None),
@@ -114,14 +115,15 @@ pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
 pub(crate) fn start(builder: Builder) -> Result<Neater, Failure> {
     builder.build().map_err(|e| match e.kind() {
         std::io::ErrorKind::InvalidData => Failure::new(crate::Exit::Failed, "policy", e.to_string())
-            .advise("`neater policy check FOLDER` tells of all; without --strict-policies the others count"),
-        // Of all that is opened here, the files that the environment names have their names in the error.
+            .advise("`neater policy check FOLDER` reports all; without --strict-policies the others apply"),
+        // Of all that is opened here, the files that the environment names have their names in the
+        // error.
         _ if e.to_string().starts_with("SSLKEYLOGFILE=") => Failure::new(crate::Exit::Local, "file", e.to_string()),
         _ => Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")),
     })
 }
 
-/// What a transport system is made with, as these arguments say.
+/// The builder of a transport system for these arguments.
 pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     let mut builder = Neater::builder().key_log_from_environment();
     let named = || std::env::var_os("NEATER_QLOG").filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -163,12 +165,13 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     Ok(builder.application("neater"))
 }
 
-/// What is wrong with files of policies, for people; `neater policy check` tells more. Each fault is told once.
+/// What is wrong with files of policies, for people; `neater policy check` reports more. Each fault
+/// is reported once.
 #[derive(Default)]
 pub(crate) struct PolicyFaults(Vec<PolicyFault>);
 
 impl PolicyFaults {
-    pub(crate) fn tell(&mut self, neater: &Neater, output: &Output) {
+    pub(crate) fn report(&mut self, neater: &Neater, output: &Output) {
         for fault in neater.policy_faults() {
             if self.0.contains(&fault) {
                 continue;
@@ -211,7 +214,8 @@ fn pin(text: &str) -> Result<Pin, Failure> {
     Ok(Pin::Sha256(hash))
 }
 
-/// The protocol stacks that are meant: SCTP is over UDP in the clear, and over DTLS where there is security.
+/// The protocol stacks that are meant: SCTP is over UDP in the clear, and over DTLS where there is
+/// security.
 pub(crate) fn stacks(names: &[String]) -> Result<Vec<Stack>, Failure> {
     let mut all = Vec::new();
     for name in names {

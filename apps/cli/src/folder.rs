@@ -1,4 +1,4 @@
-//! Folders of policy, profile and CIB files, with failures that say what to do.
+//! Folders of policy, profile and CIB files, with failures that advise what to do.
 
 use crate::failure::Failure;
 use neater::policies::folder;
@@ -10,8 +10,8 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     folder::read(path).map_err(|e| Failure::file("read", path, &e))
 }
 
-/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went away meanwhile is left
-/// out.
+/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went
+/// away meanwhile is left out.
 pub(crate) fn list(dir: &Path, deep: bool) -> Result<Files, Failure> {
     folder::list(dir, deep).map_err(|e| match e.kind() {
         std::io::ErrorKind::InvalidInput => Failure::usage(e.to_string()),

@@ -12,13 +12,13 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> Result<Exit, Failure> {
     let Some(program) = find() else {
         return Err(Failure::new(Exit::Failed, "lab", "neater-lab is neither beside neater nor on the PATH")
             .advise("in neater's source directory: cargo install --locked --path sim/lab")
-            .advise("`neater help lab` tells what it does"));
+            .advise("`neater help lab` describes it"));
     };
     let error = std::process::Command::new(&program).args(words).exec();
     Err(Failure::new(Exit::Failed, "lab", format!("{}: {error}", program.display())))
 }
 
-/// What neater-lab is told: `--json` stands before the subcommand here, and behind it there.
+/// The arguments of neater-lab: `--json` stands before the subcommand here, and behind it there.
 fn words(rest: &[OsString], json: bool) -> Result<Vec<OsString>, Failure> {
     let mut words = rest.to_vec();
     if json && words.iter().all(|w| w != "--json") {

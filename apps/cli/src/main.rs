@@ -1,10 +1,11 @@
 //! The `neater` command: fetch, serve and explain.
 //!
-//! *Responsible for* arguments, what people and programs read, files, and exit codes. *Not responsible for* transports
-//! (neater's) and HTTP (neater-http's).
+//! *Responsible for* arguments, what people and programs read, files, and exit codes. *Not
+//! responsible for* transports (neater's) and HTTP (neater-http's).
 //!
-//! *Invariants*: standard output carries what was asked for and nothing else; every failure says what to do next and ends
-//! in a documented exit code; data that came is never thrown away by a failure.
+//! *Invariants*: standard output carries what was asked for and nothing else; every failure advises
+//! what to do next and ends in a documented exit code; data that came is never thrown away by a
+//! failure.
 
 #![forbid(unsafe_code)]
 
@@ -53,8 +54,8 @@ fn main() -> ExitCode {
             if usage {
                 return Exit::Usage.into();
             }
-            // Help that nobody reads to its end is no error.
-            output.told(printed);
+            // Help that is not read to its end is no error.
+            output.keep_error(printed);
             return output.check().map_or_else(
                 |f| {
                     output.failure(&f);
@@ -82,10 +83,10 @@ fn wants_json() -> bool {
 }
 
 /// Help, or the version, for programs.
-fn as_json(told: &clap::Error) -> ExitCode {
-    let event = if told.kind() == clap::error::ErrorKind::DisplayVersion { "version" } else { "help" };
+fn as_json(text: &clap::Error) -> ExitCode {
+    let event = if text.kind() == clap::error::ErrorKind::DisplayVersion { "version" } else { "help" };
     let output = Output::new(true, false);
-    output.event(&json!({"event": event, "text": told.render().to_string().trim_end()}));
+    output.event(&json!({"event": event, "text": text.render().to_string().trim_end()}));
     output.check().map_or_else(|f| f.exit.into(), |()| ExitCode::SUCCESS)
 }
 
@@ -161,12 +162,14 @@ fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Fa
     done
 }
 
-/// The same on this thread alone: where bytes go from one task to the next, another thread would have to be woken for each piece.
+/// The same on this thread alone: where bytes go from one task to the next, another thread would
+/// have to be woken for each piece.
 fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'static) -> Result<Exit, Failure> {
     enough_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no threads: {e}")))?;
-    // As a task: each time that what is blocked on itself is woken, the runtime looks for events first.
+    // As a task: each time that what is blocked on itself is woken, the runtime looks for events
+    // first.
     let done = runtime.block_on(async { tokio::spawn(job).await });
     runtime.shutdown_timeout(core::time::Duration::from_millis(200));
     match done {
@@ -178,7 +181,7 @@ fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'stat
     }
 }
 
-/// What the library tells of itself, on standard error: `--log` or `RUST_LOG` says how much.
+/// The library's log, on standard error: `--log` or `RUST_LOG` sets its level.
 fn start_log(filter: Option<&str>) -> Result<(), Failure> {
     use tracing_subscriber::EnvFilter;
     let set = |name: &&str| std::env::var_os(name).is_some_and(|v| !v.is_empty());

@@ -33,7 +33,7 @@ impl Outcomes {
         {
             let text =
                 format!("neater: {}: {why}: not used, and replaced when there is something to keep", path.display());
-            output.tell("cache", None, &text);
+            output.report("cache", None, &text);
         }
         Self { path }
     }
@@ -47,7 +47,7 @@ impl Outcomes {
         if let Err(e) = replace(path, text.as_bytes())
             && output.verbose
         {
-            output.tell("cache", None, &format!("neater: {}: {e}: nothing is kept for the next run", path.display()));
+            output.report("cache", None, &format!("neater: {}: {e}: nothing is kept for the next run", path.display()));
         }
     }
 }

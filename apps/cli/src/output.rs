@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Where things are said. Cheap to clone.
+/// Where output goes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -40,7 +40,7 @@ impl Output {
         self.data_on_stdout.store(true, Ordering::Release);
     }
 
-    /// Where progress is drawn, if anybody would see it.
+    /// Where progress is drawn, if it would be seen.
     pub(crate) fn bars(&self) -> Option<&MultiProgress> {
         let data = self.data_on_stdout.load(Ordering::Acquire) && io::stdout().is_terminal();
         (!self.json && !self.verbose && !self.quiet && !data && io::stderr().is_terminal()).then_some(&self.bars)
@@ -50,15 +50,16 @@ impl Output {
     pub(crate) fn event(&self, value: &Value) {
         let line = format!("{value}\n");
         if self.data_on_stdout.load(Ordering::Acquire) {
-            // Where this cannot be said, nothing can.
+            // If this cannot be written, nothing can.
             let _ = io::stderr().lock().write_all(line.as_bytes());
         } else {
-            self.told(io::stdout().lock().write_all(line.as_bytes()));
+            self.keep_error(io::stdout().lock().write_all(line.as_bytes()));
         }
     }
 
-    /// Keeps why something could not be said, for the end of the command. A reader that has gone wants no more.
-    pub(crate) fn told(&self, done: io::Result<()>) {
+    /// Keeps why something could not be written, for the end of the command. A reader that has gone
+    /// wants no more.
+    pub(crate) fn keep_error(&self, done: io::Result<()>) {
         if let Err(e) = done
             && e.kind() != io::ErrorKind::BrokenPipe
         {
@@ -68,7 +69,7 @@ impl Output {
 
     /// Whether all of the answer went to standard output.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.told(io::stdout().lock().flush());
+        self.keep_error(io::stdout().lock().flush());
         match self.lost.get() {
             None => Ok(()),
             Some(e) => {
@@ -81,11 +82,11 @@ impl Output {
 
     /// A line of the answer.
     pub(crate) fn line(&self, text: &str) {
-        self.told(writeln!(io::stdout().lock(), "{}", harmless(text)));
+        self.keep_error(writeln!(io::stdout().lock(), "{}", harmless(text)));
     }
 
     /// Something that programs may want to know of as well as people, about a URL or not.
-    pub(crate) fn tell(&self, event: &str, url: Option<&str>, text: &str) {
+    pub(crate) fn report(&self, event: &str, url: Option<&str>, text: &str) {
         if self.json {
             let mut value = json!({ "event": event, "message": text });
             if let Some(url) = url {
@@ -152,8 +153,9 @@ impl Output {
     }
 }
 
-/// A text that a terminal takes for nothing but text, whoever has had a say in it: reasons of peers, names, headers. Lines and
-/// tabs stay; what would move the cursor, colour, or turn the direction of writing is shown as a mark.
+/// A text that a terminal takes for nothing but text, whatever its source: reasons of peers, names,
+/// headers. Lines and tabs stay; what would move the cursor, colour, or turn the direction of
+/// writing is shown as a mark.
 fn harmless(text: &str) -> Cow<'_, str> {
     let bad = |c: char| {
         c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -171,8 +173,8 @@ pub(crate) fn failed(url: Option<&str>, f: &Failure) -> Value {
     value
 }
 
-/// A text with the zones of its link-local addresses as people name them, by their interfaces (RFC 4007 section 11.2), and not by
-/// numbers that change with every boot.
+/// A text with the zones of its link-local addresses as people name them, by their interfaces (RFC
+/// 4007 section 11.2), and not by numbers that change with every boot.
 pub(crate) fn zoned(text: &str) -> String {
     with_names(text, |index| {
         let socket =

@@ -1,4 +1,5 @@
-//! `neater policy`: the policy manager on files. What it means is neater-policy's; here files are read and lines printed.
+//! `neater policy`: the policy manager on files. What it means is neater-policy's; here files are
+//! read and lines printed.
 
 use crate::args::{PolicyCommand, TableArgs};
 use crate::failure::{Exit, Failure};
@@ -32,7 +33,7 @@ pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failu
         PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
         PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
         PolicyCommand::Ask { request, sock } => ask(&request, sock.as_deref(), output),
-        PolicyCommand::Tell { files, sock } => tell_files(&files, sock.as_deref(), output),
+        PolicyCommand::Publish { files, sock } => publish(&files, sock.as_deref(), output),
     }
 }
 
@@ -40,8 +41,8 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if `deep`. A file that cannot be
-/// read is told and left out, as the manager that runs does.
+/// The files of a folder by their paths within it, and their contents; of the folders in it, too,
+/// if `deep`. A file that cannot be read is reported and left out, as the manager that runs does.
 fn folder(dir: &Path, deep: bool, output: &Output) -> Result<Vec<(String, String)>, Failure> {
     let mut files = Vec::new();
     let found = folder::list(dir, deep)?;
@@ -65,10 +66,10 @@ fn cannot_be_read(file: &Path, e: &std::io::Error) -> Fault {
 
 /// What is wrong or odd about a file, beside what was asked for.
 fn remark(fault: &Fault, output: &Output) {
-    if output.json { tell(fault, output) } else { output.note(&fault.to_string()) }
+    if output.json { report(fault, output) } else { output.note(&fault.to_string()) }
 }
 
-fn tell(fault: &Fault, output: &Output) {
+fn report(fault: &Fault, output: &Output) {
     if output.json {
         output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line, "column": fault.column,
             "harmless": fault.harmless, "why": fault.why}));
@@ -111,7 +112,7 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let there = files.iter().filter(|(name, _)| !unread.contains(name));
     let sources: Vec<SourceFile<'_>> = there.map(|(name, text)| SourceFile { name, text }).collect();
     faults.extend(check_all(&sources, now()));
-    faults.iter().for_each(|f| tell(f, output));
+    faults.iter().for_each(|f| report(f, output));
     let wrong: BTreeSet<&str> = faults.iter().filter(|f| !f.harmless).map(|f| f.file.as_str()).collect();
     let wrong = wrong.len();
     if output.json {
@@ -122,7 +123,7 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-/// How many candidates are kept, as the command line says.
+/// How many candidates are kept, as set on the command line.
 pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
     let most = 1..=MAX_CANDIDATES;
     if !most.contains(&tables.rows) || !most.contains(&tables.candidates) {
@@ -131,7 +132,7 @@ pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
     Ok(Limits { rows: tables.rows, candidates: tables.candidates })
 }
 
-/// A manager with the tables that count. What is wrong with files is told on the way.
+/// A manager with the tables in force. Faults of files are reported on the way.
 fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
     let mut manager = Manager::new(limits(tables)?);
     if !tables.bare {
@@ -222,30 +223,31 @@ fn explain_running(request: &str, diagram: bool, sock: Option<&Path>, output: &O
     };
     let answer = talk().map_err(|e| absent(&path, &e))?;
     let refused = |why: &str| Failure::new(Exit::Failed, "manager", format!("the manager does not explain it: {why}"));
-    let (kind, told) = match wire::Frame::first(&answer) {
+    let (kind, text) = match wire::Frame::first(&answer) {
         Ok(Some(frame)) => (frame.kind, String::from_utf8_lossy(frame.payload)),
         Ok(None) => return Err(refused("it closed the connection")),
         Err(e) => return Err(refused(&e.to_string())),
     };
     if kind != wire::Kind::Explained {
-        return Err(refused(&told));
+        return Err(refused(&text));
     }
     if output.json {
-        output.event(&decision_event(&told).map_err(|why| refused(&why))?);
+        output.event(&decision_event(&text).map_err(|why| refused(&why))?);
     } else {
-        output.line(told.trim_end());
+        output.line(text.trim_end());
     }
     Ok(Exit::Ok)
 }
 
-/// What a manager tells of a decision, as an event.
-fn decision_event(told: &str) -> Result<serde_json::Value, String> {
-    let mut json: serde_json::Value = serde_json::from_str(told).map_err(|e| e.to_string())?;
+/// A manager's report of a decision, as an event.
+fn decision_event(text: &str) -> Result<serde_json::Value, String> {
+    let mut json: serde_json::Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     json.as_object_mut().ok_or("it answered with no object")?.insert("event".into(), "decision".into());
     Ok(json)
 }
 
-/// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every program on neater does.
+/// One of the sockets of the manager that runs. Without `--sock` it is looked for as in every
+/// program on neater.
 fn socket(sock: Option<&Path>, door: Door) -> PathBuf {
     let requests = sock.map(|dir| dir.join(Door::Requests.file())).or_else(neater::policies::manager_socket);
     let own = || std::env::home_dir().unwrap_or_default().join(".neat").join(Door::Requests.file());
@@ -260,17 +262,17 @@ fn absent(path: &Path, e: &std::io::Error) -> Failure {
         return Failure::new(Exit::Failed, "manager", why).advise("see whether its process is stopped or very busy");
     }
     Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
-        .advise("`neater pm` starts one; --sock DIR says where it is")
+        .advise("`neater pm` starts one; --sock DIR names its folder")
 }
 
-/// What a manager that runs says to a document on one of its sockets.
+/// The answer of a running manager to a document on one of its sockets.
 fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
     let path = socket(sock, door);
     let talk = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        // A manager that has heard enough may close before it has heard everything.
+        // A manager that has read enough may close before it has read everything.
         let said = stream.write_all(text.as_bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
         let mut answer = String::new();
         match stream.read_to_string(&mut answer) {
@@ -286,7 +288,8 @@ fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Fail
     requests(what, &text)?;
     let answer = exchange(sock, Door::Requests, &text)?;
     let candidates: serde_json::Value = serde_json::from_str(&answer).map_err(|_| {
-        Failure::new(Exit::Failed, "manager", "the manager did not answer").advise("its own messages (-v) say why")
+        Failure::new(Exit::Failed, "manager", "the manager did not answer")
+            .advise("its own messages (-v) give the reason")
     })?;
     if output.json {
         output.event(&json!({"event": "answer", "candidates": candidates}));
@@ -296,7 +299,7 @@ fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Fail
     Ok(if candidates.as_array().is_some_and(|c| !c.is_empty()) { Exit::Ok } else { Exit::Failed })
 }
 
-fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+fn publish(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
     for path in paths {
         let (name, text) = (path.to_string_lossy(), read(path)?);
         let (door, kind) = match FileKind::of(&name) {
@@ -305,13 +308,14 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
         };
         let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
-        // A manager says why it refuses, and nothing of slips. In a list nobody can point at them.
-        let slips = if json.is_object() { check(&SourceFile { name: &name, text: &text }, now()) } else { Vec::new() };
-        for slip in slips.iter().filter(|f| f.harmless) {
-            remark(slip, output);
+        // A manager reports why it refuses, and no diagnostics. In a list they have no position.
+        let diagnostics =
+            if json.is_object() { check(&SourceFile { name: &name, text: &text }, now()) } else { Vec::new() };
+        for diagnostic in diagnostics.iter().filter(|f| f.harmless) {
+            remark(diagnostic, output);
         }
         let text = match kind {
-            // On the socket, the ending of a name says nothing.
+            // On the socket, the ending of a name has no meaning.
             FileKind::Profile => {
                 let is_profile = |object: &mut serde_json::Value| {
                     if let serde_json::Value::Object(map) = object {
@@ -333,7 +337,7 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             return Err(Failure::new(Exit::Failed, "manager", format!("{name}: {why}")));
         }
         if output.json {
-            output.event(&json!({"event": "told", "file": name}));
+            output.event(&json!({"event": "published", "file": name}));
         } else {
             output.line(&format!("{name}: the manager has taken it"));
         }
@@ -410,8 +414,8 @@ mod tests {
 
     #[test]
     fn whatever_answers_in_the_place_of_a_manager_is_no_decision() {
-        for told in ["[]", "7", "\"text\"", "null", "true", "{", ""] {
-            assert!(decision_event(told).is_err(), "{told}");
+        for text in ["[]", "7", "\"text\"", "null", "true", "{", ""] {
+            assert!(decision_event(text).is_err(), "{text}");
         }
         assert_eq!(decision_event(r#"{"lost": []}"#), Ok(json!({"lost": [], "event": "decision"})));
     }

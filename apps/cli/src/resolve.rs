@@ -1,4 +1,5 @@
-//! Addresses of a name, without connecting: the resolver of the engine, driven over this program's own sockets.
+//! Addresses of a name, without connecting: the resolver of the engine, driven over this program's
+//! own sockets.
 
 use crate::args::ConnectArgs;
 use crate::failure::{Exit, Failure};
@@ -57,7 +58,7 @@ impl Drop for Open {
 /// What is found of a name: its addresses, or why there are none.
 type Found = Result<Vec<IpAddr>, String>;
 
-/// The addresses of `name`, by whoever the arguments of a connection say is to be asked.
+/// The addresses of `name`, by the resolver that the arguments of a connection select.
 pub(crate) async fn as_connecting(name: &str, args: &ConnectArgs) -> Result<Found, Failure> {
     if !args.system_names {
         return addresses(name, args.resolv_conf.as_deref(), args.hosts.as_deref(), args.timeout).await;
@@ -73,8 +74,8 @@ pub(crate) async fn as_connecting(name: &str, args: &ConnectArgs) -> Result<Foun
     }
 }
 
-/// The addresses of `name`, looked for in other files than the usual ones where these are given; why there are none otherwise. What can
-/// be no name is an error.
+/// The addresses of `name`, looked for in other files than the usual ones where these are given;
+/// why there are none otherwise. What can be no name is an error.
 pub(crate) async fn addresses(
     name: &str,
     resolv_conf: Option<&Path>,
@@ -217,7 +218,8 @@ async fn listen(transport: TransportId, socket: Arc<UdpSocket>, arrivals: Arriva
     }
 }
 
-/// Connects, and tells of what comes. The resolver bounds how long that may take and how much it may be.
+/// Connects, and reports what arrives. The resolver bounds how long that may take and how much it
+/// may be.
 async fn converse(transport: TransportId, server: SocketAddr, arrivals: Arrivals) {
     let mut stream = match TcpStream::connect(server).await {
         Ok(stream) => {

@@ -1,4 +1,4 @@
-//! Certificates that were refused: a failure says by which pin each would be accepted.
+//! Certificates that were refused: a failure shows by which pin each would be accepted.
 
 use neater::SecurityParameters;
 use neater::tls::Pin;
@@ -10,7 +10,8 @@ use crate::failure::{Exit, Failure};
 /// Servers whose certificate is kept; a list of URLs may have thousands.
 const SERVERS_MAX: usize = 1024;
 
-/// The last certificate that each server showed and that was refused, as `--pin` takes it, by the server's name.
+/// The last certificate that each server showed and that was refused, as `--pin` takes it, by the
+/// server's name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pins: Arc<Mutex<BTreeMap<String, String>>>,
@@ -33,8 +34,8 @@ impl Seen {
         seen
     }
 
-    /// The failure, with the pin of the certificate that was refused, if it is about one. Behind a redirection that is another server's
-    /// than `host`: it is named where only one was refused.
+    /// The failure, with the pin of the certificate that was refused, if it is about one. Behind a
+    /// redirection that is another server's than `host`: it is named where only one was refused.
     pub(crate) fn pin_of(&self, failure: Failure, host: &str) -> Failure {
         if failure.exit != Exit::Security {
             return failure;

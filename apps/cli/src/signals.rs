@@ -1,4 +1,4 @@
-//! The end that somebody asks for, from the keyboard or by SIGTERM.
+//! The end that a user or a supervisor requests, from the keyboard or by SIGTERM.
 
 use crate::failure::{Exit, Failure};
 
@@ -15,7 +15,8 @@ pub(crate) async fn interrupted() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// The second Ctrl-C ends the process, whatever it is waiting for. The first is for [`interrupted`].
+/// The second Ctrl-C ends the process, whatever it is waiting for. The first is for
+/// [`interrupted`].
 pub(crate) fn obey_the_second_interrupt() {
     tokio::spawn(async {
         for _ in 0..2 {
@@ -27,7 +28,7 @@ pub(crate) fn obey_the_second_interrupt() {
     });
 }
 
-/// Something that has said what it knows when it is interrupted, and has nothing to keep.
+/// A job that has printed its results when it is interrupted, and has nothing to keep.
 pub(crate) async fn unless_interrupted(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     tokio::select! {
         done = job => done,

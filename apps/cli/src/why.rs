@@ -1,9 +1,10 @@
-//! Why a race went to whom it went, in words.
+//! The reasons for the winner of a race, in words.
 
 use crate::output::ms;
 use neater::{CandidateOutcome, Fate};
 
-/// Why the winner of these candidates, which stand in the order of the plan, best first, was chosen.
+/// Why the winner of these candidates, which stand in the order of the plan, best first, was
+/// chosen.
 pub(crate) fn why(candidates: &[CandidateOutcome], from_cache: bool) -> String {
     if from_cache {
         return "it worked before".into();

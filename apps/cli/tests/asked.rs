@@ -1,4 +1,5 @@
-//! The options of `neater get` that have curl's names, against a server that shows what it was asked, and against other people's.
+//! The options of `neater get` that have curl's names, against a server that shows what it was
+//! asked, and against other people's.
 
 mod common;
 
@@ -241,7 +242,8 @@ fn a_terminal_is_spared_what_is_no_text() {
     assert!(code == Some(0) && shown.contains("text"), "{shown:?}");
 }
 
-/// RFC 9110 section 15.3.7: the part of a file that has a tag has it, too; one without may be of another version.
+/// RFC 9110 section 15.3.7: the part of a file that has a tag has it, too; one without may be of
+/// another version.
 #[test]
 fn a_part_without_the_tag_of_the_file_is_not_joined_to_it() {
     let f = Folder::new("untagged");
@@ -275,7 +277,8 @@ fn a_part_without_the_tag_of_the_file_is_not_joined_to_it() {
     assert!(f.read("out") == b"0123456789".repeat(100), "{}", r.err);
 }
 
-/// RFC 9110 section 10.2.3: a server that is busy in the middle of a file is asked again when it wants to be.
+/// RFC 9110 section 10.2.3: a server that is busy in the middle of a file is asked again when it
+/// wants to be.
 #[test]
 fn a_server_that_is_busy_for_a_moment_is_asked_again() {
     let f = Folder::new("busy");
@@ -304,14 +307,14 @@ fn a_server_that_is_busy_for_a_moment_is_asked_again() {
     let r = run(neater().args(["get", "-o"]).arg(f.path("out")).arg(server.url()));
     assert_eq!(r.code, 0, "{}", r.err);
     assert!(f.read("out") == whole && r.err.contains("503") && begun.elapsed() > Duration::from_secs(1), "{}", r.err);
-    // One that has never given anything, and does not say when, is not waited for.
+    // One that has never given anything, and does not state when, is not waited for.
     let busy = Mirror::new(|_| b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
     let begun = Instant::now();
     let r = run(neater().args(["get"]).arg(busy.url()));
     assert!(r.code == 5 && begun.elapsed() < Duration::from_secs(2), "{}", r.err);
 }
 
-/// What is kept of a file that nothing can tell versions of apart cannot be gone on with, and that is not kept secret.
+/// A part of a file without a validator cannot be resumed, and that is reported.
 #[test]
 fn a_part_that_cannot_be_gone_on_with_is_named_as_such() {
     let f = Folder::new("lost");

@@ -10,7 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Passes TCP and UDP on to a port, and UDP's answers only until there were this many bytes of them; its own port.
+/// Passes TCP and UDP on to a port, and UDP's answers only until there were this many bytes of
+/// them; its own port.
 fn network(to: u16, most: u64) -> u16 {
     let (tcp, udp) = (0..100)
         .find_map(|_| {

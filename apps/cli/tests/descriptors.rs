@@ -1,4 +1,5 @@
-//! The command with few descriptors: it says so, or does its work, and a server goes on when clients have gone.
+//! The command with few descriptors: it reports that, or does its work, and a server goes on when
+//! clients have gone.
 
 mod common;
 
@@ -35,7 +36,7 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     f.put("srv/a", &contents);
     let (mut server, url, port) = serving(&f, 30);
 
-    // With some it works, with fewer it says what is lacking; it never breaks down.
+    // With some it works, with fewer it reports what is lacking; it never breaks down.
     let (mut failed, mut worked) = (0, 0);
     for limit in (4..40).step_by(3) {
         let target = f.path(&format!("a{limit}"));
@@ -56,7 +57,7 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     }
     assert!(failed > 0 && worked > 0, "{failed} failed, {worked} worked");
 
-    // More clients than the server has descriptors, of whom one must wait for another to leave.
+    // More clients than the server has descriptors, one of which must wait for another to leave.
     let crowd: Vec<_> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected")).collect();
     std::thread::sleep(std::time::Duration::from_millis(300));
     let waiting = neater().args(["get", "-o"]).arg(f.path("b")).arg(format!("{url}/a")).spawn();
@@ -69,7 +70,8 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     let _ = server.wait();
 }
 
-/// Connections take what descriptors there are. Whoever has one is answered all the same: some are kept back for files.
+/// Connections take what descriptors there are. A client with a connection is answered all the
+/// same: some are kept back for files.
 #[test]
 fn whom_a_server_lets_in_it_serves() {
     let f = Folder::new("let-in");
@@ -108,7 +110,7 @@ fn a_server_that_has_fewer_descriptors_than_connections_says_so() {
         let mut server = limited(limit);
         server.args(["serve", "--plain", "--port", "0", "--max-connections", connections]).arg(f.path(""));
         let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
-        // It says so before it takes the signal for its end.
+        // It reports that before it takes the signal for its end.
         let mut lines = BufReader::new(server.stdout.take().expect("a pipe")).lines();
         assert!(lines.any(|line| line.is_ok_and(|line| line.contains("Ctrl-C ends it"))));
         std::thread::sleep(std::time::Duration::from_millis(300));

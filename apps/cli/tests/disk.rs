@@ -1,4 +1,5 @@
-//! Where `neater get` writes to: disks that are full, limited or read-only, and files that go away meanwhile.
+//! Where `neater get` writes to: disks that are full, limited or read-only, and files that go away
+//! meanwhile.
 
 mod common;
 
@@ -10,8 +11,8 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// A shell in a mount namespace of its own, or why there is none. Privileges are needed to mount: of root, or of one who is
-/// root in a user namespace only.
+/// A shell in a mount namespace of its own, or why there is none. Privileges are needed to mount:
+/// of root, or of one who is root in a user namespace only.
 fn unshared() -> Result<Command, String> {
     let mut why = String::new();
     for how in [&["-m"][..], &["-r", "-m"]] {
@@ -187,7 +188,8 @@ fn a_limit_on_the_size_of_files_is_an_error_and_not_the_end() {
     let limited = |target: &Path| {
         let get = server.get();
         let mut shell = Command::new("sh");
-        // In blocks of 512 bytes, or of 1,024 where sh is bash: not a multiple of what is written at once.
+        // In blocks of 512 bytes, or of 1,024 where sh is bash: not a multiple of what is written
+        // at once.
         shell.args(["-c", "ulimit -f 201; exec \"$@\"", "sh"]).arg(get.get_program()).args(get.get_args());
         run(shell.arg("-o").arg(target).arg(server.url("a")))
     };

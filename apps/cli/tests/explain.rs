@@ -1,4 +1,4 @@
-//! `neater explain`, `lab`, `completions` and what is said of the command itself.
+//! `neater explain`, `lab`, `completions` and the help of the command itself.
 
 mod common;
 
@@ -26,7 +26,7 @@ Capacity profile: Default
 -  DTLS/UDP is ruled out by security (disabled, DTLS/UDP always encrypts and needs a certificate)
 -  not tried unless asked for: SCTP/UDP, SCTP/IP, SCTP/DTLS (by name, --transport, or by --needs \
                     \"preserve-msg-boundaries, multistreaming\")
-Order, as long as nobody answers; where one fails the next follows at once (--try shows the race itself)
+Order, as long as no candidate answers; where one fails the next follows at once (--try shows the race itself)
 ";
     let (words, order) = r.out.split_at(r.out.len().min(expected.len()));
     assert_eq!(words, expected);
@@ -61,7 +61,7 @@ fn every_part_of_an_explanation_is_an_object_for_programs() {
 #[test]
 fn a_name_without_an_answer_is_said_to_have_none() {
     let f = Folder::new("explain-names");
-    // Nobody answers there: the port is closed, and refusal comes at once.
+    // There is no server: the port is closed, and refusal comes at once.
     let resolv = f.put("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
     let r = run(neater().args(["explain", "--timeout", "4", "no.such.test:1", "--resolv-conf"]).arg(&resolv));
     assert_eq!(r.code, 1, "{}", r.err);
@@ -111,7 +111,7 @@ fn needs_and_targets_that_make_no_sense_say_why() {
 fn what_has_no_effect_is_said_to_have_none() {
     let r = run(neater().args(["explain", "192.0.2.1:1", "--needs", "minSendRate=5000,connTimeout=5"]));
     assert!(r.code == 0 && r.out.contains("minSendRate has no effect: "), "{}", r.out);
-    assert!(r.out.contains("connTimeout has an effect in part: TCP, TLS, QUIC and SCTP heed it"), "{}", r.out);
+    assert!(r.out.contains("connTimeout has an effect in part: TCP, TLS, QUIC and SCTP support it"), "{}", r.out);
     let needs = "groupConnLimit=2,msgOrdered=false,msgReliable=false,noSegmentation=true,multipath=Active";
     let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--transport", "TLS", "--needs", needs]));
     let events = r.events();
@@ -143,7 +143,8 @@ fn reliability_by_message_is_what_sctp_has_and_nothing_else() {
 fn the_laboratory_is_run_where_it_is_found() {
     let f = Folder::new("lab");
     let r = run(neater().args(["lab", "list"]).env("PATH", f.path("")));
-    // Where a build has put neater-lab beside neater, that one runs; then there is nothing to look for.
+    // Where a build has put neater-lab beside neater, that one runs; then there is nothing to look
+    // for.
     if !std::path::Path::new(env!("CARGO_BIN_EXE_neater")).with_file_name("neater-lab").exists() {
         assert_eq!((r.code, r.err.contains("cargo install --locked --path sim/lab")), (1, true), "{}", r.err);
         let lab = f.put("neater-lab", "#!/bin/sh\necho \"$@\"\nexit 7\n");
@@ -210,7 +211,8 @@ fn what_is_no_name_is_an_error() {
     }
 }
 
-/// A name server whose answers over UDP are all truncated (RFC 1035 section 4.1.1), with the whole ones over TCP (RFC 7766).
+/// A name server whose answers over UDP are all truncated (RFC 1035 section 4.1.1), with the whole
+/// ones over TCP (RFC 7766).
 fn truncating() -> std::net::SocketAddr {
     use std::io::{Read, Write};
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -284,7 +286,7 @@ fn programs_learn_of_a_policy_that_forbids_all_and_of_one_that_is_broken() {
         .arg("--pib")
         .arg(f.path("policy")));
     assert_eq!((r.code, r.err.contains("none.policy:1:1"), r.err.contains("--strict")), (1, true, true), "{}", r.err);
-    // Profiles must be there, and what is the connection's own is nobody's to state.
+    // Profiles must be there, and the connection's own properties cannot be stated.
     for (property, why) in [("profile=confidental", "no such profile, but"), ("security=true", "the connection's own")]
     {
         let r = run(neater().args(["explain", "--property", property, "127.0.0.1:1"]).env("NEATER_POLICY", ""));

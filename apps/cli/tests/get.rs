@@ -31,7 +31,7 @@ fn programs_are_told_how_far_it_is() {
     let bytes: Vec<_> = told.iter().filter_map(|p| p["bytes"].as_u64()).collect();
     assert!(bytes.is_sorted() && bytes.iter().all(|n| (1..=4).contains(n)), "{}", r.out);
     assert!(told.iter().all(|p| p["total"] == 4 && p["bytes_per_second"].is_u64()), "{}", r.out);
-    // People are told every ten seconds, which this does not take.
+    // Progress is printed every ten seconds, which this does not take.
     let r = run(neater().args(["get", "-o", "/dev/null", &format!("http://{at}/a")]));
     assert!(r.code == 0 && !r.err.contains(" left"), "{}", r.err);
 }
@@ -89,7 +89,8 @@ fn a_partial_file_is_continued_if_it_is_still_the_same() {
     let fetch =
         |resume: &[&str]| run(server.get().args(["--json"]).args(resume).arg("-o").arg(&out).arg(server.url("big")));
     assert_eq!(fetch(&[]).code, 0);
-    // What an interrupted run leaves behind: the first part, and what the server said of the file.
+    // What an interrupted run leaves behind: the first part, and the server's description of the
+    // file.
     let tag = server_tag(&server, "big");
     let cut = |tag: &str| {
         let _ = std::fs::remove_file(&out);
@@ -107,7 +108,7 @@ fn a_partial_file_is_continued_if_it_is_still_the_same() {
     let r = fetch(&["-C"]);
     let events = r.events();
     assert_eq!(of(&events, "done")[0]["received"], 3_000_000, "{}", r.err);
-    assert!(of(&events, "anew")[0]["message"].as_str().is_some_and(|m| m.contains("starting again")), "{}", r.out);
+    assert!(of(&events, "restart")[0]["message"].as_str().is_some_and(|m| m.contains("starting again")), "{}", r.out);
     assert!(f.read("big") == contents);
     // What is complete is left alone.
     let r = fetch(&["-C"]);
@@ -160,7 +161,7 @@ fn a_full_disk_and_an_unwritable_folder_say_what_to_do() {
     assert!(r.err.contains("does not exist"), "{}", r.err);
     let r = run(server.get().arg("-o").arg(f.path("srv")).arg(server.url("a")));
     assert_eq!((r.code, r.err.contains("is a folder")), (4, true), "{}", r.err);
-    // A file that somebody else is writing is not touched.
+    // A file that another process is writing is not touched.
     let part = f.put("b.part", "theirs");
     let held = std::fs::File::open(&part).expect("opened");
     held.lock().expect("locked");
@@ -337,7 +338,7 @@ fn what_came_is_kept_when_the_rest_does_not_come() {
         r.err
     );
     assert!(f.read("file.part") == contents[..100_000] && !f.path("file").exists());
-    // The printed command does what it says, once the server has recovered.
+    // The printed command does what it promises, once the server has recovered.
     let r = run(neater().args(["get", "-C", "-o"]).arg(f.path("file")).arg(&url));
     assert_eq!(r.code, 0, "{}", r.err);
     assert!(f.read("file") == contents && !f.path("file.part.json").exists());
@@ -346,7 +347,7 @@ fn what_came_is_kept_when_the_rest_does_not_come() {
     let r = run(neater().args(["get", "-o"]).arg(f.path("other")).arg(&url));
     assert_eq!((r.code, asked.load(Ordering::SeqCst)), (1, 1), "{}", r.err);
     assert!(
-        r.err.contains("50000 of 500000 bytes") && r.err.contains("does not say that it can send the rest"),
+        r.err.contains("50000 of 500000 bytes") && r.err.contains("does not state that it can send the rest"),
         "{}",
         r.err
     );
@@ -378,7 +379,7 @@ fn an_interruption_keeps_what_came_and_says_how_to_go_on_where_that_is_possible(
         child.stdout.take().expect("a pipe").read_to_string(&mut said).expect("text");
         child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
         assert_eq!(child.wait().expect("ended").code(), Some(130), "{said}");
-        // Without a validator, what the advice says would be refused.
+        // Without a validator, the advised command would be refused.
         assert_eq!(said.contains("go on with: neater get -C"), !validator.is_empty(), "{said}");
         let events = common::parse(&said);
         assert_eq!(events.iter().rev().nth(1).map(|e| &e["event"]), Some(&"failed".into()), "{said}");
@@ -395,7 +396,7 @@ fn a_pipe_that_nobody_reads_does_not_keep_an_interruption_from_ending_it() {
     let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
     let fifo = f.path("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
-    // Nobody reads standard output; nobody opens the pipe; nobody reads the open pipe.
+    // Standard output is not read; the pipe is not opened; the open pipe is not read.
     for (to, open) in [("-", false), ("fifo", false), ("fifo", true)] {
         let target = if to == "-" { "-".into() } else { fifo.clone() };
         let reader = open.then(|| {
@@ -447,7 +448,7 @@ fn a_server_that_was_started_anew_tells_quic_clients_so() {
     let mut reader = std::fs::File::open(&fifo).expect("opened");
     let mut got = vec![0; 1_000_000];
     reader.read_exact(&mut got).expect("the beginning");
-    // As a crash is: nobody says goodbye.
+    // As in a crash: nothing is closed in order.
     drop(first);
     let more = ["--port".to_owned(), port.to_string()];
     let _second = Serving::new(&f.path("srv"), &f.path("state"), &[&more[0], &more[1]]);
@@ -560,7 +561,7 @@ fn an_answer_that_could_not_be_written_is_a_failure() {
     }
 }
 
-/// Who reads the data of a pipe takes no object for a part of it.
+/// A reader of the data of a pipe takes no object for a part of it.
 #[test]
 fn what_fails_before_anything_was_asked_for_is_not_said_among_the_data() {
     for wrong in
@@ -620,7 +621,8 @@ fn nobody_waits_for_a_goodbye_that_needs_no_saying() {
     assert!(local < nothing + Duration::from_millis(80), "{local:?} and {nothing:?}");
 }
 
-/// QUIC's sockets are of one family, and ::ffff:127.0.0.1 is an address of IPv4 (RFC 4291 section 2.5.5.2).
+/// QUIC's sockets are of one family, and ::ffff:127.0.0.1 is an address of IPv4 (RFC 4291 section
+/// 2.5.5.2).
 #[test]
 fn an_ipv4_address_in_the_form_of_ipv6_is_reached_by_every_version() {
     let f = Folder::new("mapped");
@@ -661,7 +663,7 @@ fn connections_come_from_where_the_command_line_says() {
         (&["--interface", "lo", "-4"], "127.0.0.1:"),
         (&["--interface", "lo", "--ipv6"], "[::1]:"),
         (&["--interface", "127.0.0.1"], "127.0.0.1:"),
-        // Another address of this host, which the server hears of.
+        // Another address of this host, which the server sees.
         (&["--interface", "127.0.0.9"], "127.0.0.1:"),
         (&["--interface", "::1"], "[::1]:"),
     ];

@@ -1,4 +1,5 @@
-//! `neater get --multi`: one file by two interfaces of a namespace, with one of them failing before and in the middle.
+//! `neater get --multi`: one file by two interfaces of a namespace, with one of them failing before
+//! and in the middle.
 
 mod common;
 
@@ -10,7 +11,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Two namespaces with two links between them, a server in one, and what is served. They go with this.
+/// Two namespaces with two links between them, a server in one, and what is served. They go with
+/// this.
 struct Two {
     spaces: [String; 2],
     servers: Vec<Child>,
@@ -27,7 +29,7 @@ fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// How many pieces a note says are there.
+/// The number of pieces that a note records.
 fn noted(path: &Path) -> u32 {
     let note: Value = serde_json::from_slice(&std::fs::read(path).unwrap_or_default()).unwrap_or_default();
     let digits = note["there"].as_str().unwrap_or_default();
@@ -108,7 +110,8 @@ impl Two {
         let listener = std::thread::spawn(move || {
             let kind = Some(rustix::thread::LinkNameSpaceType::Network);
             rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), kind).expect("for root");
-            // Addresses are told on their own link alone: this one is not to be had by the other.
+            // Addresses are announced on their own link alone: this one is not to be had by the
+            // other.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").expect("ours");
             TcpListener::bind(at).expect("bound")
         });
@@ -221,7 +224,8 @@ fn both_interfaces_bring_pieces_and_a_policy_chooses_among_them() {
     assert!(ran.code == 0 && named.contains("only a2"), "{}{}", ran.out, ran.err);
 }
 
-/// Over SCTP one association has a path by each interface, and `neater paths` shows what they carry.
+/// Over SCTP one association has a path by each interface, and `neater paths` shows what they
+/// carry.
 #[test]
 fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
     let Some(mut two) = Two::links("one", 20, 12 << 20) else { return };
@@ -415,7 +419,8 @@ fn pieces_outlive_answers_of_another_version() {
     assert!(got == two.file || got == other, "a mixture");
     std::fs::remove_file(two.folder.path("out")).expect("there");
 
-    // The file changes in the middle, by all ways: it is told, and what came stays until more than one way has said so.
+    // The file changes in the middle, by all ways: it is reported, and what came stays until more
+    // than one path has confirmed it.
     for folder in ["www", "www2"] {
         std::fs::remove_file(two.folder.path(&format!("{folder}/big"))).expect("there");
     }
@@ -447,7 +452,7 @@ fn a_folder_that_is_not_there_is_named_as_what_is_wrong() {
     c.args(["get", "--json", "--multi", "--no-policy", "--hosts"]).arg(two.folder.path("hosts"));
     let ran = run(c.arg("-o").arg(two.folder.path("nowhere/out")).arg("http://two.test:8080/big"));
     assert!(ran.code != 0 && !ran.out.contains("another neater"), "{}", ran.out);
-    // One version over one transport is said once.
+    // One version over one transport is reported once.
     let mut c = two.inside(&two.spaces[0]);
     c.args(["get", "--multi", "--no-policy", "--hosts"]).arg(two.folder.path("hosts"));
     let ran = run(c.arg("-o").arg(two.folder.path("out")).arg("http://two.test:8080/big"));

@@ -1,5 +1,5 @@
-//! What `neater get` does with what is there already: parts of earlier runs, files of the user's, and answers that do not
-//! belong behind them.
+//! What `neater get` does with what is there already: parts of earlier runs, files of the user's,
+//! and answers that do not belong behind them.
 
 mod common;
 
@@ -8,7 +8,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A server over TCP: every request's head goes to `answer`, whose bytes are sent before the connection is closed.
+/// A server over TCP: every request's head goes to `answer`, whose bytes are sent before the
+/// connection is closed.
 fn scripted(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let origin = format!("http://{}", listener.local_addr().expect("bound"));
@@ -83,9 +84,10 @@ fn nothing_is_touched_when_the_server_is_down() {
     f.put("mine", "complete");
     let r = get(&f, &[], "mine", url);
     assert_eq!(r.code, 4, "{}", r.err);
-    assert!(r.err.contains("nothing says that neater wrote it") && r.err.contains("move it away"), "{}", r.err);
+    assert!(r.err.contains("nothing shows that neater wrote it") && r.err.contains("move it away"), "{}", r.err);
     assert_eq!((f.read("mine.part"), f.read("mine")), (b"my own".to_vec(), b"complete".to_vec()));
-    // A part of an earlier run, with and without something that vouches for it, and a note without a part.
+    // A part of an earlier run, with and without something that vouches for it, and a note without
+    // a part.
     for etag in [r#""\"v1\"""#, "null"] {
         let note = format!(r#"{{"url":"{url}","etag":{etag},"modified":null,"total":9}}"#);
         f.put("mine.part", "begin");
@@ -124,7 +126,8 @@ fn a_status_of_the_servers_leaves_a_part_and_a_file_alone() {
     assert_eq!(get(&f, &[], "mine", &format!("{origin}/file")).code, 1);
     let part = f.read("mine.part");
     assert_eq!(part.len(), 400);
-    // The same name, for something else: the part is named with its owner, and nothing is asked for.
+    // The same name, for something else: the part is named with its owner, and nothing is asked
+    // for.
     let asked = heads.lock().expect("sound").len();
     for more in [&[][..], &["-C"]] {
         let r = get(&f, more, "mine", &format!("{origin}/gone"));
@@ -377,8 +380,8 @@ fn a_url_whose_last_part_is_no_name_is_not_saved_as_another() {
     assert_eq!((r.code, f.read("index.html")), (0, b"new".to_vec()), "{}", r.err);
 }
 
-/// Somebody else may make a file of that name in a folder that all may write to, such as /tmp: it would be theirs with what we
-/// write into it.
+/// Another user may make a file of that name in a folder that all may write to, such as /tmp: it
+/// would be theirs with what we write into it.
 #[test]
 fn what_is_another_users_is_neither_written_to_nor_believed() {
     use std::os::unix::fs::{PermissionsExt, chown};
@@ -401,7 +404,8 @@ fn what_is_another_users_is_neither_written_to_nor_believed() {
         assert_eq!((r.code, r.err.contains("another user's")), (4, true), "{}", r.err);
         assert!(f.read("mine.part").is_empty() && !f.path("mine").exists());
     }
-    // Not the note alone, either: our own part, and somebody's word for what it is, or an empty one to be filled.
+    // Not the note alone, either: our own part, with another user's note on what it is, or an empty
+    // one to be filled.
     std::fs::remove_file(f.path("mine.part")).expect("removed");
     for text in [note.as_str(), ""] {
         f.put("mine.part", "evil");
@@ -452,7 +456,7 @@ fn a_file_without_a_part_is_complete_only_if_it_is_as_long_as_the_servers() {
     }
     for path in ["/unknown", "/empty-unknown"] {
         let r = get(&f, &["-C"], "half", &format!("{origin}{path}"));
-        assert_eq!((r.code, r.err.contains("nothing tells whether it is complete")), (0, true), "{path}: {}", r.err);
+        assert_eq!((r.code, r.err.contains("not known whether this one is complete")), (0, true), "{path}: {}", r.err);
     }
     assert_eq!(get(&f, &["-C"], "whole", &format!("{origin}/gone")).code, 5);
     assert_eq!(get(&f, &["-C"], "whole", "http://127.0.0.1:1/file").code, 1, "nobody can be asked");
@@ -508,7 +512,8 @@ fn a_file_that_became_shorter_is_begun_again_at_once() {
     assert_eq!(heads.lock().expect("sound").len(), 3);
 }
 
-/// Breaks that each come after much has been brought are no reason to give up; a server that brings next to nothing each time is.
+/// Breaks that each come after much has been brought are no reason to give up; a server that brings
+/// next to nothing each time is.
 #[test]
 fn repetitions_that_bring_something_are_not_used_up() {
     let f = Folder::new("breaks");

@@ -1,4 +1,5 @@
-//! `neater ping` as people and programs call it, on the loopback and by two interfaces of a namespace.
+//! `neater ping` as people and programs call it, on the loopback and by two interfaces of a
+//! namespace.
 
 mod common;
 
@@ -112,7 +113,7 @@ fn whoever_is_ended_says_what_was_found_and_that_it_was_interrupted() {
         let events = common::parse(&String::from_utf8_lossy(&ended.stdout));
         assert_eq!((ended.status.code(), of(&events, "way").len()), (Some(130), 1), "{name}: {events:?}");
 
-        // Nobody answers there: the resolver is this test.
+        // There is no answer: the resolver is this test.
         let deaf = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let folder = Folder::new("interrupted");
         let port = deaf.local_addr().expect("an address").port();

@@ -165,9 +165,9 @@ fn files_count_as_they_change_and_a_broken_one_as_it_was() {
     m.folder.put("pib/mark.policy", "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": ]}}}");
     let fault = m.event("fault");
     assert_eq!((&fault["file"], &fault["line"]), (&json!("mark.policy"), &json!(2)));
-    assert!(fault["why"].as_str().expect("why").contains("goes on to count"));
+    assert!(fault["why"].as_str().expect("why").contains("stays in force"));
     assert_eq!(m.candidates("dscp"), [12, 12]);
-    // What is wrong is told once, however often it is looked at.
+    // A fault is reported once, however often it is looked at.
     std::thread::sleep(Duration::from_millis(2500));
     assert!(m.events.try_iter().all(|e| e["event"] != "fault"));
     std::fs::remove_file(m.folder.path("pib/mark.policy")).expect("removed");
@@ -242,14 +242,14 @@ fn what_another_user_tells_steers_that_user_alone() {
     m.event("loaded");
     m.folder.put("tun0.cib", interface("tun0"));
     m.folder.put("eth0.cib", interface("eth0"));
-    let told = as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "tun0.cib"]);
+    let told = as_nobody(&m.folder, &["policy", "publish", "--sock", "sock", "tun0.cib"]);
     assert!(told.code == 0 && told.out == "tun0.cib: the manager has taken it\n", "{}{}", told.out, told.err);
     let asked = as_nobody(&m.folder, &["policy", "ask", "--sock", "sock", r#"[{"transport": {"value": "TCP"}}]"#]);
     assert!(asked.code == 0 && asked.out.contains("tun0") && asked.out.contains("eth0"), "{}{}", asked.out, asked.err);
     assert_eq!(m.candidates("interface"), [json!("eth0"), json!(null)]);
-    let told = as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "eth0.cib"]);
+    let told = as_nobody(&m.folder, &["policy", "publish", "--sock", "sock", "eth0.cib"]);
     assert!(told.code == 1 && told.err.contains("belongs to another user"), "{}", told.err);
-    let (code, _) = (as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "nothing.cib"]).code, ());
+    let (code, _) = (as_nobody(&m.folder, &["policy", "publish", "--sock", "sock", "nothing.cib"]).code, ());
     assert_eq!(code, 4);
     // Why, for each of the two.
     let request = r#"[{"transport": {"value": "TCP"}}]"#;
@@ -355,7 +355,7 @@ fn interfaces_count_while_they_are_there() {
         assert!(beside(&m.child, &args.split(' ').collect::<Vec<_>>()), "{args}");
     }
     until(&[json!("v0")]);
-    // The kernel may tell of the MTU and of the address at different times.
+    // The kernel may report the MTU and of the address at different times.
     let told = |key: &str| m.candidates(key).into_iter().find(|v| !v.is_null());
     assert_eq!(told("local_ip"), Some(json!("192.0.2.7")));
     assert_eq!(told("mtu").and_then(|v| v.as_f64()), Some(1400.0));
@@ -374,12 +374,12 @@ fn a_rule_takes_no_other_files_place_and_removes_none() {
     for (uid, text) in [("foo", mine), ("bar", notes)] {
         let path = format!("/pib/{uid}");
         let (status, why) = m.write("PUT", &path, policy);
-        assert!(status == 500 && why.contains("says something else already"), "{status} {why}");
+        assert!(status == 500 && why.contains("has other content already"), "{status} {why}");
         assert_eq!(m.get(&path).0, 200, "it counts all the same");
         assert_eq!(m.write("PUT", &path, policy).0, 500, "nor the second time");
         assert_eq!(m.write("DELETE", &path, "").0, 200);
         let told = m.say("neat_pib_socket", &policy.replacen('{', &format!("{{\"uid\": \"{uid}\", "), 1));
-        assert!(told.contains("was not written") && told.contains("says something else already"), "{told}");
+        assert!(told.contains("was not written") && told.contains("has other content already"), "{told}");
         assert_eq!(m.write("DELETE", &path, "").0, 200);
         assert_eq!(std::fs::read_to_string(m.folder.path("pib").join(format!("{uid}.policy"))).expect("there"), text);
     }
@@ -438,7 +438,7 @@ fn a_thousand_clients_at_once_and_clients_that_die_leave_the_others_alone() {
 #[test]
 fn news_without_end_do_not_make_it_grow() {
     let m = Manager::start("pm-news", &[]);
-    // NEATER_PM_NEWS says more for a person who has time.
+    // NEATER_PM_NEWS sets more for a longer run.
     let most: u32 = std::env::var("NEATER_PM_NEWS").ok().and_then(|n| n.parse().ok()).unwrap_or(40_000);
     let mut stream = m.connect("neat_cib_socket");
     let mut answers = stream.try_clone().expect("a second half");
@@ -513,7 +513,7 @@ fn a_modem_is_heard_as_long_as_it_speaks() {
     assert_eq!(m.candidates("mode"), [json!("3G"), json!(null)]);
 }
 
-/// What `neater explain` says of policies for a URL, of a program that follows this manager.
+/// What `neater explain` reports of policies for a URL, of a program that follows this manager.
 fn explained(manager: &Manager, url: &str) -> String {
     let socket = manager.socket("neat_pm_socket");
     let ran = run(neater().args(["explain", url]).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
@@ -562,7 +562,7 @@ fn what_one_programs_connections_have_seen_another_program_knows() {
     assert!(said.contains("measured_won"), "{said}");
     let (_, metrics) = manager.get("/metrics");
     assert!(metrics.contains("neater_pm_facts 1\n"), "{metrics}");
-    // A manager that begins anew knows nothing until somebody tells it again; nobody who connects waits for it.
+    // A manager that restarts knows nothing until it is sent again; no connection waits for it.
     let (code, kept) = manager.stop("-TERM");
     assert_eq!(code, 0);
     let manager = start(Some(kept));
@@ -611,7 +611,7 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     let file_text = file.display().to_string();
     let mut manager =
         Manager::start("pm-sources-d", &["--source", &file_text, "--source", &url, "--source-every", "0.1"]);
-    // As a whole: a source may be looked at while somebody writes.
+    // As a whole: a source may be looked at while it is written.
     let replace = |text: String| {
         let new = folder.put("modem.new", text);
         std::fs::rename(new, &file).expect("renamed");
@@ -636,7 +636,8 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
         }
     };
     until(&manager, &["site0", "wwan0"]);
-    // A document takes the place of the one before; a broken one is told, once and with its place, and changes nothing.
+    // A document takes the place of the one before; a broken one is reported, once and with its
+    // place, and changes nothing.
     replace(node("wwan1"));
     until(&manager, &["site0", "wwan1"]);
     replace("{\n  \"uid\": tru}".into());
@@ -659,10 +660,10 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     until(&manager, &["site0", "wwan1"]);
     replace(format!("[{}, {}]", node("wwan2"), node("site0")));
     let event = told(&manager, &file_text);
-    assert!(event["why"].as_str().is_some_and(|why| why.contains("site0 is somebody else's")), "{event}");
+    assert!(event["why"].as_str().is_some_and(|why| why.contains("site0 belongs to another writer")), "{event}");
     let _ = manager.child.kill();
 
-    // A pipe in a source's place keeps nobody waiting: the manager goes on to answer.
+    // A pipe in a source's place blocks nothing: the manager goes on to answer.
     let pipe = folder.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
     let pipe_text = pipe.display().to_string();
@@ -694,14 +695,15 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     }
 }
 
-/// The unit of the service: systemd knows every key of it, the manager takes its command line and says what it lacks, and it may do
-/// little else.
+/// The unit of the service: systemd knows every key of it, the manager takes its command line and
+/// reports what it lacks, and it may do little else.
 #[test]
 fn the_systemd_unit_means_what_it_says() {
     const UNIT: &str = include_str!("../systemd/neater-pm.service");
     let folder = Folder::new("unit");
     let start = UNIT.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/neater ")).expect("it starts neater");
-    // With folders of this test in place of the host's, and nothing that another manager here could have.
+    // With folders of this test in place of the host's, and nothing that another manager here could
+    // have.
     let own = start.replace("/run/neater", &folder.path("sock").display().to_string());
     let own = own.replace("/etc/neater", &folder.path(".").display().to_string());
     for dir in ["pib", "cib"] {
@@ -737,8 +739,8 @@ fn the_systemd_unit_means_what_it_says() {
     }
 }
 
-/// A folder of nodes that nobody may read takes no rule away, and neither does one of rules that anybody may write to from now on;
-/// one that anybody may write to from the beginning is refused.
+/// A folder of nodes that may not be read takes no rule away, and neither does one of rules that
+/// any user may write to from now on; one that any user may write to from the beginning is refused.
 #[test]
 fn what_cannot_be_looked_at_hides_nothing_else() {
     let folder = Folder::new("closed");
@@ -771,7 +773,7 @@ fn what_cannot_be_looked_at_hides_nothing_else() {
     set(&pib, 0o777);
     m.folder.put("pib/more.policy", r#"{"uid": "more", "properties": {}}"#);
     said("every user may write");
-    assert!(m.candidates("interface").is_empty(), "what was said before goes on to count");
+    assert!(m.candidates("interface").is_empty(), "the earlier content stays in force");
     let refused = {
         let mut c = neater();
         c.args(["pm", "--bare", "--no-interfaces", "--no-rest", "--sock"]).arg(m.folder.path("sock2"));

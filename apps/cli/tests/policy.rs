@@ -18,7 +18,7 @@ fn vectors_are_counted_and_a_difference_is_a_line_and_an_exit_code() {
 
     let folder = Folder::new("policy-vectors");
     let text = std::fs::read_to_string(own.join("rows-paths.json")).expect("the vector");
-    // The expected row, and only it, says another peer.
+    // The expected row, and only it, has another peer.
     let at = text.rfind("\"p\"").expect("the peer of the reply");
     folder.put("rows-paths.json", format!("{}\"q\"{}", &text[..at], &text[at + 3..]));
     let one = policy("vectors", folder.path("."));
@@ -39,7 +39,7 @@ fn a_broken_file_is_named_with_line_and_column() {
 }
 
 #[test]
-fn folders_are_checked_and_slips_and_doubles_told() {
+fn folders_are_checked_and_diagnostics_and_doubles_reported() {
     let folder = Folder::new("policy-slips");
     folder.put("all/a.policy", "{\"uid\": \"x\",\n \"mach\": {}, \"match\": {}}");
     folder.put("all/b.policy", "{\"uid\": \"X\", \"properties\": {\"y\": {\"valeu\": 1}}}");
@@ -57,7 +57,7 @@ fn folders_are_checked_and_slips_and_doubles_told() {
     }
 }
 
-/// A slip must not turn a rule off, or on for everybody, unheard.
+/// A typing error must not turn a rule off, or on for all users, without a diagnostic.
 #[test]
 fn what_would_not_count_is_told_and_hides_nothing_else() {
     let folder = Folder::new("policy-odd");
@@ -120,7 +120,7 @@ fn cases_of_ones_own_are_run_and_each_difference_is_a_line() {
     );
     let none = run_case("{}".into());
     assert!(none.code == 2 && none.err.contains("cases.json:1:1"), "{}{}", none.out, none.err);
-    // The same, drawn: what is left, and what was denied by whom.
+    // The same, drawn: what is left, and what was denied by which rule.
     let request = r#"[{"transport": [{"value": "TCP"}, {"value": "UDP"}]}]"#;
     let drawn =
         run(neater().args(["policy", "explain", "--bare", "--diagram", "--pib"]).arg(folder.path("pib")).arg(request));

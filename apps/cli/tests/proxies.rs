@@ -1,4 +1,5 @@
-//! `neater get` by way of proxies: one of Debian's, one that does as it should, and some that do not.
+//! `neater get` by way of proxies: one of Debian's, one that does as it should, and some that do
+//! not.
 
 mod common;
 
@@ -56,7 +57,8 @@ fn copy(mut from: TcpStream, mut to: TcpStream, most: usize) {
     let _ = from.shutdown(Shutdown::Both);
 }
 
-/// A proxy that does as it should, except that of the server's bytes on its first connection no more than `first` get through.
+/// A proxy that does as it should, except that of the server's bytes on its first connection no
+/// more than `first` get through.
 fn proxy(first: usize) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let count = AtomicUsize::new(0);
     listen(move |head, mut client| {
@@ -388,7 +390,7 @@ fn tinyproxy_carries_both_and_is_asked_for_its_password() {
         assert_eq!((r.code, of(&r.events(), "done").len()), (0, 1), "{url}: {}{}", r.out, r.err);
         assert!(f.read("got") == contents);
         discreet(&[&r.out, &r.err]);
-        // Of a password that is wrong it says 401.
+        // It answers a wrong password with 401.
         for (user, status) in [("", "407"), ("me:hushed@", "401")] {
             let r = get(user);
             assert!(r.code == refused && r.out.contains(status), "{url}: {}{}", r.out, r.err);

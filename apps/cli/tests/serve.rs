@@ -197,7 +197,7 @@ fn the_number_of_connections_can_be_set() {
     }
     let (_, events) = server.stop_with_events();
     assert_eq!(events.last().expect("stopped")["refused"], 1, "{events:?}");
-    // And the one who serves is notified at once.
+    // And the server's user is notified at once.
     let turned_away = of(&events, "turned-away");
     assert!(matches!(turned_away[..], [one] if one["refused"] == 1 && one["max_connections"] == 1), "{events:?}");
     let r = run(neater().args(["serve", "--max-connections", "0"]));
@@ -278,7 +278,7 @@ fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
     let events = r.events();
     let connected = of(&events, "connected");
     assert!(!connected.is_empty() && connected.iter().all(|e| e["transport"] == "SCTP/UDP"), "{}", r.out);
-    // Who does not ask for it gets TCP.
+    // A client that does not ask for it gets TCP.
     let r = run(neater().args(["get", "--json", "-o"]).arg(f.path("plain")).arg(&urls[0]));
     assert!(r.code == 0 && r.out.contains("\"TCP\""), "{} {}", r.out, r.err);
     let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "cleartext", "--transport", "sctp,tcp"]));
@@ -289,7 +289,8 @@ fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
     assert!(r.code == 2 && r.err.contains("TCP, SCTP and SCTP/IP"), "{}", r.err);
 }
 
-/// Over DTLS, `https` and all that belongs to it: the certificate is looked at, and `explain` knows.
+/// Over DTLS, `https` and all that belongs to it: the certificate is looked at, and `explain`
+/// knows.
 #[test]
 fn files_go_over_streams_of_sctp_over_dtls() {
     let f = Folder::new("sctp-dtls");
@@ -313,7 +314,7 @@ fn files_go_over_streams_of_sctp_over_dtls() {
     let secure =
         |e: &&Value| e["transport"] == "SCTP/DTLS" && e["security"].as_str().is_some_and(|s| s.starts_with("DTLS"));
     assert!(!connected.is_empty() && connected.iter().all(secure), "{}", r.out);
-    // Who does not trust the certificate gets nothing.
+    // A client that does not trust the certificate gets nothing.
     let mut wary = neater();
     wary.args(["get", "--transport", "sctp", "--udp-port", &udp, "--timeout", "5", "-o"])
         .arg(f.path("x"))
@@ -322,7 +323,7 @@ fn files_go_over_streams_of_sctp_over_dtls() {
     assert!(r.code != 0 && r.err.contains("certificate"), "{} {}", r.code, r.err);
     let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "encrypted", "--transport", "sctp"]));
     assert!(r.code == 0 && r.out.contains("SCTP/DTLS"), "{} {}", r.out, r.err);
-    // Who does not ask for it gets TLS.
+    // A client that does not ask for it gets TLS.
     let r = run(server.get().args(["--json", "-o"]).arg(f.path("plain")).arg(url("b")));
     assert!(r.code == 0 && r.out.contains("TLS/TCP"), "{} {}", r.out, r.err);
     server.stop();
@@ -369,7 +370,8 @@ fn what_is_named_and_cannot_be_served_is_an_error() {
     assert_eq!((r.code, r.err.contains("SCTP/IP cannot be served here")), (1, true), "{} {}", r.out, r.err);
 }
 
-/// The system resolves localhost to ::1 first: with another program there, half of the clients would meet that one.
+/// The system resolves localhost to ::1 first: with another program there, half of the clients
+/// would meet that one.
 #[test]
 fn an_address_of_localhost_that_somebody_has_is_not_left_out_silently() {
     let f = Folder::new("localhost");
@@ -381,7 +383,7 @@ fn an_address_of_localhost_that_somebody_has_is_not_left_out_silently() {
     let r = run(neater().args(["serve", "--plain", "--port", &port]).arg(f.path("srv")));
     assert_eq!((r.code, r.err.contains("[::1]") && r.err.contains("--bind 127.0.0.1")), (1, true), "{}", r.err);
     drop(taken);
-    // All addresses, said twice, are no reason to fail.
+    // All addresses, given twice, are no reason to fail.
     let all = ["--plain", "--bind", "0.0.0.0", "--bind", "::"];
     let server = Serving::new(&f.path("srv"), &f.path("state"), &all);
     assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ends_with("\r\na"));
@@ -400,7 +402,8 @@ fn a_key_that_others_may_read_is_not_used() {
     assert_eq!((r.code, r.err.contains("others may read it")), (4, true), "{}", r.err);
 }
 
-/// A client that has said all and closes its direction is owed its whole answer (RFC 9112 section 9.6).
+/// A client that has sent everything and closes its direction is owed its whole answer (RFC 9112
+/// section 9.6).
 #[test]
 fn a_client_that_closes_its_direction_gets_its_answer() {
     let f = Folder::new("half-close");
@@ -529,7 +532,8 @@ fn a_thousand_connections_of_one_address_stay_open() {
     assert_eq!((&last["refused"], &last["ended_for_others"]), (&0.into(), &0.into()), "{last}");
 }
 
-/// Content means nothing to a server of files, and a client that sends some gets its answer all the same.
+/// Content means nothing to a server of files, and a client that sends some gets its answer all the
+/// same.
 #[test]
 fn uploads_are_answered_over_every_version() {
     let f = Folder::new("uploads");
@@ -551,7 +555,8 @@ fn uploads_are_answered_over_every_version() {
     }
 }
 
-/// Who has asked for what, when, and how long it took: as objects for programs, as lines for people, and not at all where it is not wanted.
+/// The client and target of each request, its time and its duration: as objects for programs, as
+/// lines for people, and not at all where it is not wanted.
 #[test]
 fn requests_are_logged_with_address_and_duration() {
     let f = Folder::new("log");

@@ -12,7 +12,7 @@ use neater_quic::QuicError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL cannot be used; the text says why and what would do.
+    /// The URL cannot be used; the text explains why and what to use instead.
     Url(String),
     /// The needs, the security and the URL contradict each other.
     Needs(String),
@@ -38,9 +38,11 @@ pub enum Error {
         /// Bytes that were announced.
         expected: u64,
     },
-    /// The server has ended the connection because of security, after it was established: it wants a certificate of its client.
+    /// The server has ended the connection because of security, after it was established: it wants
+    /// a certificate of its client.
     Security(String),
-    /// The server has not looked at the request, again and again: it has too much to do, or is going away.
+    /// The server has not looked at the request, again and again: it has too much to do, or is
+    /// going away.
     Refused(String),
     /// Nothing came for this long.
     Silent(Duration),
@@ -55,14 +57,16 @@ pub enum Error {
     Local(std::io::Error),
 }
 
-/// TLS alerts that are about certificates (RFC 8446 section 6.2): bad_certificate to unknown_ca, and access_denied.
+/// TLS alerts that are about certificates (RFC 8446 section 6.2): bad_certificate to unknown_ca,
+/// and access_denied.
 const CERTIFICATE_ALERTS: core::ops::RangeInclusive<u8> = 42..=49;
 
 /// certificate_required (RFC 8446 section 6.2).
 const CERTIFICATE_REQUIRED: u8 = 116;
 
 impl Error {
-    /// Whether security is why: the peer's certificate is not acceptable, or there is no security in common.
+    /// Whether security is why: the peer's certificate is not acceptable, or there is no security
+    /// in common.
     #[must_use]
     pub fn is_security(&self) -> bool {
         match self {
@@ -78,12 +82,14 @@ impl Error {
         matches!(self, Self::Interrupted { .. } | Self::Silent(_) | Self::Refused(_))
     }
 
-    /// Whether no connection came about, for a reason that may pass: a server that has just been there may be starting again.
+    /// Whether no connection came about, for a reason that may pass: a server that has just been
+    /// there may be starting again.
     #[must_use]
     pub fn is_of_establishment(&self) -> bool {
         match self {
             Self::Establishment(_) => !self.is_security(),
-            // What the proxy has no way to at present (RFC 9110 section 15.6), and a proxy that is not there itself.
+            // What the proxy has no way to at present (RFC 9110 section 15.6), and a proxy that is
+            // not there itself.
             Self::Proxy { status, .. } => status.is_none_or(|s| s >= 500),
             _ => false,
         }
@@ -178,7 +184,8 @@ pub(crate) enum Fault {
     Ended,
     /// The peer has too much to do, or wants this request alone no more.
     Excused,
-    /// The peer has not looked at the request, which may be sent again; on another connection if this one is `going`.
+    /// The peer has not looked at the request, which may be sent again; on another connection if
+    /// this one is `going`.
     Refused {
         /// The connection takes no more requests.
         going: bool,
@@ -265,12 +272,13 @@ pub(crate) fn of_hyper(e: &hyper::Error, received: u64, expected: Option<u64>) -
     if let Some(why) = refused_by_tls(e) {
         return Error::Security(why);
     }
-    // What travels as a stream error of HTTP/2 may be a length that is not kept: it reads like any other reset.
+    // What travels as a stream error of HTTP/2 may be a length that is not kept: it reads like any
+    // other reset.
     Error::Interrupted { received, expected, cause: chain(e) }
 }
 
-/// What the peer had against our certificate, or that we have none, if that has ended the connection: TLS 1.3 tells a client only after its
-/// handshake.
+/// What the peer had against our certificate, or that we have none, if that has ended the
+/// connection: TLS 1.3 reports it to a client only after its handshake.
 fn refused_by_tls(e: &hyper::Error) -> Option<String> {
     let mut next = std::error::Error::source(e);
     while let Some(e) = next {

@@ -1,7 +1,8 @@
 //! The frames of an answer over HTTP/3, as they come (RFC 9114 section 7.1).
 //!
-//! *Responsible for* what h3 does not look at in answers: a stream that ends within a frame, frames out of order, and DATA frames without
-//! bytes, which it takes for the end. *Not responsible for* what is in a frame.
+//! *Responsible for* what h3 does not look at in answers: a stream that ends within a frame, frames
+//! out of order, and DATA frames without bytes, which it takes for the end. *Not responsible for*
+//! what is in a frame.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -21,7 +22,8 @@ pub(crate) struct Frames {
     order: Order,
 }
 
-/// RFC 9114 section 4.1: HEADERS, any number of them before the content, then DATA, then HEADERS once at most.
+/// RFC 9114 section 4.1: HEADERS, any number of them before the content, then DATA, then HEADERS
+/// once at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Order {
     #[default]
@@ -96,7 +98,7 @@ fn head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     Some((kind, length, first + second))
 }
 
-/// RFC 9000 section 16: the two highest bits of the first byte say how many there are.
+/// RFC 9000 section 16: the two highest bits of the first byte give the length.
 fn integer(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
     let size = 1 << (first >> 6);
@@ -124,7 +126,7 @@ mod tests {
     fn what_is_in_order_is_passed_on_however_it_comes() {
         let answers: [(&'static [u8], &'static [u8]); 5] = [
             (b"\x01\x03\0\0\xd9\0\x03hel\0\x02lo", b"\x01\x03\0\0\xd9\0\x03hel\0\x02lo"),
-            // Without the frames that say nothing, also where a number is longer than it need be.
+            // Without the empty frames, also where a number is longer than it need be.
             (b"\x01\x01a\0\0\0\x01b\x40\0\x80\0\0\0\0\x01c", b"\x01\x01a\0\x01b\0\x01c"),
             // Interim answers, trailers, and a type that is reserved (section 7.2.8).
             (b"\x01\x01a\x01\x01b\0\x01c\x21\x02xy\x01\x01t", b"\x01\x01a\x01\x01b\0\x01c\x21\x02xy\x01\x01t"),

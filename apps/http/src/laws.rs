@@ -1,5 +1,5 @@
-//! What must hold of this crate's parsers whatever they are given, for fuzzers: they do not panic, and what they return makes
-//! sense. Not for programs.
+//! What must hold of this crate's parsers whatever they are given, for fuzzers: they do not panic,
+//! and what they return makes sense. Not for programs.
 
 use crate::url::{URL_MAX, escape, unescape};
 use crate::{ContentRange, Url};
@@ -8,7 +8,8 @@ use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMO
 use http::{HeaderMap, HeaderValue};
 use std::time::SystemTime;
 
-/// A URL and what a Location means there, divided by the first NUL: what is read is written as a URL that means the same.
+/// A URL and what a Location means there, divided by the first NUL: what is read is written as a
+/// URL that means the same.
 ///
 /// # Panics
 /// When that is not so.
@@ -33,7 +34,7 @@ fn means_the_same(url: &Url) {
     assert!(written.is_ascii() && url.target().as_str().starts_with('/'), "{written}");
     let host = &url.origin().host;
     assert!(!host.is_empty() && url.origin().port != 0, "{written}");
-    assert!(!url.origin().authority().contains('%'), "a zone is nobody else's business");
+    assert!(!url.origin().authority().contains('%'), "a zone is not sent to others");
     // A zone may be written in two ways (RFC 6874 section 3), and escapes make longer.
     if !host.contains('%') && written.len() <= URL_MAX {
         let again = Url::parse(&written).unwrap_or_else(|e| panic!("{e}"));
@@ -48,8 +49,8 @@ fn means_the_same(url: &Url) {
     }
 }
 
-/// Fields of a request and of an answer, one in each line, the first byte of which says which field it is: a part that is served
-/// lies in the file, and one that is announced makes sense.
+/// Fields of a request and of an answer, one in each line, the first byte of which selects the
+/// field: a part that is served lies in the file, and one that is announced makes sense.
 ///
 /// # Panics
 /// When that is not so.

@@ -1,13 +1,14 @@
-//! HTTP/1.1, HTTP/2 and HTTP/3 over neater connections: a client that takes whichever version the race brings, and a
-//! server of files that offers all three on one port number.
+//! HTTP/1.1, HTTP/2 and HTTP/3 over neater connections: a client that takes whichever version the
+//! race brings, and a server of files that offers all three on one port number.
 //!
-//! *Responsible for* choosing the version by ALPN ([`Client`]), sharing connections within an origin, streaming bodies both
-//! ways, ranges and conditions ([`Files`]), bounds and idle limits, and graceful shutdown ([`Server`]). *Not responsible
-//! for* the wire formats (hyper's and h3's), for transports and races (neater's), or for where bytes are saved.
+//! *Responsible for* choosing the version by ALPN ([`Client`]), sharing connections within an
+//! origin, streaming bodies both ways, ranges and conditions ([`Files`]), bounds and idle limits,
+//! and graceful shutdown ([`Server`]). *Not responsible for* the wire formats (hyper's and h3's),
+//! for transports and races (neater's), or for where bytes are saved.
 //!
-//! *Invariants*: no body is held in memory whole, in either direction; a body that ends early is an error, never an end;
-//! what a peer can make this crate hold is bounded by named constants; a path outside the served folder is never opened
-//! for serving.
+//! *Invariants*: no body is held in memory whole, in either direction; a body that ends early is an
+//! error, never an end; what a peer can make this crate hold is bounded by named constants; a path
+//! outside the served folder is never opened for serving.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What an answer says of the part that it brings.
+//! The range of the part that an answer carries.
 
 use http::HeaderValue;
 

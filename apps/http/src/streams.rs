@@ -1,11 +1,12 @@
 //! neater's groups and connections as h3's QUIC: the one place where the two meet.
 //!
-//! *Responsible for* opening, accepting, reading, writing and ending streams in the words of `h3::quic`, and for how many
-//! bytes h3 may be made to gather. *Not responsible for* HTTP: that is h3's.
+//! *Responsible for* opening, accepting, reading, writing and ending streams in the words of
+//! `h3::quic`, and for how many bytes h3 may be made to gather. *Not responsible for* HTTP: that is
+//! h3's.
 //!
-//! *Invariants*: a stream that was neither finished nor reset when its sending half goes is reset, so that half an answer
-//! never looks like a whole one; h3 gathers a field section before it looks at it, so each stream has a [`Budget`], and a
-//! peer that exceeds it loses the stream.
+//! *Invariants*: a stream that was neither finished nor reset when its sending half goes is reset,
+//! so that half an answer never looks like a whole one; h3 gathers a field section before it looks
+//! at it, so each stream has a [`Budget`], and a peer that exceeds it loses the stream.
 
 use crate::frames::{Frames, OutOfOrder};
 use crate::lock;
@@ -29,12 +30,14 @@ const READ: usize = 64 << 10;
 const READ_MIN: usize = 4 << 10;
 /// Room that is made at first, which is enough for control streams and most requests, and later on.
 const ROOM: [usize; 2] = [8 << 10, 256 << 10];
-/// Streams of one kind that wait here while h3 asks for the other. More wait in the engine, whose bounds the peer feels.
+/// Streams of one kind that wait here while h3 asks for the other. More wait in the engine, whose
+/// bounds the peer feels.
 const ASIDE: usize = 64;
-/// Bytes that a peer may send on one of its control streams: settings and a few frames, for as long as it lasts.
+/// Bytes that a peer may send on one of its control streams: settings and a few frames, for as long
+/// as it lasts.
 const CONTROL_BUDGET: u64 = 1 << 20;
 
-/// How many bytes may still come before somebody has made sense of the earlier ones.
+/// How many bytes may still arrive before the earlier ones are parsed.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: AtomicU64,
@@ -59,7 +62,7 @@ impl Budget {
     }
 }
 
-/// Who we are.
+/// Which side this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Client,
@@ -76,14 +79,14 @@ pub(crate) struct Session {
 struct Shared {
     group: Group,
     side: Side,
-    /// Streams of the peer that came while the other kind was asked for: at most [`ASIDE`] of each, because the transport counts no
-    /// stream that the peer has opened and reset.
+    /// Streams of the peer that came while the other kind was asked for: at most [`ASIDE`] of each,
+    /// because the transport counts no stream that the peer has opened and reset.
     accepted: Mutex<[VecDeque<Connection>; 2]>,
     /// The stream that the race opened: the first request travels on it.
     first: Mutex<Option<Connection>>,
     /// Bytes of a request or answer before its end of head, and between two pieces of its body.
     head: u64,
-    /// Of the streams that this side opened for requests and nobody has asked for yet.
+    /// Of the streams that this side opened for requests and that were not requested yet.
     budgets: Mutex<BTreeMap<u64, Arc<Budget>>>,
     /// Streams that are ended and not yet delivered.
     undelivered: Arc<AtomicUsize>,
@@ -108,7 +111,8 @@ impl Taken {
         self.0.upgrade().map_or(0, |stream| stream.written.load(Ordering::Relaxed))
     }
 
-    /// Ends when the peer has given it up, or has gone: in either direction nothing more comes, or can go.
+    /// Ends when the peer has given it up, or has gone: in either direction nothing more comes, or
+    /// can go.
     pub(crate) async fn over(&self) {
         if let Some(stream) = self.0.upgrade()
             && let Some(bytes) = &stream.bytes
@@ -141,7 +145,8 @@ impl Session {
         Self { shared: Arc::new(shared), opening: [None, None] }
     }
 
-    /// The connection that a race has given, with its group. An answer's head may have `head` bytes.
+    /// The connection that a race has given, with its group. An answer's head may have `head`
+    /// bytes.
     pub(crate) fn client(first: Connection, group: Group, head: u64) -> Self {
         Self::new(group, Side::Client, Some(first), head)
     }
@@ -161,13 +166,14 @@ impl Session {
         self.shared.undelivered.clone()
     }
 
-    /// Ends the session with this code, also when the session itself has gone into a future that is given up.
+    /// Ends the session with this code, also when the session itself has gone into a future that is
+    /// given up.
     pub(crate) fn closer(&self) -> impl Fn(h3::error::Code, &[u8]) + use<> {
         let shared = self.shared.clone();
         move |code, why| shared.group.close_session(code.value(), why)
     }
 
-    /// Whether the session is over, for whoever does not wait for streams.
+    /// Whether the session is over, for tasks that do not wait for streams.
     pub(crate) fn is_over(&self) -> impl Fn() -> bool + use<> {
         let shared = self.shared.clone();
         move || shared.group.is_over()
@@ -205,7 +211,8 @@ impl Session {
                 return Poll::Pending;
             }
             let c = ready!(self.shared.group.poll_accept(cx)).map_err(connection_error)?;
-            // RFC 9000 section 2.1: the second-lowest bit of a stream's number is set for a stream of one direction.
+            // RFC 9000 section 2.1: the second-lowest bit of a stream's number is set for a stream
+            // of one direction.
             let kind = usize::from(c.stream_number().is_some_and(|n| n & 2 != 0));
             lock(&self.shared.accepted)[kind].push_back(c);
             if kind != wanted {
@@ -441,7 +448,7 @@ pub(crate) struct Receiving {
     /// How the peer's direction has ended, behind what is still to be passed on.
     end: Option<Result<(), ConnectionError>>,
     budget: Arc<Budget>,
-    /// What to tell the peer when the rest is not wanted.
+    /// The code for the peer when the rest is not wanted.
     cancel: Option<Code>,
     /// Of an answer.
     frames: Option<Frames>,
@@ -497,7 +504,8 @@ impl Receiving {
         }
         let room = self.buffer.len().min(READ);
         let mut n = 0;
-        // QUIC brings a packet's worth at a time: gather what is there, so that it is worth passing on.
+        // QUIC brings a packet's worth at a time: gather what is there, so that it is worth passing
+        // on.
         while n < room && self.end.is_none() {
             match self.stream.bytes()?.poll_read_bytes(cx, &mut self.buffer[n..room]) {
                 Poll::Pending if n == 0 => return Poll::Pending,

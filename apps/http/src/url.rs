@@ -37,7 +37,7 @@ impl Scheme {
     }
 }
 
-/// Whom to ask: connections are shared within an origin (RFC 6454 section 4).
+/// The server to ask: connections are shared within an origin (RFC 6454 section 4).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// How.
@@ -52,7 +52,7 @@ impl Origin {
     /// What stands in Host and `:authority`.
     #[must_use]
     pub fn authority(&self) -> String {
-        // RFC 6874 section 4: a zone means something on this host only, and is not told to others.
+        // RFC 6874 section 4: a zone means something on this host only, and is not sent to others.
         self.with_port(self.host.split('%').next().unwrap_or_default())
     }
 
@@ -68,8 +68,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Whether this is the form of a scheme (RFC 3986 section 3.1): what stands before `://` may also be a path with a URL in its
-/// query.
+/// Whether this is the form of a scheme (RFC 3986 section 3.1): what stands before `://` may also
+/// be a path with a URL in its query.
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
@@ -86,7 +86,8 @@ pub struct Url {
 pub const URL_MAX: usize = 8 << 10;
 
 impl Url {
-    /// Reads a URL. Without a scheme, https is meant. A fragment is left out, as it never leaves the client.
+    /// Reads a URL. Without a scheme, https is meant. A fragment is left out, as it never leaves
+    /// the client.
     ///
     /// # Errors
     /// [`Error::Url`], with what to do.
@@ -142,7 +143,8 @@ impl Url {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let path = without_dots(&path);
         let target = escape(&path).parse().map_err(|_| bad("the path has characters that cannot stand there"))?;
-        // RFC 6874 section 2: the percent sign before a zone is written as %25. Many write it as it is.
+        // RFC 6874 section 2: the percent sign before a zone is written as %25. Many write it as it
+        // is.
         let (host, zone) = match literal.unwrap_or(host).split_once('%') {
             Some((addr, zone)) => (addr, Some(zone.strip_prefix("25").filter(|z| !z.is_empty()).unwrap_or(zone))),
             None => (literal.unwrap_or(host), None),
@@ -154,7 +156,7 @@ impl Url {
         Ok(Self { origin: Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) }, target })
     }
 
-    /// Whom to ask.
+    /// The server to ask.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -175,7 +177,8 @@ impl Url {
         if location.split_once("://").is_some_and(|(s, _)| is_scheme(s)) {
             return Self::parse(location);
         }
-        // Every other that begins with a scheme: none that can be fetched has no slashes (RFC 3986 section 4.2).
+        // Every other that begins with a scheme: none that can be fetched has no slashes (RFC 3986
+        // section 4.2).
         if let Some((scheme, _)) = location.split_once(':').filter(|(s, _)| is_scheme(s)) {
             let shown = |text: &str| -> String { text.chars().take(SHOWN).collect() };
             let (location, scheme) = (shown(location), shown(scheme));
@@ -196,8 +199,8 @@ impl Url {
         Self::parse(&format!("{}{relative}", self.origin))
     }
 
-    /// The last part of the path, without its escapes: the name to save it under. `None` when there is none that can be a
-    /// file's name.
+    /// The last part of the path, without its escapes: the name to save it under. `None` when there
+    /// is none that can be a file's name.
     #[must_use]
     pub fn file_name(&self) -> Option<String> {
         let last = self.target.path().rsplit('/').next().unwrap_or_default();
@@ -247,8 +250,8 @@ pub(crate) fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Works out the segments `.` and `..` of a path (RFC 3986 section 5.2.4), also where their dots are escaped, which means the
-/// same (section 6.2.2.2). A query stays as it is.
+/// Works out the segments `.` and `..` of a path (RFC 3986 section 5.2.4), also where their dots
+/// are escaped, which means the same (section 6.2.2.2). A query stays as it is.
 fn without_dots(target: &str) -> String {
     let (path, query) = target.find('?').map_or((target, ""), |i| target.split_at(i));
     let dots = |segment: &str| match segment.to_ascii_lowercase().replace("%2e", ".").as_str() {
@@ -391,7 +394,7 @@ mod tests {
         let uri = |absolute, a| url.uri(absolute, a).map(|u| u.to_string()).unwrap_or_default();
         assert_eq!(uri(true, None), "https://h:444/a");
         assert_eq!(uri(true, Some(other.clone())), "https://other:1/a");
-        // Over HTTP/1.1 it is the Host field that says so.
+        // Over HTTP/1.1 the Host field carries it.
         assert_eq!(uri(false, Some(other)), "/a");
     }
 

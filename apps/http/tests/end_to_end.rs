@@ -276,7 +276,8 @@ async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
     (url, trust)
 }
 
-/// A server of HTTP/2 that looks at nothing twice: it refuses the stream, or goes away. What comes then is answered with its content.
+/// A server of HTTP/2 that looks at nothing twice: it refuses the stream, or goes away. What comes
+/// then is answered with its content.
 async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
     use tokio::io::AsyncWriteExt;
     let (neater, listener, url, trust) = certified(&["h2"], &[Stack::Tls]);
@@ -292,7 +293,8 @@ async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
             let left = left.clone();
             tokio::spawn(async move {
                 if goes && refuses(&left) {
-                    // SETTINGS, and when the request is there, GOAWAY that names no stream, without an error.
+                    // SETTINGS, and when the request is there, GOAWAY that names no stream, without
+                    // an error.
                     bytes.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.expect("taken");
                     let mut came = vec![0; 4096];
                     let mut n = 0;
@@ -326,7 +328,8 @@ async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
     (url, trust)
 }
 
-/// RFC 9113 sections 6.8 and 8.7: it was not looked at, so that it may be sent again, whatever it is.
+/// RFC 9113 sections 6.8 and 8.7: it was not looked at, so that it may be sent again, whatever it
+/// is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_was_not_looked_at_is_sent_again() {
     for goes in [false, true] {
@@ -338,7 +341,8 @@ async fn a_request_that_was_not_looked_at_is_sent_again() {
     }
 }
 
-/// RFC 9113 section 8.1: a stream that is reset without an error behind its end is complete; before its end it is not.
+/// RFC 9113 section 8.1: a stream that is reset without an error behind its end is complete; before
+/// its end it is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_reset_before_its_end_is_not_whole() {
     for ends in [true, false] {
@@ -422,7 +426,7 @@ async fn the_host_that_is_asked_for_reaches_the_server_over_every_version() {
         while let Some(Accepted::Connection(c)) = listener.accept_any().await {
             let h2 = c.alpn().is_some_and(|a| a == b"h2");
             let io = TokioIo::new(c.into_bytes().map_err(|_| "bytes").expect("bytes"));
-            // Says who was asked for, by the target and by the field.
+            // Returns the requested host, by the target and by the field.
             let service = service_fn(|r: http::Request<hyper::body::Incoming>| async move {
                 let authority = r.uri().authority().map_or("-", |a| a.as_str());
                 let field = r.headers().get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("-");
@@ -496,7 +500,7 @@ async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
     let remote = neater::RemoteEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], world.port)));
     let selfish = world.neater.preconnection().remote(remote).properties(properties).security(security);
     let mut selfish = selfish.stacks(&[Stack::Quic]).connect_bytes().await.expect("connected");
-    // It is told that it has lost it, on a busy machine later than after `SETUP`.
+    // It is notified that it has lost it, on a busy machine later than after `SETUP`.
     let mut byte = [0];
     let told = tokio::io::AsyncReadExt::read(&mut selfish, &mut byte);
     tokio::time::timeout(Duration::from_secs(20), told).await.expect("told").expect_err("the connection is over");
@@ -507,7 +511,7 @@ async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
     assert_eq!(world.end().await.refused, 0);
 }
 
-/// Whoever waits beside a body of which there is always more has a turn, too: Ctrl-C beside a download.
+/// A task beside a body that never pauses has a turn, too: Ctrl-C beside a download.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_of_which_there_is_always_more_lets_others_have_their_turn() {
     let world = World::new("turns", ServerLimits::default(), false);
@@ -652,10 +656,11 @@ fn answers(pieces: &'static [&'static [u8]]) -> Faces {
     })
 }
 
-/// RFC 9114 section 7.2.1: a DATA frame without bytes says nothing of the end.
+/// RFC 9114 section 7.2.1: a DATA frame without bytes does not mean the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_may_have_frames_without_bytes_in_a_body() {
-    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA: among them more than a few that are empty.
+    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA: among them more than a few that
+    // are empty.
     let server = answers(&[
         b"\x01\x03\x00\x00\xd9\x00\x03hel\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
         b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02lo\x00\x00",
@@ -664,7 +669,8 @@ async fn http_3_may_have_frames_without_bytes_in_a_body() {
     assert_eq!(server.ask(&neater).await, (HttpVersion::Http3, b"hello".to_vec()));
 }
 
-/// RFC 9114 sections 4.1 and 7.1: an answer that is cut within a frame, or has content behind its trailers, is not whole.
+/// RFC 9114 sections 4.1 and 7.1: an answer that is cut within a frame, or has content behind its
+/// trailers, is not whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_that_is_cut_or_out_of_order_is_not_whole() {
     let cut: &'static [&'static [u8]] = &[b"\x01\x03\x00\x00\xd9\x00\x0ahel"];
@@ -760,7 +766,7 @@ enum Useless {
     Speaks(&'static [u8]),
 }
 
-/// An engine for which `localhost` is both addresses, whatever the machine's own file says.
+/// An engine for which `localhost` is both addresses, regardless of the machine's own file.
 fn engine_with_both_addresses() -> Neater {
     let file = std::env::temp_dir().join(format!("neater-http-hosts-{}", std::process::id()));
     std::fs::write(&file, "::1 localhost\n127.0.0.1 localhost\n").expect("a file");
@@ -887,8 +893,9 @@ async fn a_server_that_wants_a_certificate_is_not_asked_again() {
             assert!(!e.is_security() || e.to_string().contains("certificate"), "{e:?}");
             reasons += u32::from(e.is_security());
         }
-        // Where a QUIC session is over before the first stream is opened, nothing more is known; and where a server's alert comes after
-        // its reset of the connection has been seen, it is lost.
+        // Where a QUIC session is over before the first stream is opened, nothing more is known;
+        // and where a server's alert comes after its reset of the connection has been seen, it is
+        // lost.
         let least = if stack == Stack::Quic { 1 } else { 5 };
         assert!(reasons >= least, "{stack} {alpn}: {reasons} of 20");
     }

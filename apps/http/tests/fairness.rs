@@ -26,7 +26,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     all
 }
 
-/// An HTTP/2 connection that asks for `/huge` so often, and gives the answers windows of `window` bytes.
+/// An HTTP/2 connection that asks for `/huge` so often, and gives the answers windows of `window`
+/// bytes.
 async fn greedy(world: &World, requests: u32, window: u32) -> ByteStream {
     let mut security = world.trust.clone();
     security.alpn = vec![b"h2".to_vec()];
@@ -205,11 +206,12 @@ async fn by_hand(world: &World) -> (neater::Neater, Group, ByteStream) {
     (client, group, first.into_bytes().expect("bytes"))
 }
 
-/// HEADERS (RFC 9114 section 7.2.2) of 16 bytes, from the static table of RFC 9204 appendix A: GET, https, `/`, and an authority.
+/// HEADERS (RFC 9114 section 7.2.2) of 16 bytes, from the static table of RFC 9204 appendix A: GET,
+/// https, `/`, and an authority.
 const REQUEST: &[u8] = b"\x01\x10\0\0\xd1\xd7\xc1\x50\x09localhost";
 
-/// A stream that was opened and reset does not count for QUIC's limit of streams: a client may have any number of them, as long as it
-/// holds what the server does at once.
+/// A stream that was opened and reset does not count for QUIC's limit of streams: a client may have
+/// any number of them, as long as it holds what the server does at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_are_reset_while_others_stall_cost_a_bounded_number() {
     const MANY: usize = 6000;
@@ -253,7 +255,7 @@ async fn requests_that_are_broken_off_do_no_harm_among_whole_ones() {
     for i in 0..1200 {
         let mut stream = open(&group).await.unwrap_or_else(|| panic!("{i}: no room"));
         stream.write_all(REQUEST).await.expect("written");
-        // The server may have answered without it, and says so (RFC 9114 section 4.1).
+        // The server may have answered without it, and reports that (RFC 9114 section 4.1).
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap_or_else(|e| panic!("{i}: {e}"));
@@ -264,7 +266,8 @@ async fn requests_that_are_broken_off_do_no_harm_among_whole_ones() {
     world.end().await;
 }
 
-/// One turn at a time for all, and so many requests of a connection, one of which waits because another client has the turn.
+/// One turn at a time for all, and so many requests of a connection, one of which waits because
+/// another client has the turn.
 async fn waiting(
     name: &str,
     requests_per_connection: usize,
@@ -286,8 +289,8 @@ async fn waiting(
     (world, held, client)
 }
 
-/// While a client has all the requests that it may have at once, no stream of its is waited for; and where it has not, it has gone all the
-/// same.
+/// While a client has all the requests that it may have at once, no stream of its is waited for;
+/// and where it has not, it has gone all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_while_its_requests_wait_for_their_turn_is_not_kept() {
     for (name, slots) in [("gone-full", 1), ("gone", 5)] {

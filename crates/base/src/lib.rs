@@ -1,11 +1,12 @@
-//! What lies under every neater crate: time, randomness, identifiers, serial numbers, byte cursors, and [`net::Net`],
-//! the only door to the outside.
+//! What lies under every neater crate: time, randomness, identifiers, serial numbers, byte cursors,
+//! and [`net::Net`], the only door to the outside.
 //!
-//! *Responsible for* the vocabulary that sans-IO code shares. *Not responsible for* any protocol, any decision, or any
-//! contact with an operating system: nothing here reads a clock, opens a socket or draws from a global random source.
+//! *Responsible for* the vocabulary that sans-IO code shares. *Not responsible for* any protocol,
+//! any decision, or any contact with an operating system: nothing here reads a clock, opens a
+//! socket or draws from a global random source.
 //!
-//! *Invariants*: an [`Instant`] is a number the caller chose; a [`Rng`] is a function of its seed; a [`Slab`] key is
-//! never mistaken for its successor in the same slot.
+//! *Invariants*: an [`Instant`] is a number the caller chose; a [`Rng`] is a function of its seed;
+//! a [`Slab`] key is never mistaken for its successor in the same slot.
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,21 @@
 //! `Net`: the only door to the outside.
 //!
-//! The engine is generic over this trait and knows nothing else of the world. There are two implementations, sockets
-//! (`neater-net`) and a network in virtual time (`neater-netsim`), and a decorator that injects faults into either.
+//! The engine is generic over this trait and knows nothing else of the world. There are two
+//! implementations, sockets (`neater-net`) and a network in virtual time (`neater-netsim`), and a
+//! decorator that injects faults into either.
 //!
 //! The contract that both keep and the engine relies on:
 //!
 //! * **Nothing blocks.** An operation that cannot proceed returns [`ErrorKind::WouldBlock`].
-//! * **Readiness is edge-triggered.** After `WouldBlock` or a batch that is `drained`, and only then, a [`NetEvent::Ready`] with the socket's token is
-//!   promised when it may be worth trying again. A stream socket that connects reports writability once when its connection
-//!   is made or has failed; one that was accepted may be written at once, and need not report it. Spurious events are allowed.
-//!   That an established stream is gone because of an error is reported once, with [`Ready::error`], though nothing was tried;
-//!   so is that both its directions have ended, with [`Ready::hangup`].
-//! * **Sockets are handles**, valid until closed; a handle that names nothing gives [`ErrorKind::NotConnected`].
+//! * **Readiness is edge-triggered.** After `WouldBlock` or a batch that is `drained`, and only
+//!   then, a [`NetEvent::Ready`] with the socket's token is promised when it may be worth trying
+//!   again. A stream socket that connects reports writability once when its connection is made or
+//!   has failed; one that was accepted may be written at once, and need not report it. Spurious
+//!   events are allowed. That an established stream is gone because of an error is reported once,
+//!   with [`Ready::error`], though nothing was tried; so is that both its directions have ended,
+//!   with [`Ready::hangup`].
+//! * **Sockets are handles**, valid until closed; a handle that names nothing gives
+//!   [`ErrorKind::NotConnected`].
 //! * **Writes never raise a signal**, descriptors are not inherited over `exec`.
 
 use crate::{Instant, WallTime};
@@ -53,9 +57,10 @@ pub enum NetEvent {
         /// What for.
         ready: Ready,
     },
-    /// Interfaces, addresses or routes have changed: [`Net::interfaces`] tells the new state.
+    /// Interfaces, addresses or routes have changed: [`Net::interfaces`] returns the new state.
     PathsChanged,
-    /// The resolver configuration or the hosts file has changed: [`Net::name_config`] tells the new state.
+    /// The resolver configuration or the hosts file has changed: [`Net::name_config`] returns the
+    /// new state.
     NamesChanged,
     /// The clock jumped by more than 10 s: the machine was suspended or the process stopped.
     Resumed {
@@ -78,9 +83,9 @@ pub enum ErrorKind {
     ConnectionAborted,
     /// The peer did not answer in time.
     TimedOut,
-    /// No route to the network, or a router said so.
+    /// No route to the network, or a router reported so.
     NetworkUnreachable,
-    /// A router said that the host cannot be reached.
+    /// A router reported that the host cannot be reached.
     HostUnreachable,
     /// The interface is down.
     NetworkDown,
@@ -108,9 +113,9 @@ pub enum ErrorKind {
     Unsupported,
     /// The engine was made in another process: a child of `fork` must make its own.
     Forked,
-    /// Nobody drives the engine any more.
+    /// The engine has no driver any more.
     NotDriven,
-    /// Anything else; the code tells.
+    /// Anything else; the code shows which.
     Other,
 }
 
@@ -140,7 +145,7 @@ impl ErrorKind {
             Self::Unsupported => "not supported on this platform",
             Self::Forked => "engine belongs to another process (create one after fork)",
             Self::NotDriven => {
-                "nobody drives the engine any more (the runtime that it was made on has ended, or its Driver was dropped)"
+                "the engine has no driver any more (the runtime that it was made on has ended, or its Driver was dropped)"
             }
             Self::Other => "system error",
         }
@@ -222,7 +227,8 @@ pub struct SocketOptions {
     pub local: Option<SocketAddr>,
     /// Bind to this interface, by index.
     pub interface: Option<u32>,
-    /// Prefer (`true`) or avoid (`false`) temporary IPv6 source addresses (RFC 8981); `None` leaves the system's choice.
+    /// Prefer (`true`) or avoid (`false`) temporary IPv6 source addresses (RFC 8981); `None` leaves
+    /// the system's choice.
     pub temporary_address: Option<bool>,
     /// Options that can also be set later.
     pub set: Vec<SocketOption>,
@@ -230,7 +236,8 @@ pub struct SocketOptions {
     pub reuse_address: bool,
     /// On a listener: how many established connections may wait to be accepted.
     pub backlog: Option<u32>,
-    /// With [`Net::udp`]: UDP-Lite (RFC 3828) instead of UDP. It is a protocol of its own, with ports of its own.
+    /// With [`Net::udp`]: UDP-Lite (RFC 3828) instead of UDP. It is a protocol of its own, with
+    /// ports of its own.
     pub udp_lite: bool,
 }
 
@@ -242,9 +249,11 @@ pub enum SocketOption {
     NoDelay(bool),
     /// Differentiated services codepoint, 0 to 63.
     Dscp(u8),
-    /// Probe an idle connection after this long (TCP: idle time; the interval is a tenth of it, at least 1 s); `None` switches it off.
+    /// Probe an idle connection after this long (TCP: idle time; the interval is a tenth of it, at
+    /// least 1 s); `None` switches it off.
     KeepAlive(Option<Duration>),
-    /// How long transmitted data may stay unacknowledged before the connection fails; `None` is the system's default.
+    /// How long transmitted data may stay unacknowledged before the connection fails; `None` is the
+    /// system's default.
     UserTimeout(Option<Duration>),
     /// Ask for this much kernel receive buffer, in bytes.
     ReceiveBuffer(usize),
@@ -256,16 +265,19 @@ pub enum SocketOption {
     DontFragment(bool),
     /// IPv4 only: leave the UDP checksum out.
     NoUdpChecksum(bool),
-    /// Rank among what waits in this host's queues, 0 (the default) to 6, as Linux counts it: 2 is bulk, 6 interactive.
+    /// Rank among what waits in this host's queues, 0 (the default) to 6, as Linux counts it: 2 is
+    /// bulk, 6 interactive.
     Priority(u8),
-    /// Wake the writer only when fewer than this many unsent bytes are in the kernel (TCP_NOTSENT_LOWAT).
+    /// Wake the writer only when fewer than this many unsent bytes are in the kernel
+    /// (TCP_NOTSENT_LOWAT).
     NotSentLowWater(u32),
-    /// UDP-Lite only: how many bytes of each datagram its checksum covers, counted from the first byte of the UDP-Lite header,
-    /// which has 8. 0 (the default) is the whole datagram, and so is more than it has; 1 to 7 are `InvalidInput` (RFC 3828
-    /// section 3.1).
+    /// UDP-Lite only: how many bytes of each datagram its checksum covers, counted from the first
+    /// byte of the UDP-Lite header, which has 8. 0 (the default) is the whole datagram, and so is
+    /// more than it has; 1 to 7 are `InvalidInput` (RFC 3828 section 3.1).
     ChecksumCoverage(u16),
-    /// UDP-Lite only: the least coverage of received datagrams, counted likewise. The system drops a datagram that is covered in
-    /// part, and less than this; 0 drops all that are covered in part. The default is 8, which drops none.
+    /// UDP-Lite only: the least coverage of received datagrams, counted likewise. The system drops
+    /// a datagram that is covered in part, and less than this; 0 drops all that are covered in
+    /// part. The default is 8, which drops none.
     MinChecksumCoverage(u16),
 }
 
@@ -276,7 +288,8 @@ pub struct Transmit<'a> {
     pub destination: SocketAddr,
     /// Source address, if it matters.
     pub source: Option<IpAddr>,
-    /// By which interface it leaves, whatever routes say of the destination; only together with a source.
+    /// By which interface it leaves, regardless of routes to the destination; only together with a
+    /// source.
     pub interface: Option<u32>,
     /// ECN codepoint.
     pub ecn: Ecn,
@@ -301,7 +314,8 @@ pub struct RecvMeta {
     pub start: usize,
     /// Bytes received, all segments together.
     pub len: usize,
-    /// Length of each datagram but the last (the system may have coalesced several); equals `len` for a single one.
+    /// Length of each datagram but the last (the system may have coalesced several); equals `len`
+    /// for a single one.
     pub stride: usize,
 }
 
@@ -317,7 +331,8 @@ pub struct RecvBatch {
     pub buffers: Vec<Box<[u8]>>,
     /// What each filled buffer holds.
     pub metas: Vec<RecvMeta>,
-    /// Nothing more was there. It counts as [`ErrorKind::WouldBlock`]: what comes next is told of, and nothing is found before.
+    /// Nothing more was there. It counts as [`ErrorKind::WouldBlock`]: the next arrival is
+    /// reported, and nothing is found before.
     pub drained: bool,
 }
 
@@ -338,10 +353,11 @@ impl RecvBatch {
     }
 }
 
-/// What an ICMP error quotes of the offending packet: the beginning of what the socket was given to send.
+/// What an ICMP error quotes of the offending packet: the beginning of what the socket was given to
+/// send.
 ///
-/// Whoever sends packets with a secret near their beginning can tell from it that the error is about one of them, and not a
-/// stranger's invention.
+/// A sender of packets with a secret near their beginning can verify by it that the error is about
+/// one of them, and not forged.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quoted {
     bytes: [u8; Self::MAX],
@@ -382,7 +398,7 @@ pub struct IcmpError {
     pub destination: Option<SocketAddr>,
     /// What the message quotes of that packet, behind the UDP header if there was one.
     pub quoted: Quoted,
-    /// Who sent the error.
+    /// The sender of the error.
     pub offender: Option<IpAddr>,
     /// ICMP or ICMPv6 type.
     pub icmp_type: u8,
@@ -479,8 +495,8 @@ pub struct StreamInfo {
     pub acknowledged: Option<u64>,
     /// How long ago the peer last acknowledged anything, if only that it is there and has no room.
     pub last_heard: Option<Duration>,
-    /// How often the system has asked the peer since, by sending again or by a probe of a window that
-    /// is closed: 0 when no answer is due.
+    /// How often the system has asked the peer since, by sending again or by a probe of a window
+    /// that is closed: 0 when no answer is due.
     pub unanswered: Option<u32>,
 }
 
@@ -488,21 +504,25 @@ type Result<T> = core::result::Result<T, NetError>;
 
 /// A way for the bytes of one TCP connection around the [`Net`] that owns it, from any thread.
 ///
-/// The owner says when it is open, and closes it whenever bytes may not pass (something waits before them, the connection
-/// is being closed). It is closed when it is made, closes itself when the system does not take or have bytes, and is closed
-/// with its socket; [`Net::read`] and [`Net::write`] then tell what the lane was told, and the contract of readiness holds
-/// as if they had been called in its place.
+/// The owner opens it, and closes it whenever bytes may not pass (something waits before them, the
+/// connection is being closed). It is closed when it is made, closes itself when the system does
+/// not take or have bytes, and is closed with its socket; [`Net::read`] and [`Net::write`] then
+/// return what the direct stream has observed, and the contract of readiness holds as if they had
+/// been called in its place.
 ///
-/// Whoever knows the [`Net`] finds its own kind of lane behind this (`Any`), and need not ask through a table for each piece. So do the
-/// byte streams of `neater`, which use the lanes of `neater-net` and of no other network.
-pub trait Lane: Any + Send + Sync + core::fmt::Debug {
-    /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
+/// Code that knows the [`Net`] finds its own kind of direct stream behind this (`Any`), and needs
+/// no virtual call for each piece. So do the byte streams of `neater`, which use the direct streams
+/// of `neater-net` and of no other network.
+pub trait DirectStream: Any + Send + Sync + core::fmt::Debug {
+    /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the
+    /// [`Net`] knows why.
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize>;
     /// Reads bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
     fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize>;
-    /// Whether it has closed itself because the system has nothing to be read, and nothing has been reported since: the owner of the
-    /// [`Net`] would be told that there is nothing now. To be asked where the owner is at rest (under the lock that it is under), so
-    /// that whoever waits then misses no report. False where that is not known.
+    /// Whether it has closed itself because the system has nothing to be read, and nothing has been
+    /// reported since: the owner of the [`Net`] would find nothing now. Call it where the owner is
+    /// at rest (under its lock), so that a later waiter misses no report. False where that is not
+    /// known.
     fn is_dry(&self) -> bool {
         false
     }
@@ -521,7 +541,8 @@ pub trait Net {
     /// Wall-clock time.
     fn wall(&self) -> WallTime;
 
-    /// Starts a TCP connection. Its end is reported as writability; [`Net::connect_result`] tells how it ended.
+    /// Starts a TCP connection. Its end is reported as writability; [`Net::connect_result`] returns
+    /// how it ended.
     ///
     /// # Errors
     /// What can be known at once: no route, no descriptor, a local address in use.
@@ -551,8 +572,9 @@ pub trait Net {
     /// # Errors
     /// `WouldBlock`, or why the connection is gone.
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize>;
-    /// A handle to the lane of a connected stream, which has one lane; `None` where there is no such thing.
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
+    /// A handle to the direct stream of a connected stream, which has one; `None` where there is no
+    /// such thing.
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn DirectStream>> {
         let _ = sock;
         None
     }
@@ -563,7 +585,7 @@ pub trait Net {
     fn shutdown_write(&mut self, sock: Sock) -> Result<()>;
     /// Releases the socket. Written data of a stream is still delivered by the system.
     fn close(&mut self, sock: Sock);
-    /// Releases a stream socket and tells the peer by a reset.
+    /// Releases a stream socket and sends the peer a reset.
     fn abort(&mut self, sock: Sock);
     /// What the system knows of a stream.
     ///
@@ -571,38 +593,44 @@ pub trait Net {
     /// When the socket is not a connected stream.
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo>;
 
-    /// Why an established stream is gone, if it is and was not ended in order. The system may tell it only once, here or as
-    /// the result of another call; what had arrived can still be read.
+    /// Why an established stream is gone, if it is and was not ended in order. The system may
+    /// report it only once, here or as the result of another call; what had arrived can still be
+    /// read.
     fn take_error(&mut self, sock: Sock) -> Option<NetError>;
 
-    /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`; a UDP-Lite socket if
-    /// `options.udp_lite` says so, which is used in the same way and has no segmentation offload. A datagram of UDP-Lite that is
-    /// damaged where its checksum covers it is dropped, as one of UDP; one that is damaged elsewhere is received as it is.
+    /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`; a
+    /// UDP-Lite socket if `options.udp_lite` is set, which is used in the same way and has no
+    /// segmentation offload. A datagram of UDP-Lite that is damaged where its checksum covers it is
+    /// dropped, as one of UDP; one that is damaged elsewhere is received as it is.
     ///
     /// # Errors
     /// As [`Net::listen`]; `Unsupported` where there is no UDP-Lite.
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock>;
-    /// Why this host cannot open UDP-Lite sockets, in words that fit after "because"; `None`: nothing is known against it.
+    /// Why this host cannot open UDP-Lite sockets, in words that fit after "because"; `None`:
+    /// nothing is known against it.
     fn udp_lite_obstacle(&mut self) -> Option<&'static str> {
         Some("this network has no UDP-Lite")
     }
-    /// Opens a socket for the packets of an IP protocol that the system does not speak itself. It is used like one for
-    /// datagrams, but for the ports, which are 0: it gets what is sent to any of this host's addresses, or to that of
-    /// `options.local`, without the IP header. A packet goes to every such socket.
+    /// Opens a socket for the packets of an IP protocol that the system does not speak itself. It
+    /// is used like one for datagrams, but for the ports, which are 0: it gets what is sent to any
+    /// of this host's addresses, or to that of `options.local`, without the IP header. A packet
+    /// goes to every such socket.
     ///
     /// # Errors
-    /// As [`Net::listen`]; `PermissionDenied` where it takes a privilege, `Unsupported` where there is no such thing.
+    /// As [`Net::listen`]; `PermissionDenied` where it takes a privilege, `Unsupported` where there
+    /// is no such thing.
     fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
         let _ = (token, protocol, family, options);
         Err(NetError::new(ErrorKind::Unsupported))
     }
-    /// Why this host cannot use [`Net::raw`] for a protocol, in words that fit after "because"; `None`: nothing is known
-    /// against it.
+    /// Why this host cannot use [`Net::raw`] for a protocol, in words that fit after "because";
+    /// `None`: nothing is known against it.
     fn raw_obstacle(&mut self, protocol: u8) -> Option<&'static str> {
         let _ = protocol;
         Some("this network carries TCP and UDP only")
     }
-    /// Fixes the peer of a UDP socket: only its datagrams are received, and its ICMP errors reported.
+    /// Fixes the peer of a UDP socket: only its datagrams are received, and its ICMP errors
+    /// reported.
     ///
     /// # Errors
     /// No route.
@@ -610,10 +638,12 @@ pub trait Net {
     /// Sends datagrams; all or none.
     ///
     /// # Errors
-    /// `WouldBlock`; `MessageTooLarge` when the path is known to be smaller; an ICMP error of an earlier datagram.
+    /// `WouldBlock`; `MessageTooLarge` when the path is known to be smaller; an ICMP error of an
+    /// earlier datagram.
     fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()>;
-    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled. Whether there were more is said by
-    /// [`RecvBatch::drained`], so that nobody needs to ask only to be told [`ErrorKind::WouldBlock`].
+    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled.
+    /// [`RecvBatch::drained`] shows whether there were more, which saves a call that would return
+    /// [`ErrorKind::WouldBlock`].
     ///
     /// # Errors
     /// `WouldBlock`, or an ICMP error of an earlier datagram.
@@ -631,35 +661,39 @@ pub trait Net {
     /// Sets an option.
     ///
     /// # Errors
-    /// `Unsupported`, or what the system says.
+    /// `Unsupported`, or the error of the operating system.
     fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()>;
 
-    /// Appends what has happened since the last call, without waiting. Returns true if more may be pending.
+    /// Appends what has happened since the last call, without waiting. Returns true if more may be
+    /// pending.
     fn poll(&mut self, events: &mut Vec<NetEvent>) -> bool;
     /// Makes the pollable descriptor readable at `deadline`, and at once if `again` is true.
     fn arm(&mut self, deadline: Option<Instant>, again: bool);
 
     /// The interfaces of this host.
     fn interfaces(&self) -> &[Interface];
-    /// The source address that the system would use towards `remote`; `None` when there is no route (RFC 6724 section 6, rule 1).
+    /// The source address that the system would use towards `remote`; `None` when there is no route
+    /// (RFC 6724 section 6, rule 1).
     fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr>;
     /// How names are resolved here.
     fn name_config(&self) -> &NameConfig;
-    /// Why [`Net::name_config`] is empty, if its files could not be read when it was last asked for: for lack of a
-    /// descriptor, for example. Then it may be asked for again.
+    /// Why [`Net::name_config`] is empty, if its files could not be read when it was last asked
+    /// for: for lack of a descriptor, for example. Then it may be asked for again.
     fn name_config_error(&self) -> Option<NetError> {
         None
     }
 
-    /// Whether this process is a child of the one that made this network: then every operation fails with
-    /// [`ErrorKind::Forked`] and has no effect. Asked often, so it costs a few instructions.
+    /// Whether this process is a child of the one that made this network: then every operation
+    /// fails with [`ErrorKind::Forked`] and has no effect. Asked often, so it costs a few
+    /// instructions.
     #[inline]
     fn forked(&self) -> bool {
         false
     }
 }
 
-/// A network known only at run time, as `Box<dyn Net + Send>`: each operation costs an indirect call.
+/// A network known only at run time, as `Box<dyn Net + Send>`: each operation costs an indirect
+/// call.
 #[warn(clippy::missing_trait_methods, reason = "a default would hide what the network itself does")]
 impl<T: Net + ?Sized> Net for Box<T> {
     fn now(&self) -> Instant {
@@ -686,8 +720,8 @@ impl<T: Net + ?Sized> Net for Box<T> {
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         (**self).write(sock, bufs)
     }
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
-        (**self).lane(sock)
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn DirectStream>> {
+        (**self).direct_stream(sock)
     }
     fn shutdown_write(&mut self, sock: Sock) -> Result<()> {
         (**self).shutdown_write(sock)

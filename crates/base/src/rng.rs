@@ -5,7 +5,8 @@ use rand_core::{RngCore, SeedableRng};
 
 /// A deterministic, cryptographically strong generator: ChaCha12 over a 32-byte seed.
 ///
-/// In production the seed comes from the operating system once per engine; in the simulator from the run's number.
+/// In production the seed comes from the operating system once per engine; in the simulator from
+/// the run's number.
 #[derive(Clone, Debug)]
 pub struct Rng(ChaCha12Rng);
 
@@ -51,7 +52,8 @@ impl Rng {
         self.0.next_u32() as u16
     }
 
-    /// Uniform over `0..bound`; 0 when `bound` is 0. The bias is below 2⁻³² for bounds under 2³² (Lemire 2019, without rejection).
+    /// Uniform over `0..bound`; 0 when `bound` is 0. The bias is below 2⁻³² for bounds under 2³²
+    /// (Lemire 2019, without rejection).
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }

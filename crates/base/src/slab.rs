@@ -27,7 +27,8 @@ impl Key {
         (self.generation.get() as u64) << 32 | self.index as u64
     }
 
-    /// The key that [`Key::to_bits`] made. Any number is a key; one that names nothing finds nothing.
+    /// The key that [`Key::to_bits`] made. Any number is a key; one that names nothing finds
+    /// nothing.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
@@ -74,10 +75,11 @@ impl<T> Entry<T> {
     }
 }
 
-/// A table of `T` in which a key stays valid until its object is removed, and is never valid again after that (until a
-/// slot has been reused 2³⁰ times).
+/// A table of `T` in which a key stays valid until its object is removed, and is never valid again
+/// after that (until a slot has been reused 2³⁰ times).
 ///
-/// The table grows by chunks, so that objects are never moved and memory follows the number of objects closely.
+/// The table grows by chunks, so that objects are never moved and memory follows the number of
+/// objects closely.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Box<[Entry<T>; CHUNK]>>,
@@ -90,8 +92,8 @@ const NONE: u32 = u32::MAX;
 const CHUNK: usize = 32;
 /// The generation of a slot's first object.
 const FIRST: NonZeroU32 = NonZeroU32::MIN;
-/// No object has this generation. It and all others fit 30 bits, so that [`Key::to_bits`] leaves the two high bits to the
-/// caller.
+/// No object has this generation. It and all others fit 30 bits, so that [`Key::to_bits`] leaves
+/// the two high bits to the caller.
 const NEVER: NonZeroU32 = NonZeroU32::MIN.saturating_add((1 << 30) - 2);
 
 /// The generation after this one.
@@ -157,13 +159,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// As [`Slab::insert`], for an object that has to know its key or may turn out not to be: then `None`, and the table is
-    /// as before.
+    /// As [`Slab::insert`], for an object that has to know its key or may turn out not to be: then
+    /// `None`, and the table is as before.
     ///
     /// # Panics
     /// As [`Slab::insert`].
-    // In line with its caller, and nothing that could unwind between making the object and putting it in its place: so
-    // the compiler makes it there, instead of on the stack. For 100 bytes and more that is 50 instructions less.
+    // In line with its caller, and nothing that could unwind between making the object and putting
+    // it in its place: so the compiler makes it there, instead of on the stack. For 100 bytes and
+    // more that is 50 instructions less.
     #[inline(always)]
     pub fn try_insert_with(&mut self, f: impl FnOnce(Key) -> Option<T>) -> Option<Key> {
         if self.free == NONE {
@@ -213,14 +216,16 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Drops the object where it is; false if the key names nothing. Cheaper than [`Slab::remove`] for large objects.
+    /// Drops the object where it is; false if the key names nothing. Cheaper than [`Slab::remove`]
+    /// for large objects.
     #[inline]
     pub fn discard(&mut self, key: Key) -> bool {
         self.discard_if(key, |_| Some(())).is_some()
     }
 
-    /// Looks at the object and drops it where it is if `f` says something about it, which is returned. Otherwise, and if
-    /// the key names nothing, `None`. It finds the object once where looking and [`Slab::discard`] do so twice.
+    /// Looks at the object and drops it in place if `f` returns a value, which is returned.
+    /// Otherwise, and if the key names nothing, `None`. It finds the object once where looking and
+    /// [`Slab::discard`] do so twice.
     #[inline]
     pub fn discard_if<R>(&mut self, key: Key, f: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let free = self.free;

@@ -6,8 +6,8 @@ use core::time::Duration;
 
 /// A point on a monotonic time line, in nanoseconds from an arbitrary origin.
 ///
-/// Unlike [`std::time::Instant`] it can be built from a number, so that a simulator can invent it and a C interface can
-/// carry it as a `u64`. It spans 584 years; arithmetic saturates.
+/// Unlike [`std::time::Instant`] it can be built from a number, so that a simulator can invent it
+/// and a C interface can carry it as a `u64`. It spans 584 years; arithmetic saturates.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -90,7 +90,8 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// Wall-clock time: since 1970-01-01T00:00:00Z, for certificates, files and lifetimes that outlive a process.
+/// Wall-clock time: since 1970-01-01T00:00:00Z, for certificates, files and lifetimes that outlive
+/// a process.
 ///
 /// It may jump; nothing is scheduled by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

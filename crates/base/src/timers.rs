@@ -6,9 +6,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// A queue of deadlines, each with a small payload.
 ///
-/// Cancelling is the caller's business: a payload that no longer means anything is recognised when it is popped (a
-/// generational [`crate::Key`] makes that free) or, through [`Timers::compact`], when too much of the heap is stale.
-/// Entries of one instant come out in the order they went in, so that a run is repeatable.
+/// Cancelling is the caller's business: a payload that no longer means anything is recognised when
+/// it is popped (a generational [`crate::Key`] makes that free) or, through [`Timers::compact`],
+/// when too much of the heap is stale. Entries of one instant come out in the order they went in,
+/// so that a run is repeatable.
 #[derive(Debug)]
 pub struct Timers<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -71,8 +72,8 @@ impl<T> Timers<T> {
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, payload }));
     }
 
-    /// As [`Timers::push`], for deadlines that mostly come in their order, as those of one constant delay do: then it
-    /// costs a quarter of it.
+    /// As [`Timers::push`], for deadlines that mostly come in their order, as those of one constant
+    /// delay do: then it costs a quarter of it.
     #[inline]
     pub fn push_in_order(&mut self, at: Instant, payload: T) {
         if at < self.latest {
@@ -119,7 +120,8 @@ impl<T> Timers<T> {
         self.pop_due_aged(now).map(|(_, _, payload)| payload)
     }
 
-    /// As [`Timers::pop_due`], with the entry's deadline and its age: the number of entries that had been added with it.
+    /// As [`Timers::pop_due`], with the entry's deadline and its age: the number of entries that
+    /// had been added with it.
     #[inline]
     pub fn pop_due_aged(&mut self, now: Instant) -> Option<(Instant, u64, T)> {
         if self.earliest > now {
@@ -141,7 +143,7 @@ impl<T> Timers<T> {
         self.sequence
     }
 
-    /// Drops the payloads at the head for which `live` is false, so that [`Timers::next`] tells the truth.
+    /// Drops the payloads at the head for which `live` is false, so that [`Timers::next`] is exact.
     pub fn prune_head(&mut self, mut live: impl FnMut(&T) -> bool) {
         while let Some((e, in_lane)) = self.first() {
             if live(&e.payload) {
@@ -161,7 +163,8 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Drops every entry for which `live` is false. Call it when [`Timers::len`] has outgrown what can be live.
+    /// Drops every entry for which `live` is false. Call it when [`Timers::len`] has outgrown what
+    /// can be live.
     pub fn compact(&mut self, mut live: impl FnMut(Instant, &T) -> bool) {
         self.heap.retain(|Reverse(e)| live(e.at, &e.payload));
         self.lane.retain(|e| live(e.at, &e.payload));

@@ -1,4 +1,5 @@
-//! What a transport holds for one path: the window, the phase, and the rules that are the same for every policy.
+//! What a transport holds for one path: the window, the phase, and the rules that are the same for
+//! every policy.
 
 use crate::controller::{Ack, Cause, Controller, Loss, Window};
 use crate::pacing::PacingConfig;
@@ -38,7 +39,8 @@ pub enum Reduction {
     /// In proportion to what is delivered: RFC 6937, RFC 9937.
     #[default]
     Proportional,
-    /// To the threshold at once; nothing new is sent until half the flight has drained (RFC 6675 section 5).
+    /// To the threshold at once; nothing new is sent until half the flight has drained (RFC 6675
+    /// section 5).
     Instant,
 }
 
@@ -129,7 +131,8 @@ impl Congestion {
         self.window.cwnd.max(self.window.mss)
     }
 
-    /// The slow start threshold in bytes; `None` until there was congestion or slow start was ended.
+    /// The slow start threshold in bytes; `None` until there was congestion or slow start was
+    /// ended.
     #[must_use]
     pub fn threshold(&self) -> Option<u64> {
         (self.window.ssthresh < Window::UNKNOWN).then_some(self.window.ssthresh)
@@ -180,7 +183,8 @@ impl Congestion {
         self.restarted = false;
     }
 
-    /// Something is about to be sent: applies the rule about idleness. `rto` is the current retransmission timeout.
+    /// Something is about to be sent: applies the rule about idleness. `rto` is the current
+    /// retransmission timeout.
     pub fn on_send_after(&mut self, now: Instant, in_flight: u64, rto: Duration) {
         let Some(last) = self.last_sent else { return };
         let idle = now - last;
@@ -192,7 +196,8 @@ impl Congestion {
             IdleRule::Keep => {}
             IdleRule::Restart => self.window.cwnd = least,
             IdleRule::Decay => {
-                // What the window was stays known as the threshold (RFC 2861 section 3.2; Linux: tcp_current_ssthresh).
+                // What the window was stays known as the threshold (RFC 2861 section 3.2; Linux:
+                // tcp_current_ssthresh).
                 let w = &mut self.window;
                 if w.ssthresh < Window::UNKNOWN {
                     w.ssthresh = w.ssthresh.max(w.cwnd / 4 * 3);
@@ -203,13 +208,15 @@ impl Congestion {
         }
     }
 
-    /// For so long before `now` something else than the window held the sender back. [`Congestion::on_sent`] finds out by
-    /// itself when nothing was in flight at all; this is for a transport that knows more.
+    /// For so long before `now` something else than the window held the sender back.
+    /// [`Congestion::on_sent`] finds out by itself when nothing was in flight at all; this is for a
+    /// transport that knows more.
     pub fn on_unused(&mut self, now: Instant, time: Duration) {
         self.controller.on_idle(now, time);
     }
 
-    /// An acknowledgment has come; the scoreboard is up to date and losses that it shows were reported before.
+    /// An acknowledgment has come; the scoreboard is up to date and losses that it shows were
+    /// reported before.
     pub fn on_ack(&mut self, ack: &Ack) {
         self.controller.on_sample(&mut self.window, ack);
         match &mut self.phase {
@@ -236,8 +243,8 @@ impl Congestion {
         }
     }
 
-    /// Losses or a mark: the window comes down from here until [`Congestion::on_recovered`]. Nothing happens if it already
-    /// does, for a further loss in one recovery is no new congestion.
+    /// Losses or a mark: the window comes down from here until [`Congestion::on_recovered`].
+    /// Nothing happens if it already does, for a further loss in one recovery is no new congestion.
     pub fn on_congestion(&mut self, loss: &Loss) {
         if self.is_reducing() {
             return;
@@ -259,8 +266,8 @@ impl Congestion {
         self.phase = Phase::Open;
     }
 
-    /// The retransmission timer has expired. `first`: a new congestion event, not the same segment once more. `in_flight` is
-    /// what remains after the lost were taken off.
+    /// The retransmission timer has expired. `first`: a new congestion event, not the same segment
+    /// once more. `in_flight` is what remains after the lost were taken off.
     pub fn on_timeout(&mut self, loss: &Loss, first: bool, in_flight: u64) {
         if first {
             self.remember();
@@ -271,14 +278,16 @@ impl Congestion {
         self.phase = Phase::Loss;
     }
 
-    /// Everything that was sent over a long time was lost (RFC 9002 section 7.6): slow start from the least window.
+    /// Everything that was sent over a long time was lost (RFC 9002 section 7.6): slow start from
+    /// the least window.
     pub fn on_persistent_congestion(&mut self) {
         self.window.cwnd = 2 * self.window.mss;
         self.phase = Phase::Open;
         self.prior = None;
     }
 
-    /// The last congestion event was none (reordering, a delay spike): the window is what it was (RFC 4015).
+    /// The last congestion event was none (reordering, a delay spike): the window is what it was
+    /// (RFC 4015).
     pub fn on_spurious(&mut self) {
         if let Some(prior) = self.prior.take() {
             self.window.cwnd = self.window.cwnd.max(prior.cwnd);
@@ -288,8 +297,9 @@ impl Congestion {
         self.phase = Phase::Open;
     }
 
-    /// The segment size has changed. With smaller ones the window keeps its number of segments, as in Linux; with larger ones its
-    /// bytes, for to find that a path takes larger packets is no reason to send more (RFC 8899 section 3, item 7).
+    /// The segment size has changed. With smaller ones the window keeps its number of segments, as
+    /// in Linux; with larger ones its bytes, for to find that a path takes larger packets is no
+    /// reason to send more (RFC 8899 section 3, item 7).
     pub fn set_mss(&mut self, mss: u64) {
         let mss = mss.max(1);
         if mss < self.window.mss {

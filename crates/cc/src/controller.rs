@@ -1,4 +1,4 @@
-//! The seam between a transport and a policy: what a controller is told and what it may change.
+//! The seam between a transport and a policy: a controller's inputs and what it may change.
 
 use core::fmt;
 use core::time::Duration;
@@ -32,7 +32,7 @@ impl Window {
     }
 }
 
-/// What one acknowledgment says.
+/// The content of one acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// When it arrived.
@@ -49,10 +49,11 @@ pub struct Ack {
     pub rtt: Option<Duration>,
     /// The smoothed round-trip time, once known.
     pub srtt: Option<Duration>,
-    /// Whether the congestion window was what held the sender back. A window that was not used does not grow (RFC 9293 and
-    /// RFC 7661: no growth without validation).
+    /// Whether the congestion window was what held the sender back. A window that was not used does
+    /// not grow (RFC 9293 and RFC 7661: no growth without validation).
     pub limited: bool,
-    /// Up to where the data are acknowledged in order, in any unit that only grows (a sequence or packet number).
+    /// Up to where the data are acknowledged in order, in any unit that only grows (a sequence or
+    /// packet number).
     pub acked_to: u64,
     /// Up to where data have been sent, in the same unit. Rounds are measured with these two.
     pub sent_to: u64,
@@ -80,7 +81,7 @@ impl Ack {
 /// Why the window must shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Packets were lost, and acknowledgments of later ones told so.
+    /// Packets were lost, as acknowledgments of later ones showed.
     Loss,
     /// The network marked packets (RFC 3168).
     Ecn,
@@ -120,24 +121,27 @@ impl Base {
 
 /// A congestion control policy.
 ///
-/// The transport does not call it: [`crate::Congestion`] does, which owns the [`Window`], the recovery and the rules that
-/// are the same for all policies.
+/// The transport does not call it: [`crate::Congestion`] does, which owns the [`Window`], the
+/// recovery and the rules that are the same for all policies.
 pub trait Controller: fmt::Debug + Send + Sync {
     /// A short name for reports, such as `cubic`.
     fn name(&self) -> &'static str;
 
-    /// An acknowledgment has come, in any phase. Slow start may be ended here, by a threshold at the window.
+    /// An acknowledgment has come, in any phase. Slow start may be ended here, by a threshold at
+    /// the window.
     fn on_sample(&mut self, window: &mut Window, ack: &Ack) {
         let _ = (window, ack);
     }
 
-    /// The window may grow: an acknowledgment outside of any recovery while the window was the limit.
+    /// The window may grow: an acknowledgment outside of any recovery while the window was the
+    /// limit.
     fn grow(&mut self, window: &mut Window, ack: &Ack);
 
     /// Congestion: returns the new slow start threshold. The caller sets the window.
     fn threshold(&mut self, window: &Window, loss: &Loss) -> u64;
 
-    /// The last congestion event turned out not to have been one. The caller restores window and threshold.
+    /// The last congestion event turned out not to have been one. The caller restores window and
+    /// threshold.
     fn on_spurious(&mut self, window: &Window) {
         let _ = window;
     }
@@ -147,7 +151,8 @@ pub trait Controller: fmt::Debug + Send + Sync {
         let _ = (now, idle);
     }
 
-    /// How fast to send, in bytes per second, for a policy that knows better than window over round-trip time.
+    /// How fast to send, in bytes per second, for a policy that knows better than window over
+    /// round-trip time.
     fn rate(&self) -> Option<u64> {
         None
     }

@@ -1,7 +1,8 @@
 //! CUBIC (RFC 9438), with the differences of the implementation that most of the internet runs.
 //!
-//! The window is a cubic function of the time since the last congestion, around the window at which that happened. Windows
-//! are computed in segments, as in the RFC, with IEEE arithmetic that gives the same bits everywhere.
+//! The window is a cubic function of the time since the last congestion, around the window at which
+//! that happened. Windows are computed in segments, as in the RFC, with IEEE arithmetic that gives
+//! the same bits everywhere.
 
 mod linux;
 
@@ -17,7 +18,8 @@ pub enum Friendliness {
     Off,
     /// Additive increase by 3(1-β)/(1+β) segments a round trip for ever: Linux, RFC 8312.
     Constant,
-    /// The same until the window of before the last congestion is reached, one segment a round trip from there: RFC 9438.
+    /// The same until the window of before the last congestion is reached, one segment a round trip
+    /// from there: RFC 9438.
     Rfc9438,
 }
 
@@ -36,15 +38,17 @@ pub struct CubicConfig {
     pub base: Base,
     /// How slow start is left; `None` by loss alone.
     pub hystart: Option<HyStartConfig>,
-    /// In slow start one acknowledgment adds at most this many segments (L of RFC 9406 section 4.2; RFC 3465).
+    /// In slow start one acknowledgment adds at most this many segments (L of RFC 9406 section 4.2;
+    /// RFC 3465).
     pub slow_start_limit: u32,
-    /// While no congestion is known of, the window grows by at least one segment for so many that are acknowledged: where slow
-    /// start was left before the path was full, the curve, which then begins at its plateau, would take many seconds to find out.
-    /// Linux: 20, which is a twentieth in a round trip (`bictcp_update`, the branch of `last_max_cwnd == 0`). `None`: as RFC 9438.
+    /// While no congestion is known of, the window grows by at least one segment for so many that
+    /// are acknowledged: where slow start was left before the path was full, the curve, which then
+    /// begins at its plateau, would take many seconds to find out. Linux: 20, which is a twentieth
+    /// in a round trip (`bictcp_update`, the branch of `last_max_cwnd == 0`). `None`: as RFC 9438.
     pub unknown_growth: Option<u32>,
-    /// Linux's arithmetic (`cubic/linux.rs`): whole segments, clock ticks, at least 5 % growth per round trip before the first
-    /// loss, no use of samples in the first second after a congestion, and no way back to the old curve when a congestion
-    /// proves spurious.
+    /// Linux's arithmetic (`cubic/linux.rs`): whole segments, clock ticks, at least 5 % growth per
+    /// round trip before the first loss, no use of samples in the first second after a congestion,
+    /// and no way back to the old curve when a congestion proves spurious.
     pub as_linux: bool,
 }
 
@@ -65,8 +69,8 @@ impl CubicConfig {
         }
     }
 
-    /// As Linux does it, without pacing. Its constants are fractions of 1024: β = 717/1024; C = 41·10/1024, which is
-    /// 0.4004.
+    /// As Linux does it, without pacing. Its constants are fractions of 1024: β = 717/1024; C =
+    /// 41·10/1024, which is 0.4004.
     #[must_use]
     pub const fn linux() -> Self {
         Self {
@@ -114,8 +118,9 @@ pub struct Cubic {
     ticks: linux::Ticks,
     /// Slow start is slower by this divisor (conservative slow start).
     divisor: u64,
-    /// There was congestion since the beginning, or since the last timeout: a window below its threshold is then one that is
-    /// coming down, and no slow start to be left (RFC 9406 section 4.2: only the initial slow start; Linux: `found`).
+    /// There was congestion since the beginning, or since the last timeout: a window below its
+    /// threshold is then one that is coming down, and no slow start to be left (RFC 9406 section
+    /// 4.2: only the initial slow start; Linux: `found`).
     congested: bool,
     least_rtt: Option<Duration>,
 }
@@ -237,7 +242,8 @@ impl Controller for Cubic {
 
     fn threshold(&mut self, window: &Window, loss: &Loss) -> u64 {
         if loss.cause == Cause::Timeout {
-            // The network has changed: what was known of the plateau is forgotten (section 4.8; Linux: bictcp_reset).
+            // The network has changed: what was known of the plateau is forgotten (section 4.8;
+            // Linux: bictcp_reset).
             self.divisor = 1;
             if let Some(hystart) = &mut self.hystart {
                 hystart.restart();
@@ -283,7 +289,8 @@ impl Controller for Cubic {
     }
 }
 
-/// The cube root of `x` ≥ 0 by Newton's iteration: `f64::cbrt` may differ between systems in its last bit.
+/// The cube root of `x` ≥ 0 by Newton's iteration: `f64::cbrt` may differ between systems in its
+/// last bit.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;

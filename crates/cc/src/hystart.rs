@@ -1,8 +1,9 @@
-//! Leaving slow start before the queue overflows: HyStart++ (RFC 9406), and the older HyStart that Linux's CUBIC uses.
+//! Leaving slow start before the queue overflows: HyStart++ (RFC 9406), and the older HyStart that
+//! Linux's CUBIC uses.
 //!
-//! *Responsible for* saying when slow start has done enough, from the round-trip times of rounds of acknowledgments (and,
-//! for the older form, from the length of a train of closely spaced ones). *Not responsible for* the window: the
-//! controller acts on [`Exit`].
+//! *Responsible for* deciding when slow start ends, from the round-trip times of rounds of
+//! acknowledgments (and, for the older form, from the length of a train of closely spaced ones).
+//! *Not responsible for* the window: the controller acts on [`Exit`].
 
 use crate::controller::{Ack, Window};
 use core::time::Duration;
@@ -16,16 +17,19 @@ pub enum HyStartConfig {
         /// `CSS_ROUNDS`: conservative slow start lasts at most this many rounds (5).
         css_rounds: u32,
     },
-    /// HyStart as in Linux's `tcp_cubic` (Ha and Rhee 2011), by delay and by the length of acknowledgment trains. It judges
-    /// nothing below a window of 16 segments.
+    /// HyStart as in Linux's `tcp_cubic` (Ha and Rhee 2011), by delay and by the length of
+    /// acknowledgment trains. It judges nothing below a window of 16 segments.
     Classic {
-        /// Whether the transport paces its packets; without pacing half a round-trip time of train is enough.
+        /// Whether the transport paces its packets; without pacing half a round-trip time of train
+        /// is enough.
         paced: bool,
     },
-    /// The same for a transport that paces slow start at four windows per round trip or more: a flight that nothing holds up then
-    /// stays well below half a round trip, which is a train that is too long, as without pacing. And where Linux looks at the first
-    /// eight samples of a round alone, because those behind them queue behind their own flight, a paced flight does not: a queue
-    /// that stands over any eight samples and takes half the least round-trip time is the path's.
+    /// The same for a transport that paces slow start at four windows per round trip or more: a
+    /// flight that nothing holds up then stays well below half a round trip, which is a train that
+    /// is too long, as without pacing. And where Linux looks at the first eight samples of a round
+    /// alone, because those behind them queue behind their own flight, a paced flight does not: a
+    /// queue that stands over any eight samples and takes half the least round-trip time is the
+    /// path's.
     Paced,
 }
 
@@ -34,13 +38,15 @@ pub enum HyStartConfig {
 pub enum Exit {
     /// Go on doubling.
     No,
-    /// Conservative slow start: grow by this divisor more slowly (`CSS_GROWTH_DIVISOR`, RFC 9406 section 4.2).
+    /// Conservative slow start: grow by this divisor more slowly (`CSS_GROWTH_DIVISOR`, RFC 9406
+    /// section 4.2).
     Slower(u64),
     /// Congestion avoidance from here.
     Now,
 }
 
-/// Samples of a round before its minimum is believed: `N_RTT_SAMPLE` of RFC 9406, `HYSTART_MIN_SAMPLES` of Linux.
+/// Samples of a round before its minimum is believed: `N_RTT_SAMPLE` of RFC 9406,
+/// `HYSTART_MIN_SAMPLES` of Linux.
 const SAMPLES: u32 = 8;
 /// `MIN_RTT_THRESH` and `MAX_RTT_THRESH`; Linux has the same.
 const THRESHOLD: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
@@ -50,7 +56,8 @@ const DIVISOR: u32 = 8;
 const CSS_DIVISOR: u64 = 4;
 /// Linux: acknowledgments no further apart than this are one train (`hystart_ack_delta_us`).
 const TRAIN_GAP: Duration = Duration::from_millis(2);
-/// Linux: what generic segmentation may delay acknowledgments by, at rates below 2 Gbit/s (`hystart_ack_delay`).
+/// Linux: what generic segmentation may delay acknowledgments by, at rates below 2 Gbit/s
+/// (`hystart_ack_delay`).
 const TRAIN_SLACK: Duration = Duration::from_millis(1);
 /// Linux: the window, in segments, below which nothing is judged (`hystart_low_window`).
 const LOW_WINDOW: u64 = 16;
@@ -70,7 +77,8 @@ pub struct HyStart {
     samples: u32,
     /// Samples and their least since it was last judged whether a queue stands.
     standing: (u32, Duration),
-    /// Conservative slow start: the baseline that a round must fall below to leave it again, and the rounds left.
+    /// Conservative slow start: the baseline that a round must fall below to leave it again, and
+    /// the rounds left.
     css: Option<(Duration, u32)>,
 }
 
@@ -92,7 +100,7 @@ impl HyStart {
         }
     }
 
-    /// Begins anew after a timeout. What is known of the path's least round-trip time stays.
+    /// Restarts after a timeout. What is known of the path's least round-trip time stays.
     pub const fn restart(&mut self) {
         let least = self.least;
         *self = Self::new(self.config);
@@ -176,7 +184,8 @@ impl HyStart {
         if found { Exit::Now } else { Exit::No }
     }
 
-    /// Whether eight samples behind each other have all waited in a queue, for half the least round-trip time and the threshold.
+    /// Whether eight samples behind each other have all waited in a queue, for half the least
+    /// round-trip time and the threshold.
     fn stands(&mut self, rtt: Duration, least: Duration) -> bool {
         let (count, lowest) = (self.standing.0 + 1, self.standing.1.min(rtt));
         let judged = count >= SAMPLES;
@@ -265,7 +274,8 @@ mod tests {
     #[test]
     fn classic_finds_a_train_longer_than_half_the_round_trip() {
         let mut h = HyStart::new(HyStartConfig::Classic { paced: false });
-        // One acknowledgment per millisecond, 40 ms round trip: (40 + 1) / 2 ms of train is too long.
+        // One acknowledgment per millisecond, 40 ms round trip: (40 + 1) / 2 ms of train is too
+        // long.
         let exits = round(&mut h, 0, 30, 40, 1);
         let found = exits.iter().position(|e| *e == Exit::Now);
         assert_eq!(found, Some(21), "the first one starts the clock: {exits:?}");

@@ -1,15 +1,16 @@
-//! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582), by bytes or by packets.
+//! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582), by bytes or by
+//! packets.
 
 use crate::controller::{Ack, Base, Controller, Loss, Window};
 
 /// How acknowledgments are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Each acknowledgment counts as one segment, however much it covers: stacks before RFC 3465. With delayed
-    /// acknowledgments growth is half as fast.
+    /// Each acknowledgment counts as one segment, however much it covers: stacks before RFC 3465.
+    /// With delayed acknowledgments growth is half as fast.
     Packets,
-    /// Appropriate byte counting (RFC 3465). One acknowledgment adds at most `limit` segments, L in section 2.2: 1 in RFC 5681, 2 in
-    /// RFC 3465, without limit (`u32::MAX`) in Linux.
+    /// Appropriate byte counting (RFC 3465). One acknowledgment adds at most `limit` segments, L in
+    /// section 2.2: 1 in RFC 5681, 2 in RFC 3465, without limit (`u32::MAX`) in Linux.
     Bytes {
         /// L, in segments, at least 1; in congestion avoidance too.
         limit: u32,
@@ -33,7 +34,8 @@ pub struct NewRenoConfig {
     pub counting: Counting,
     /// What is halved.
     pub base: Base,
-    /// A threshold is a whole number of segments, rounded down, as in stacks that count the window in segments.
+    /// A threshold is a whole number of segments, rounded down, as in stacks that count the window
+    /// in segments.
     pub whole_segments: bool,
 }
 
@@ -61,7 +63,8 @@ impl NewRenoConfig {
 #[derive(Clone, Debug)]
 pub struct NewReno {
     config: NewRenoConfig,
-    /// Bytes acknowledged since the window last grew in congestion avoidance: `bytes_acked` of RFC 3465 section 2.1.
+    /// Bytes acknowledged since the window last grew in congestion avoidance: `bytes_acked` of RFC
+    /// 3465 section 2.1.
     counted: u64,
 }
 
@@ -84,8 +87,9 @@ impl NewReno {
                     window.cwnd += window.mss;
                     steps += 1;
                 }
-                // The acknowledgment that ends a recovery covers more than a window, which is half of what was under way. What it has
-                // beyond its steps is not kept for the next one, or the window would grow twice in one round trip.
+                // The acknowledgment that ends a recovery covers more than a window, which is half
+                // of what was under way. What it has beyond its steps is not kept for the next one,
+                // or the window would grow twice in one round trip.
                 if self.counted >= window.cwnd {
                     self.counted = 0;
                 }

@@ -7,7 +7,8 @@ use neater_base::Instant;
 /// The constants of a pacer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacingConfig {
-    /// The rate in slow start, in percent of a window per round trip (Linux: `tcp_pacing_ss_ratio`, 200).
+    /// The rate in slow start, in percent of a window per round trip (Linux: `tcp_pacing_ss_ratio`,
+    /// 200).
     pub slow_start_percent: u32,
     /// The rate afterwards (Linux: `tcp_pacing_ca_ratio`, 120; RFC 9002 section 7.7 suggests 125).
     pub avoidance_percent: u32,
@@ -22,8 +23,9 @@ impl Default for PacingConfig {
 }
 
 impl PacingConfig {
-    /// The pacing rate in bytes per second; `None` before the round-trip time is known. As in Linux the higher rate holds while
-    /// the window is below half the threshold, so that the last round of slow start does not overshoot.
+    /// The pacing rate in bytes per second; `None` before the round-trip time is known. As in Linux
+    /// the higher rate holds while the window is below half the threshold, so that the last round
+    /// of slow start does not overshoot.
     #[must_use]
     pub fn rate(&self, window: &Window, srtt: Option<Duration>) -> Option<u64> {
         let nanos = srtt?.as_nanos().max(1);
@@ -40,7 +42,8 @@ impl PacingConfig {
 /// A token bucket that fills at the pacing rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacer {
-    /// When the bucket will have been empty-handed: sending is free from a burst's time before this.
+    /// When the bucket will have been empty-handed: sending is free from a burst's time before
+    /// this.
     next: Instant,
 }
 
@@ -51,7 +54,8 @@ impl Pacer {
         Self { next: Instant::ZERO }
     }
 
-    /// When the next packet may leave: `now` or later. `rate` in bytes per second, `burst` in bytes.
+    /// When the next packet may leave: `now` or later. `rate` in bytes per second, `burst` in
+    /// bytes.
     #[must_use]
     pub fn release(&self, now: Instant, rate: u64, burst: u64) -> Instant {
         let early = time_for(burst, rate);

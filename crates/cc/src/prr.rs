@@ -1,7 +1,8 @@
-//! Proportional rate reduction (RFC 6937, revised by RFC 9937): how much may be sent during a recovery.
+//! Proportional rate reduction (RFC 6937, revised by RFC 9937): how much may be sent during a
+//! recovery.
 //!
-//! *Invariant*: at the end of a recovery in which the window was always used, what is in flight is the threshold, never
-//! more.
+//! *Invariant*: at the end of a recovery in which the window was always used, what is in flight is
+//! the threshold, never more.
 
 /// The bookkeeping of one recovery. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct Prr {
     out: u64,
 }
 
-/// What an acknowledgment during a recovery says.
+/// An acknowledgment during a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrrAck {
     /// Bytes newly delivered.
@@ -41,7 +42,8 @@ impl Prr {
         self.out = self.out.saturating_add(bytes);
     }
 
-    /// How much may be sent now. The quota is rounded up to whole segments, as RFC 6937 section 3 rounds up.
+    /// How much may be sent now. The quota is rounded up to whole segments, as RFC 6937 section 3
+    /// rounds up.
     pub fn on_ack(&mut self, ack: &PrrAck) -> u64 {
         let first = if self.out == 0 { ack.mss } else { 0 };
         if ack.delivered == 0 {
@@ -69,7 +71,8 @@ mod tests {
 
     const MSS: u64 = 1000;
 
-    /// Twenty segments in flight, `lost` of them; the rest is acknowledged one by one and everything allowed is sent.
+    /// Twenty segments in flight, `lost` of them; the rest is acknowledged one by one and
+    /// everything allowed is sent.
     fn recover(lost: u64, ssthresh: u64) -> (Vec<u64>, u64) {
         let mut prr = Prr::new(20 * MSS);
         let mut in_flight = (20 - lost) * MSS;
@@ -102,8 +105,8 @@ mod tests {
 
     #[test]
     fn heavy_loss_sends_what_arrives_and_no_more() {
-        // Twelve of twenty lost: less is in flight than the threshold. Without safe acknowledgments this is the conservative
-        // bound: one for one.
+        // Twelve of twenty lost: less is in flight than the threshold. Without safe acknowledgments
+        // this is the conservative bound: one for one.
         let (sent, flight) = recover(12, 10 * MSS);
         assert!(sent.iter().all(|n| *n == 1), "{sent:?}");
         assert_eq!(flight, 8 * MSS);

@@ -1,6 +1,7 @@
 //! What goes into a resolver and what comes out of it.
 //!
-//! *Responsible for* the vocabulary alone: plain data, one variant per fact. *Not responsible for* any behaviour.
+//! *Responsible for* the vocabulary alone: plain data, one variant per fact. *Not responsible for*
+//! any behaviour.
 
 use neater_base::Instant;
 use neater_base::net::NetError;
@@ -28,12 +29,13 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// All kinds, in the order in which they are asked for (RFC 8305 section 3 wants AAAA right before A).
+    /// All kinds, in the order in which they are asked for (RFC 8305 section 3 wants AAAA right
+    /// before A).
     pub(crate) const ALL: [Self; 3] = [Self::Https, Self::Aaaa, Self::A];
 
-    /// All kinds, in the order in which they are told when several are known at once: whoever begins with the first AAAA, as RFC 8305
-    /// section 3 says, knows all addresses by then.
-    pub(crate) const TOLD: [Self; 3] = [Self::Https, Self::A, Self::Aaaa];
+    /// All kinds, in the order in which they are reported when several are known at once: a program
+    /// that begins with the first AAAA, as in RFC 8305 section 3, knows all addresses by then.
+    pub(crate) const REPORT_ORDER: [Self; 3] = [Self::Https, Self::A, Self::Aaaa];
 
     /// The position in [`RecordKind::ALL`].
     pub(crate) const fn index(self) -> usize {
@@ -150,9 +152,10 @@ pub enum Output {
         /// The answer.
         answer: Answer,
     },
-    /// What is known of the services while the addresses of their targets are looked up, each time that it is more; the
-    /// [`Output::Answer`] comes all the same. For each family the addresses of a target are its own where they are known, and else its
-    /// hints (RFC 9460 section 7.3: a client may use them while it waits).
+    /// What is known of the services while the addresses of their targets are looked up, each time
+    /// that it is more; the [`Output::Answer`] comes all the same. For each family the addresses of
+    /// a target are its own where they are known, and else its hints (RFC 9460 section 7.3: a
+    /// client may use them while it waits).
     ServicesSoFar {
         /// Which lookup.
         lookup: LookupId,

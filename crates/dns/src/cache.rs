@@ -1,10 +1,10 @@
 //! What is known, and until when.
 //!
-//! *Responsible for* lifetimes, and for a table whose size is bounded in entries and in bytes. *Not responsible for* the
-//! meaning of what it holds.
+//! *Responsible for* lifetimes, and for a table whose size is bounded in entries and in bytes. *Not
+//! responsible for* the meaning of what it holds.
 //!
-//! *Invariants*: at most [`MAX_CACHE_ENTRIES`] entries and [`MAX_CACHE_BYTES`] bytes; a lookup that finds something
-//! allocates nothing; eviction depends on the order of calls alone.
+//! *Invariants*: at most [`MAX_CACHE_ENTRIES`] entries and [`MAX_CACHE_BYTES`] bytes; a lookup that
+//! finds something allocates nothing; eviction depends on the order of calls alone.
 
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
@@ -72,7 +72,8 @@ impl Fact {
         if let Self::Addresses(a) = self { a } else { &[] }
     }
 
-    /// Whether this is about services of which one can be reached without the addresses of the host.
+    /// Whether this is about services of which one can be reached without the addresses of the
+    /// host.
     pub(crate) fn leads_elsewhere(&self) -> bool {
         if let Self::Services(s) = self { s.iter().any(ServiceBinding::leads_elsewhere) } else { false }
     }
@@ -87,7 +88,8 @@ impl Fact {
     }
 }
 
-/// A name in lower case without final dot, what about it, and through which interface it was learnt.
+/// A name in lower case without final dot, what about it, and through which interface it was
+/// learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyRef<'a> {
     pub(crate) name: &'a str,
@@ -130,7 +132,8 @@ struct Entry {
     used: bool,
 }
 
-/// The table. Eviction is by the clock algorithm: the hand passes over entries that were used since it last came by.
+/// The table. Eviction is by the clock algorithm: the hand passes over entries that were used since
+/// it last came by.
 #[derive(Debug)]
 pub(crate) struct Cache {
     index: HashMap<Key, u32, FixedState>,

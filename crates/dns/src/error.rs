@@ -3,11 +3,11 @@
 use core::fmt;
 use neater_base::net::NetError;
 
-/// Why a record kind of a lookup has no answer. The text says who is to blame and what to do next.
+/// Why a record kind of a lookup has no answer. The text names the cause and what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// A server says that the name does not exist (NXDOMAIN).
+    /// A server reports that the name does not exist (NXDOMAIN).
     NoSuchName,
     /// Every server failed, the last of them with SERVFAIL or a code without a better word.
     ServerFailure,
@@ -19,9 +19,9 @@ pub enum ResolveError {
     Malformed,
     /// There is no server to ask.
     NoServers,
-    /// The name is not a name that DNS can carry; the text says why.
+    /// The name is not a name that DNS can carry; the text gives the reason.
     InvalidName(&'static str),
-    /// The servers cannot be reached; the network's error says why.
+    /// The servers cannot be reached; the network's error gives the reason.
     Unreachable(NetError),
     /// A chain of aliases is longer than is sane, or has no end.
     Loop,
@@ -31,8 +31,9 @@ pub enum ResolveError {
     Elsewhere,
 }
 
-/// Whether `name` can be asked for as the name of a host, with or without a final dot: letters, digits, hyphens and underscores in labels
-/// of at most 63 characters (RFC 1035 section 2.3.4), 253 in all, and no address. Nothing is asked.
+/// Whether `name` can be asked for as the name of a host, with or without a final dot: letters,
+/// digits, hyphens and underscores in labels of at most 63 characters (RFC 1035 section 2.3.4), 253
+/// in all, and no address. Nothing is asked.
 ///
 /// # Errors
 /// [`ResolveError::InvalidName`], with what to do about it.
@@ -61,7 +62,7 @@ impl fmt::Display for ResolveError {
             Self::Unreachable(e) => write!(f, "the name servers cannot be reached ({e}): check the network"),
             Self::Loop => f.write_str("the name's aliases form a loop or too long a chain: its owner must repair it"),
             Self::Elsewhere => f.write_str(
-                "the resolver of the program or of the system has failed: look at what it says, and try again later",
+                "the resolver of the program or of the system has failed: see its own messages, and try again later",
             ),
             Self::TooMany => f.write_str("too many lookups at once: wait for some to end and try again"),
         }

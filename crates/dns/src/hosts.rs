@@ -1,7 +1,7 @@
 //! The hosts file.
 //!
-//! *Responsible for* reading `hosts(5)` leniently and finding a name in it without allocating. *Not responsible for*
-//! finding or watching the file, nor for reverse lookups.
+//! *Responsible for* reading `hosts(5)` leniently and finding a name in it without allocating. *Not
+//! responsible for* finding or watching the file, nor for reverse lookups.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -66,7 +66,8 @@ impl Hosts {
         }
     }
 
-    /// The addresses of `name`, IPv6 first, each family in the file's order. Case and a final dot do not matter.
+    /// The addresses of `name`, IPv6 first, each family in the file's order. Case and a final dot
+    /// do not matter.
     pub fn lookup(&self, name: &str) -> impl Iterator<Item = IpAddr> {
         let host = NameBuf::lower(name.strip_suffix('.').unwrap_or(name)).and_then(|n| self.find(n.as_str()));
         let (v6, v4): (&[IpAddr], &[IpAddr]) = host.map_or((&[], &[]), |h| (&h.v6, &h.v4));

@@ -1,17 +1,19 @@
 //! A sans-IO stub resolver: A, AAAA and HTTPS records in parallel, with cache and retries.
 //!
-//! *Responsible for* turning a name into addresses and service bindings: the hosts file, the search list, the cache, one
-//! question's life over several servers, truncation, and RFC 9460's chains. [`Resolver`] is the machine; [`Config`] and
-//! [`Hosts`] read the system's two files. [`answer`] and [`Zone`] are a tiny authoritative responder, for simulations and
-//! demonstrations.
+//! *Responsible for* turning a name into addresses and service bindings: the hosts file, the search
+//! list, the cache, one question's life over several servers, truncation, and RFC 9460's chains.
+//! [`Resolver`] is the machine; [`Config`] and [`Hosts`] read the system's two files. [`answer`]
+//! and [`Zone`] are a tiny authoritative responder, for simulations and demonstrations.
 //!
-//! *Deliberately not here*: sockets and clocks (effects are [`Output`]s, time is an argument), recursion, DNSSEC,
-//! DNS over TLS or HTTPS, multicast DNS, internationalised names (a non-ASCII name is refused with advice) and literal
-//! addresses. The wire format is hickory-proto's; the walk over a hostile answer and the SVCB parameters are ours, so
-//! that one broken record costs no more than RFC 9460 says it should.
+//! *Deliberately not here*: sockets and clocks (effects are [`Output`]s, time is an argument),
+//! recursion, DNSSEC, DNS over TLS or HTTPS, multicast DNS, internationalised names (a non-ASCII
+//! name is refused with advice) and literal addresses. The wire format is hickory-proto's; the walk
+//! over a hostile answer and the SVCB parameters are ours, so that one broken record costs no more
+//! than RFC 9460 allows.
 //!
-//! *Invariants*: every lookup ends with exactly one [`Output::Answer`] per requested kind and one [`Output::Done`], unless
-//! it is cancelled; every table is bounded by a named constant; a run is a function of its inputs and the seed.
+//! *Invariants*: every lookup ends with exactly one [`Output::Answer`] per requested kind and one
+//! [`Output::Done`], unless it is cancelled; every table is bounded by a named constant; a run is a
+//! function of its inputs and the seed.
 //!
 //! ```
 //! use neater_base::Instant;
@@ -44,6 +46,7 @@
 mod api;
 mod cache;
 mod error;
+mod external;
 mod hosts;
 mod lookup;
 mod name;
@@ -52,7 +55,6 @@ mod resolv_conf;
 mod resolver;
 mod server;
 mod svcb;
-mod told;
 mod wire;
 
 pub use api::{Answer, CachedAddresses, Input, LookupId, Output, Question, RecordKind, TransportId};

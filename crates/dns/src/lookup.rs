@@ -1,13 +1,14 @@
 //! One lookup: several record kinds of one name, along the search list.
 //!
-//! *Responsible for* deciding when an answer may be delivered and when the next candidate of the search list is due.
-//! *Not responsible for* asking: [`crate::resolver`] does what is decided here.
+//! *Responsible for* deciding when an answer may be delivered and when the next candidate of the
+//! search list is due. *Not responsible for* asking: [`crate::resolver`] does what is decided here.
 //!
-//! The rule: all kinds are answered by the same candidate. As soon as one has addresses, or service records with
-//! addresses or hints of another host, it is settled, and every answer is delivered as it comes. Only when every kind has said "none" is the next
-//! candidate tried. Servers that answer and fail (SERVFAIL: one zone of the search list is broken) have said "none", too, and
-//! what they said is the answer in the end if no candidate has anything, as libc's resolvers do it; no answer at all settles,
-//! since dead servers would only be asked in vain again.
+//! The rule: all kinds are answered by the same candidate. As soon as one has addresses, or service
+//! records with addresses or hints of another host, it is settled, and every answer is delivered as
+//! it comes. Only when every kind has the answer "none" is the next candidate tried. Servers that
+//! answer and fail (SERVFAIL: one zone of the search list is broken) count as "none", too, and
+//! their failure is the answer in the end if no candidate has anything, as libc's resolvers do it;
+//! no answer at all settles, since dead servers would only be asked in vain again.
 //!
 //! *Invariant*: every requested kind is delivered exactly once.
 
@@ -69,14 +70,14 @@ pub(crate) struct Lookup {
     pub(crate) asking: Vec<(Want, Key)>,
     /// The chain of HTTPS records, while it is being walked.
     pub(crate) walk: Option<Walk>,
-    /// What is known of the services of the present candidate, if more than was told.
+    /// What is known of the services of the present candidate, if more than was reported.
     so_far: Option<Vec<ServiceBinding>>,
     candidates: Vec<String>,
     at: usize,
     settled: bool,
     /// A candidate existed without addresses.
     saw_no_data: bool,
-    /// What servers said of a candidate for which they failed; the first.
+    /// The first failure of servers for a candidate.
     failed: Option<ResolveError>,
     /// In the order of [`RecordKind::ALL`].
     slots: [Slot; 3],
@@ -130,13 +131,14 @@ impl Lookup {
         self.so_far = Some(services);
     }
 
-    /// What may be told of the services before their answer.
+    /// What may be reported of the services before their answer.
     pub(crate) fn take_so_far(&mut self) -> Option<Vec<ServiceBinding>> {
         let waits = self.slots.get(RecordKind::Https.index()).is_some_and(|s| *s == Slot::Waiting);
         self.so_far.take_if(|_| self.settled).filter(|_| waits)
     }
 
-    /// What the answers so far lead to. After [`Decision::Next`] the lookup stands at the next candidate.
+    /// What the answers so far lead to. After [`Decision::Next`] the lookup stands at the next
+    /// candidate.
     pub(crate) fn decide(&mut self) -> Decision {
         if !self.settled {
             match self.judge() {
@@ -156,12 +158,13 @@ impl Lookup {
         }
         let mut deliver = Vec::new();
         let of_addresses = self.asks_for_addresses();
-        for kind in RecordKind::TOLD {
+        for kind in RecordKind::REPORT_ORDER {
             let Some(slot) = self.slots.get_mut(kind.index()) else { continue };
             if let Slot::Held(answer) = slot {
                 let mut answer = core::mem::replace(answer, Answer::Addresses(Vec::new()));
                 *slot = Slot::Delivered;
-                // Some candidate exists, or may exist, so "no such name" would not be true of all of them.
+                // Some candidate exists, or may exist, so "no such name" would not be true of all
+                // of them.
                 let alone = kind == RecordKind::Https && !of_addresses;
                 if (kind != RecordKind::Https || alone) && answer == Answer::Failed(ResolveError::NoSuchName) {
                     if self.saw_no_data && !alone {
@@ -188,8 +191,9 @@ impl Lookup {
             return Some(true);
         }
         let families = [RecordKind::Aaaa.index(), RecordKind::A.index()];
-        // Where addresses are asked for and there is no such name, there are no service records below it either (RFC 8020), and
-        // where servers fail for addresses nobody waits for those.
+        // Where addresses are asked for and there is no such name, there are no service records
+        // below it either (RFC 8020), and where servers fail for addresses no lookup waits for
+        // those.
         let (mut waiting, mut services_wait, mut no_data, mut settles) = (false, false, false, false);
         let mut failed = None;
         let of_addresses = self.asks_for_addresses();
@@ -223,12 +227,14 @@ impl Lookup {
     }
 }
 
-/// Whether an error is one of the candidate: its servers have answered, and another name may be with others.
+/// Whether an error is one of the candidate: its servers have answered, and another name may be
+/// with others.
 const fn of_the_candidate(e: &ResolveError) -> bool {
     matches!(e, ResolveError::ServerFailure | ResolveError::Refused | ResolveError::Malformed | ResolveError::Loop)
 }
 
-/// The `i`th name to try for `name` (which has no final dot), without allocating; `None` after the last.
+/// The `i`th name to try for `name` (which has no final dot), without allocating; `None` after the
+/// last.
 ///
 /// A candidate that would be too long comes as an empty name: it has to be skipped.
 pub(crate) fn candidate(name: &str, absolute: bool, config: &Config, i: usize) -> Option<NameBuf> {

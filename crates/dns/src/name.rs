@@ -1,12 +1,12 @@
 //! Names as text: lower case, without the final dot, at most 253 bytes.
 //!
-//! *Responsible for* the check that every name passes before it is asked for, and for joining names without allocating.
-//! *Not responsible for* IDNA: a name with non-ASCII characters is refused.
+//! *Responsible for* the check that every name passes before it is asked for, and for joining names
+//! without allocating. *Not responsible for* IDNA: a name with non-ASCII characters is refused.
 
 use hickory_proto::rr::Name;
 
-/// Bytes in the longest name in text form, without the final dot: RFC 1035 section 2.3.4 allows 255 octets on the wire,
-/// of which the first length octet and the root's take two.
+/// Bytes in the longest name in text form, without the final dot: RFC 1035 section 2.3.4 allows 255
+/// octets on the wire, of which the first length octet and the root's take two.
 pub(crate) const MAX_NAME: usize = 253;
 /// Bytes in the longest label (RFC 1035 section 2.3.4).
 const MAX_LABEL: usize = 63;
@@ -43,8 +43,9 @@ pub(crate) fn check(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether `b` may be in a host's label. DNS would carry anything, but hosts have letters, digits and hyphens (RFC 1035
-/// section 2.3.1) and services underscores; the rest are mistakes, such as a URL or a bracketed address.
+/// Whether `b` may be in a host's label. DNS would carry anything, but hosts have letters, digits
+/// and hyphens (RFC 1035 section 2.3.1) and services underscores; the rest are mistakes, such as a
+/// URL or a bracketed address.
 fn plain(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'-' || b == b'_'
 }
@@ -55,7 +56,8 @@ pub(crate) fn to_wire(name: &str) -> Option<Name> {
     Name::from_labels(name.split('.').map(str::as_bytes)).ok()
 }
 
-/// The text form of a name off the wire, in lower case; `None` for the root and for names that have no plain text form.
+/// The text form of a name off the wire, in lower case; `None` for the root and for names that have
+/// no plain text form.
 pub(crate) fn from_wire(name: &Name) -> Option<String> {
     let mut text = String::new();
     for label in name.iter() {
@@ -70,7 +72,7 @@ pub(crate) fn from_wire(name: &Name) -> Option<String> {
     check(&text).ok().map(|()| text)
 }
 
-/// What RFC 6761 and RFC 7686 want answered without asking anyone.
+/// What RFC 6761 and RFC 7686 want answered without a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     /// `localhost` and everything under it: the loopback addresses (RFC 6761 section 6.3).
@@ -121,7 +123,8 @@ impl NameBuf {
 
     /// The text.
     pub(crate) fn as_str(&self) -> &str {
-        // Only whole strings are appended and ASCII lower-casing keeps UTF-8 intact, so this never falls back.
+        // Only whole strings are appended and ASCII lower-casing keeps UTF-8 intact, so this never
+        // falls back.
         core::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
     }
 }

@@ -1,12 +1,14 @@
 //! One question's life over the servers.
 //!
-//! *Responsible for* tries: a fresh random id and a fresh transport for each, so that an attacker off the path has to
-//! guess both the id and the port (RFC 5452 section 9.2); patience that doubles with every round; the next server when
-//! one fails; TCP when an answer does not fit. *Not responsible for* what an answer means ([`crate::wire`] judges it), nor
-//! for who wants it.
+//! *Responsible for* tries: a fresh random id and a fresh transport for each, so that an attacker
+//! off the path has to guess both the id and the port (RFC 5452 section 9.2); patience that doubles
+//! with every round; the next server when one fails; TCP when an answer does not fit. *Not
+//! responsible for* what an answer means ([`crate::wire`] judges it), nor for the lookups that want
+//! it.
 //!
-//! *Invariants*: a question has ended after [`Config::longest_question`]; at most [`MAX_OPEN_TRIES`] transports are open
-//! for it; a server that has failed actively (an error code, an ICMP error, a closed connection) is not asked again.
+//! *Invariants*: a question has ended after [`Config::longest_question`]; at most
+//! [`MAX_OPEN_TRIES`] transports are open for it; a server that has failed actively (an error code,
+//! an ICMP error, a closed connection) is not asked again.
 
 use core::time::Duration;
 use neater_base::net::{ErrorKind, NetError};
@@ -21,7 +23,8 @@ use crate::resolv_conf::MAX_SERVERS;
 use crate::wire::{self, Asked, Reply};
 use crate::{Config, ResolveError};
 
-/// Transports that one question keeps open at most. Earlier tries stay open, so that a slow server's late answer counts.
+/// Transports that one question keeps open at most. Earlier tries stay open, so that a slow
+/// server's late answer counts.
 pub const MAX_OPEN_TRIES: usize = 3;
 /// How long a server that let a question time out is asked after the others.
 pub const SERVER_PENALTY: Duration = Duration::from_secs(30);
@@ -154,7 +157,7 @@ pub(crate) struct Query {
     exhausted: bool,
     due: Instant,
     deadline: Instant,
-    /// The most telling failure so far.
+    /// The most specific failure so far.
     error: Option<ResolveError>,
 }
 
@@ -224,7 +227,8 @@ impl Query {
         let Some(stream) = t.stream.as_mut().filter(|s| !s.connected) else { return };
         stream.connected = true;
         if let Some(question) = wire::question(t.id, &self.asked, t.edns, self.config.trust_ad) {
-            // RFC 1035 section 4.2.2: a two-byte length goes before the message. Both go out together (RFC 7766 section 8).
+            // RFC 1035 section 4.2.2: a two-byte length goes before the message. Both go out
+            // together (RFC 7766 section 8).
             let mut data = Vec::with_capacity(2 + question.len());
             data.extend_from_slice(&(question.len() as u16).to_be_bytes());
             data.extend_from_slice(&question);
@@ -286,7 +290,7 @@ impl Query {
         io: &mut Io<'_>,
     ) -> Option<Verdict> {
         match reply {
-            // Whoever sent it, it is no reason to stop waiting for the true answer.
+            // Whatever its source, it is no reason to stop waiting for the true answer.
             Reply::Foreign => None,
             Reply::Answer(fact, lifetime) => {
                 io.health.set(server, Instant::ZERO);
@@ -303,7 +307,8 @@ impl Query {
             Reply::Plainer => {
                 let stream = self.tries.iter().any(|t| t.transport == transport && t.stream.is_some());
                 self.drop_tries(io, |t| t.transport == transport);
-                // RFC 6891 section 7 lets us ask again without the option; this can happen once for each server.
+                // RFC 6891 section 7 lets us ask again without the option; this can happen once for
+                // each server.
                 self.edns = false;
                 self.open(server, stream, io);
                 None
@@ -311,7 +316,8 @@ impl Query {
         }
     }
 
-    /// A server has failed: it is not asked again, and the next one is, if it is not being asked already.
+    /// A server has failed: it is not asked again, and the next one is, if it is not being asked
+    /// already.
     fn fail(&mut self, now: Instant, server: u8, error: ResolveError, io: &mut Io<'_>) -> Option<Verdict> {
         self.failed |= bit(server);
         self.error = Some(error);
@@ -352,7 +358,8 @@ impl Query {
         order.skip(self.turn).find(|(_, server)| self.failed & bit(*server) == 0)
     }
 
-    /// Opens a transport for a new try; a datagram goes out at once, a connection has to be made first.
+    /// Opens a transport for a new try; a datagram goes out at once, a connection has to be made
+    /// first.
     fn open(&mut self, server: u8, tcp: bool, io: &mut Io<'_>) {
         let Some(addr) = self.config.servers.get(usize::from(server)).copied() else { return };
         while self.tries.len() >= MAX_OPEN_TRIES {

@@ -1,7 +1,7 @@
 //! The resolver configuration: which servers, which suffixes, how patiently.
 //!
-//! *Responsible for* reading `resolv.conf(5)` leniently (one bad line costs that line) and for the schedule that follows
-//! from it. *Not responsible for* finding or watching the file.
+//! *Responsible for* reading `resolv.conf(5)` leniently (one bad line costs that line) and for the
+//! schedule that follows from it. *Not responsible for* finding or watching the file.
 
 use core::fmt;
 use core::time::Duration;
@@ -41,7 +41,8 @@ pub struct Config {
     pub ndots: u8,
     /// The longest wait for one server's answer, and the wait after the last try; 50 ms to 30 s.
     pub timeout: Duration,
-    /// The wait for one server's answer in the first round; it doubles with every round, up to `timeout`.
+    /// The wait for one server's answer in the first round; it doubles with every round, up to
+    /// `timeout`.
     pub retry: Duration,
     /// Rounds over all servers; 1 to 5.
     pub attempts: u8,
@@ -49,7 +50,8 @@ pub struct Config {
     pub rotate: bool,
     /// Whether to ask over TCP from the start (`use-vc`).
     pub use_tcp: bool,
-    /// Whether to send an EDNS option record (RFC 6891), which allows answers of up to [`crate::EDNS_PAYLOAD`] bytes over UDP.
+    /// Whether to send an EDNS option record (RFC 6891), which allows answers of up to
+    /// [`crate::EDNS_PAYLOAD`] bytes over UDP.
     pub edns: bool,
     /// Whether to set the AD bit in questions (`trust-ad`). The answer's AD bit is not reported.
     pub trust_ad: bool,
@@ -92,16 +94,18 @@ impl fmt::Display for Warning {
 }
 
 impl Config {
-    /// Reads the text of a `resolv.conf`. Never fails: what cannot be understood is left out and warned of.
+    /// Reads the text of a `resolv.conf`. Never fails: what cannot be understood is left out and
+    /// warned of.
     ///
-    /// Beyond `resolv.conf(5)`, a server may carry a port: `192.0.2.1#5353`, `192.0.2.1:5353`, `[2001:db8::1]:5353`.
+    /// Beyond `resolv.conf(5)`, a server may carry a port: `192.0.2.1#5353`, `192.0.2.1:5353`,
+    /// `[2001:db8::1]:5353`.
     #[must_use]
     pub fn parse(resolv_conf: &[u8]) -> (Self, Vec<Warning>) {
         Self::parse_with(resolv_conf, |_| None)
     }
 
-    /// The same, with the index of an interface by its name, for servers at link-local addresses: `fe80::1%eth0` (RFC 4007 section 11).
-    /// Without, only numbers are understood.
+    /// The same, with the index of an interface by its name, for servers at link-local addresses:
+    /// `fe80::1%eth0` (RFC 4007 section 11). Without, only numbers are understood.
     #[must_use]
     pub fn parse_with(resolv_conf: &[u8], zone: impl Fn(&str) -> Option<u32>) -> (Self, Vec<Warning>) {
         let mut config = Self::default();
@@ -124,8 +128,9 @@ impl Config {
         (config, warnings)
     }
 
-    /// The configuration of a host from the text of its file, as [`Config::parse_with`]: where the text names no server, one on this host
-    /// is meant (`resolv.conf(5)`). Without any text (`/dev/null`, no file), nobody is to be asked.
+    /// The configuration of a host from the text of its file, as [`Config::parse_with`]: where the
+    /// text names no server, one on this host is meant (`resolv.conf(5)`). Without any text
+    /// (`/dev/null`, no file), no server is to be asked.
     #[must_use]
     pub fn of_host(resolv_conf: &[u8], zone: impl Fn(&str) -> Option<u32>) -> (Self, Vec<Warning>) {
         let (mut config, warnings) = Self::parse_with(resolv_conf, zone);
@@ -136,8 +141,8 @@ impl Config {
     }
 
     fn line(&mut self, text: &str, zone: &impl Fn(&str) -> Option<u32>, warn: &mut impl FnMut(&'static str)) {
-        // The C library accepts comments only at the start of a line, but people write them elsewhere. `#` also
-        // introduces a port, so it is a comment only after white space.
+        // The C library accepts comments only at the start of a line, but people write them
+        // elsewhere. `#` also introduces a port, so it is a comment only after white space.
         let text = text.split(';').next().unwrap_or_default();
         let mut words = text.split_ascii_whitespace().take_while(|w| !w.starts_with('#'));
         match words.next() {
@@ -212,8 +217,9 @@ impl Config {
         self.retry.saturating_mul(factor).min(self.timeout)
     }
 
-    /// After how long one question has failed with [`crate::ResolveError::Timeout`] when no server says anything: every
-    /// try's wait, and `timeout` for the last one. 9 s with the default patience and two servers.
+    /// After how long one question has failed with [`crate::ResolveError::Timeout`] when no server
+    /// answers: every try's wait, and `timeout` for the last one. 9 s with the default patience and
+    /// two servers.
     #[must_use]
     pub fn silence(&self) -> Duration {
         let c = self.clone().clamped();
@@ -222,8 +228,8 @@ impl Config {
         (0..tries.saturating_sub(1)).map(|turn| c.wait(turn / n)).sum::<Duration>() + c.timeout
     }
 
-    /// After how long one question has ended whatever the servers do: [`Config::silence`], and one `timeout` more
-    /// for an answer that has to be fetched over TCP.
+    /// After how long one question has ended whatever the servers do: [`Config::silence`], and one
+    /// `timeout` more for an answer that has to be fetched over TCP.
     #[must_use]
     pub fn longest_question(&self) -> Duration {
         self.silence() + self.clone().clamped().timeout

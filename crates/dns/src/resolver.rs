@@ -1,11 +1,13 @@
 //! The resolver: lookups in, answers out.
 //!
-//! *Responsible for* the tables: lookups, the questions they share, transports, timers, the cache. What a question does
-//! is decided in [`crate::query`], what a lookup makes of the answers in [`crate::lookup`] and [`crate::svcb`].
-//! *Not responsible for* literal addresses, sockets, or watching the configuration.
+//! *Responsible for* the tables: lookups, the questions they share, transports, timers, the cache.
+//! What a question does is decided in [`crate::query`], what a lookup makes of the answers in
+//! [`crate::lookup`] and [`crate::svcb`]. *Not responsible for* literal addresses, sockets, or
+//! watching the configuration.
 //!
-//! *Invariants*: identical questions under way are one question; a question without a waiter is dropped when another one needs its
-//! place; a transport that is not open for a question is closed; at most [`MAX_LOOKUPS`] lookups and [`MAX_QUERIES`] questions.
+//! *Invariants*: identical questions under way are one question; a question without a waiter is
+//! dropped when another one needs its place; a transport that is not open for a question is closed;
+//! at most [`MAX_LOOKUPS`] lookups and [`MAX_QUERIES`] questions.
 
 use core::time::Duration;
 use hickory_proto::rr::RecordType;
@@ -23,15 +25,17 @@ use crate::svcb::{self, Step, Walk};
 use crate::wire::Asked;
 use crate::{Config, Hosts, ResolveError};
 
-/// Lookups under way at most. Further ones get what is known already, and fail with [`ResolveError::TooMany`] for the rest.
+/// Lookups under way at most. Further ones get what is known already, and fail with
+/// [`ResolveError::TooMany`] for the rest.
 pub const MAX_LOOKUPS: usize = 8192;
-/// Questions under way at most, each with a socket or a few; what needs further ones waits for its turn.
+/// Questions under way at most, each with a socket or a few; what needs further ones waits for its
+/// turn.
 pub const MAX_QUERIES: usize = 768;
 
 static LOOPBACK_V4: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 static LOOPBACK_V6: [IpAddr; 1] = [IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// A question under way and who waits for it.
+/// A question under way and the lookups that wait for it.
 #[derive(Debug)]
 struct Shared {
     query: Query,
@@ -60,7 +64,8 @@ type Known = Result<(Fact, Instant), ResolveError>;
 pub struct Resolver {
     config: Arc<Config>,
     hosts: Hosts,
-    /// How often servers or networks have changed: questions from before judge nobody who is there now.
+    /// How often servers or networks have changed: questions from before are no evidence about the
+    /// present ones.
     generation: u64,
     rng: Rng,
     pub(crate) cache: Cache,
@@ -70,9 +75,10 @@ pub struct Resolver {
     queries: Slab<Shared>,
     index: BTreeMap<(String, Kind, Option<u32>), Key>,
     transports: Transports,
-    /// When a question's [`Query::due`] comes; stale entries are told by comparing.
+    /// When a question's [`Query::due`] comes; stale entries are recognised by comparing.
     timers: Timers<(Key, Instant)>,
-    /// Questions that wait until there are fewer, in the order in which they came: at most [`lookup::MAX_ASKING`] of each lookup.
+    /// Questions that wait until there are fewer, in the order in which they came: at most
+    /// [`lookup::MAX_ASKING`] of each lookup.
     postponed: VecDeque<Postponed>,
     /// Facts that have not been handed to their lookups. Empty between calls.
     ready: VecDeque<(LookupId, Want, Known)>,
@@ -80,8 +86,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver that is a function of its inputs and `seed` alone. The seed must be secret and random: question ids
-    /// come from it.
+    /// A resolver that is a function of its inputs and `seed` alone. The seed must be secret and
+    /// random: question ids come from it.
     #[must_use]
     pub fn new(config: Config, hosts: Hosts, seed: [u8; 32]) -> Self {
         let mut rng = Rng::new(seed);
@@ -104,8 +110,9 @@ impl Resolver {
         }
     }
 
-    /// Takes a new configuration. Lookups under way go on with the servers they started with; when the servers have
-    /// changed, the cache is emptied and later lookups share nothing with earlier ones.
+    /// Takes a new configuration. Lookups under way go on with the servers they started with; when
+    /// the servers have changed, the cache is emptied and later lookups share nothing with earlier
+    /// ones.
     pub fn set_config(&mut self, now: Instant, config: Config, hosts: Hosts) {
         let config = config.clamped();
         if config.servers != self.config.servers {
@@ -116,9 +123,10 @@ impl Resolver {
         self.prune();
     }
 
-    /// This host is attached to another network. There the same names may mean other addresses, even if the servers' addresses are
-    /// the same (a router's, or that of a resolver on this host): nothing that was learnt holds any longer. Lookups under way go on,
-    /// and later ones share nothing with them.
+    /// This host is attached to another network. There the same names may mean other addresses,
+    /// even if the servers' addresses are the same (a router's, or that of a resolver on this
+    /// host): nothing that was learnt holds any longer. Lookups under way go on, and later ones
+    /// share nothing with them.
     pub fn network_changed(&mut self, now: Instant) {
         self.forget_answers(now);
         self.prune();
@@ -141,8 +149,9 @@ impl Resolver {
         &self.config
     }
 
-    /// What is known about a name without asking anyone: both address families, from the hosts file, the cache, or
-    /// because the name is special. Follows the search list as a lookup would. Allocates nothing.
+    /// What is known about a name without a query: both address families, from the hosts file, the
+    /// cache, or because the name is special. Follows the search list as a lookup would. Allocates
+    /// nothing.
     pub fn cached(&mut self, now: Instant, name: &str) -> Option<CachedAddresses<'_>> {
         let (name, absolute) = name.strip_suffix('.').map_or((name, false), |n| (n, true));
         let lower = NameBuf::lower(name)?;
@@ -180,8 +189,9 @@ impl Resolver {
         Some(CachedAddresses { v6: v6.addresses(), v4: v4.addresses(), https, expires, no_such_name: !no_data })
     }
 
-    /// Until when what is known of a name's addresses of one family holds, and its service bindings, which may have told of
-    /// them; `None`: nothing is known. What this host decides by itself holds until it is told otherwise.
+    /// Until when what is known of a name's addresses of one family holds, and its service
+    /// bindings, which may contain them; `None`: nothing is known. What this host decides by itself
+    /// holds until its configuration changes.
     pub fn expiry(&mut self, now: Instant, name: &str, v4: bool) -> Option<Instant> {
         let (name, absolute) = name.strip_suffix('.').map_or((name, false), |n| (n, true));
         let lower = NameBuf::lower(name)?;
@@ -210,7 +220,8 @@ impl Resolver {
         None
     }
 
-    /// What this host alone decides about a lower-case name without final dot: its IPv6 and its IPv4 addresses.
+    /// What this host alone decides about a lower-case name without final dot: its IPv6 and its
+    /// IPv4 addresses.
     pub(crate) fn local(&self, lower: &str) -> Option<(&[IpAddr], &[IpAddr])> {
         if let Some(host) = self.hosts.find(lower) {
             return Some((&host.v6, &host.v4));
@@ -221,8 +232,8 @@ impl Resolver {
         }
     }
 
-    /// Starts a lookup. It ends with one [`Output::Answer`] per requested kind and one [`Output::Done`]; what is known
-    /// already, and what is wrong with the name, comes out at once.
+    /// Starts a lookup. It ends with one [`Output::Answer`] per requested kind and one
+    /// [`Output::Done`]; what is known already, and what is wrong with the name, comes out at once.
     pub fn lookup(&mut self, now: Instant, q: &Question<'_>) -> LookupId {
         let id = self.fresh_id();
         let (name, absolute) = q.name.strip_suffix('.').map_or((q.name, false), |n| (n, true));
@@ -243,7 +254,7 @@ impl Resolver {
             return id;
         }
         let candidates = lookup::candidates(name, absolute, &self.config);
-        // Whether the name exists is for the others to say.
+        // Whether the name exists is for the other kinds to show.
         let suppressed = |k| k == RecordKind::Aaaa && self.config.no_aaaa;
         let lookup = Lookup::new(candidates, |k| q.wants(k) && !suppressed(k), q.https.unwrap_or(443), q.interface);
         if q.aaaa && self.config.no_aaaa {
@@ -269,14 +280,15 @@ impl Resolver {
     }
 
     fn answer_all(&mut self, lookup: LookupId, q: &Question<'_>, answer: impl Fn(RecordKind) -> Answer) {
-        for kind in RecordKind::TOLD.into_iter().filter(|k| q.wants(*k)) {
+        for kind in RecordKind::REPORT_ORDER.into_iter().filter(|k| q.wants(*k)) {
             self.out.push_back(Output::Answer { lookup, kind, answer: answer(kind) });
         }
         self.out.push_back(Output::Done { lookup });
     }
 
-    /// Nobody waits for this lookup any more: it ends at once, without a `Done`; answers that are known already may still come. Its
-    /// questions go on, so that later lookups know the answers, until others need their places.
+    /// The program does not wait for this lookup any more: it ends at once, without a `Done`;
+    /// answers that are known already may still come. Its questions go on, so that later lookups
+    /// know the answers, until others need their places.
     pub fn abandon(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.remove(&id) else { return };
         self.forget_postponed();
@@ -287,7 +299,8 @@ impl Resolver {
         }
     }
 
-    /// Drops questions of lookups that are gone, when they are most of those that wait; until then their turn passes without effect.
+    /// Drops questions of lookups that are gone, when they are most of those that wait; until then
+    /// their turn passes without effect.
     fn forget_postponed(&mut self) {
         if self.postponed.len() > 4 * (self.lookups.len() + 64) {
             let lookups = &self.lookups;
@@ -302,8 +315,8 @@ impl Resolver {
         !self.postponed.is_empty() && free()
     }
 
-    /// Forgets a lookup: neither an answer nor a `Done` will come for it. Questions that nobody else waits for are
-    /// dropped.
+    /// Forgets a lookup: neither an answer nor a `Done` will come for it. Questions that no other
+    /// lookup waits for are dropped.
     pub fn cancel(&mut self, id: LookupId) {
         if let Some(lookup) = self.lookups.remove(&id) {
             self.forget_postponed();
@@ -379,7 +392,7 @@ impl Resolver {
         self.prune();
     }
 
-    /// Whether another question may be asked; one that nobody waits for may have to make room.
+    /// Whether another question may be asked; one without a waiting lookup may have to make room.
     fn has_place(&mut self) -> bool {
         if self.queries.len() < MAX_QUERIES {
             return true;
@@ -416,12 +429,13 @@ impl Resolver {
         }
     }
 
-    /// A question has ended: what was learnt is kept, and everyone who waits is told.
+    /// A question has ended: what was learnt is kept, and every waiting lookup is notified.
     fn finish(&mut self, now: Instant, key: Key, verdict: Verdict) {
         let Some(shared) = self.queries.remove(key) else { return };
         let (name, kind, interface) = &shared.key;
         let known = verdict.map(|(fact, lifetime)| (fact, now + lifetime.unwrap_or(Duration::ZERO)));
-        // After a change of servers the index has forgotten the question; then the cache must not learn from it.
+        // After a change of servers the index has forgotten the question; then the cache must not
+        // learn from it.
         if self.index.get(&shared.key) == Some(&key) {
             self.index.remove(&shared.key);
             if let Ok((fact, expires)) = &known {
@@ -471,7 +485,8 @@ impl Resolver {
         self.ask(now, id, Want::Kind(RecordKind::Https), &qname, Kind::Https);
     }
 
-    /// Makes a fact known to a lookup: from the cache, by joining a question under way, or by a new question.
+    /// Makes a fact known to a lookup: from the cache, by joining a question under way, or by a new
+    /// question.
     fn ask(&mut self, now: Instant, id: LookupId, want: Want, name: &str, kind: Kind) {
         let Some(interface) = self.lookups.get(&id).map(|l| l.interface) else { return };
         if kind == Kind::Aaaa && self.config.no_aaaa {
@@ -553,7 +568,8 @@ impl Resolver {
                         walk.addresses(target, v6, Some(fact.addresses()))
                     }
                     Err(_) => {
-                        // A failure may pass: what was put together without these addresses is not kept.
+                        // A failure may pass: what was put together without these addresses is not
+                        // kept.
                         walk.expires = now;
                         walk.addresses(target, v6, None)
                     }
@@ -650,7 +666,7 @@ impl Resolver {
         }
     }
 
-    /// A lookup no longer waits for these; questions that nobody waits for are dropped.
+    /// A lookup no longer waits for these; questions without a waiting lookup are dropped.
     fn withdraw(&mut self, id: LookupId, asking: &[(Want, Key)]) {
         for (_, key) in asking {
             let Some(shared) = self.queries.get_mut(*key) else { continue };
@@ -678,7 +694,7 @@ impl Resolver {
         }
     }
 
-    /// Drops timers that mean nothing any more, so that [`Resolver::next_timeout`] tells the truth.
+    /// Drops timers that mean nothing any more, so that [`Resolver::next_timeout`] is exact.
     fn prune(&mut self) {
         debug_assert!(self.ready.is_empty());
         let queries = &self.queries;

@@ -1,8 +1,8 @@
 //! A tiny authoritative responder.
 //!
-//! *Responsible for* answering real questions with real messages from a table, so that simulations, demonstrations and
-//! tests need no foreign server. *Deliberately not*: zone transfers, wildcards, delegation, DNSSEC, or anything that a
-//! public server needs.
+//! *Responsible for* answering real questions with real messages from a table, so that simulations,
+//! demonstrations and tests need no foreign server. *Deliberately not*: zone transfers, wildcards,
+//! delegation, DNSSEC, or anything that a public server needs.
 //!
 //! *Invariant*: an answer is a function of the question and the table.
 
@@ -20,9 +20,9 @@ use crate::wire::{EDNS_PAYLOAD, MAX_CNAMES};
 pub const UDP_LIMIT: usize = 512;
 /// Records in a zone at most.
 const MAX_ZONE_RECORDS: usize = 65_536;
-/// Seconds that records live, if the zone says nothing.
+/// Seconds that records live, if the zone sets none.
 const DEFAULT_TTL: u32 = 60;
-/// Seconds that "there is none" lives, if the zone says nothing.
+/// Seconds that "there is none" lives, if the zone sets none.
 const DEFAULT_NEGATIVE: u32 = 30;
 
 /// A table of names and records.
@@ -58,8 +58,9 @@ impl fmt::Display for ZoneError {
 impl std::error::Error for ZoneError {}
 
 impl Zone {
-    /// Reads a table of lines `name [ttl] type value`: types A, AAAA, CNAME, HTTPS. `#` starts a comment, `$TTL seconds`
-    /// sets the lifetime of the records that follow, `$NEGATIVE seconds` that of "there is none".
+    /// Reads a table of lines `name [ttl] type value`: types A, AAAA, CNAME, HTTPS. `#` starts a
+    /// comment, `$TTL seconds` sets the lifetime of the records that follow, `$NEGATIVE seconds`
+    /// that of "there is none".
     ///
     /// ```text
     /// example.test A 10.0.0.1
@@ -173,7 +174,8 @@ pub fn answer(query: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     if bytes.len() <= limit { Some(bytes) } else { message.truncate().to_vec().ok() }
 }
 
-/// Answers a question that came over TCP, without the two-byte length; `None` if it is not a question.
+/// Answers a question that came over TCP, without the two-byte length; `None` if it is not a
+/// question.
 #[must_use]
 pub fn answer_stream(query: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     let mut bytes = respond(query, zone)?.0.to_vec().ok()?;
@@ -213,7 +215,8 @@ fn respond(query: &[u8], zone: &Zone) -> Option<(Message, usize)> {
     Some((message, limit))
 }
 
-/// Puts the records in: the chain of CNAMEs, then what was asked for, or an SOA record that says there is none.
+/// Puts the records in: the chain of CNAMEs, then what was asked for, or an SOA record which means
+/// that there is none.
 fn fill(message: &mut Message, mut owner: Name, wanted: RecordType, zone: &Zone) {
     for _ in 0..=MAX_CNAMES {
         let Some(lower) = name::from_wire(&owner) else { break };

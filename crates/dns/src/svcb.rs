@@ -1,11 +1,11 @@
 //! HTTPS records (RFC 9460): reading them, and what they add up to.
 //!
-//! *Responsible for* the parameters of one record, the choice between AliasMode and ServiceMode, the chain of aliases and
-//! the addresses of targets other than the host itself. *Not responsible for* asking (a [`Walk`] says what to ask) nor
-//! for connecting.
+//! *Responsible for* the parameters of one record, the choice between AliasMode and ServiceMode,
+//! the chain of aliases and the addresses of targets other than the host itself. *Not responsible
+//! for* asking (a [`Walk`] returns what to ask) nor for connecting.
 //!
-//! *Invariants*: a walk asks for at most [`MAX_ALIASES`] more HTTPS names and for the addresses of at most [`MAX_TARGETS`]
-//! names, whatever the records say.
+//! *Invariants*: a walk asks for at most [`MAX_ALIASES`] more HTTPS names and for the addresses of
+//! at most [`MAX_TARGETS`] names, whatever the records contain.
 
 use hickory_proto::rr::Name;
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
@@ -45,8 +45,9 @@ pub struct ServiceBinding {
     pub priority: u16,
     /// The name of the endpoint, in lower case without final dot.
     pub target: String,
-    /// The protocols it speaks, in the record's order; `http/1.1` is added unless the record forbids it. Empty where no record says any,
-    /// which is at the end of a chain of aliases (RFC 9460 section 3): as free as the host itself.
+    /// The protocols it speaks, in the record's order; `http/1.1` is added unless the record
+    /// forbids it. Empty where no record lists any, which is at the end of a chain of aliases (RFC
+    /// 9460 section 3): as free as the host itself.
     pub alpn: Vec<Vec<u8>>,
     /// Its port, if it is not the one of the request.
     pub port: Option<u16>,
@@ -56,8 +57,8 @@ pub struct ServiceBinding {
     pub ech: Option<Vec<u8>>,
     /// The target is not the host that was looked up.
     pub foreign: bool,
-    /// The addresses of a foreign target, IPv6 first, as far as they could be found out, and hints for a family of which they could not;
-    /// those of the host are answers of their own.
+    /// The addresses of a foreign target, IPv6 first, as far as they could be found out, and hints
+    /// for a family of which they could not; those of the host are answers of their own.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -132,7 +133,8 @@ fn addresses<const N: usize>(bytes: &[u8], make: impl Fn([u8; N]) -> IpAddr) -> 
 }
 
 impl ServiceRecord {
-    /// Reads a record's data; `None` if it is malformed (RFC 9460 section 2.2), which condemns its whole set.
+    /// Reads a record's data; `None` if it is malformed (RFC 9460 section 2.2), which condemns its
+    /// whole set.
     pub(crate) fn read(data: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         let priority = reader.u16().ok()?;
@@ -173,9 +175,9 @@ impl ServiceRecord {
             }
         }
         binding.hints.extend(v4);
-        // Section 8: a record whose mandatory keys we do not all know is not for us; each of them has to be there, and
-        // `mandatory` cannot list itself. Section 7.1.1: `no-default-alpn` needs `alpn`.
-        // To understand ECH is to do it, and nobody here does.
+        // Section 8: a record whose mandatory keys we do not all know is not for us; each of them
+        // has to be there, and `mandatory` cannot list itself. Section 7.1.1: `no-default-alpn`
+        // needs `alpn`. To understand ECH is to use it, and neater does not.
         let known = |k: &u16| (key::ALPN..=key::IPV6HINT).contains(k) && *k != key::ECH;
         let understood = mandatory.iter().all(|k| known(k) && seen.contains(k));
         let consistent = !no_default || !binding.alpn.is_empty();
@@ -217,7 +219,8 @@ enum Family {
 }
 
 impl Target {
-    /// Its addresses as far as they are known, IPv6 first; for a family of which nothing is known, the hints of the record.
+    /// Its addresses as far as they are known, IPv6 first; for a family of which nothing is known,
+    /// the hints of the record.
     fn addresses(&self, hints: &[IpAddr]) -> Vec<IpAddr> {
         let of = |family: &Family, v6: bool| match family {
             Family::Known(list) => list.clone(),
@@ -269,12 +272,13 @@ impl Walk {
                 _ => None,
             })
             .collect();
-        // Section 2.4.1: an AliasMode record makes the recipient ignore the ServiceMode records beside it, and of
-        // several (section 2.4.2) one is picked at random.
+        // Section 2.4.1: an AliasMode record makes the recipient ignore the ServiceMode records
+        // beside it, and of several (section 2.4.2) one is picked at random.
         if !aliases.is_empty() {
             let pick = aliases.get(rng.below(aliases.len() as u64) as usize).copied().cloned().flatten();
             return match pick {
-                // Section 2.5.1: the service does not exist; that is advice which we need not act upon.
+                // Section 2.5.1: the service does not exist; that is advice which we need not act
+                // upon.
                 None => Step::Finished(Answer::Services(Vec::new())),
                 Some(_) if self.aliases == MAX_ALIASES => Step::Finished(Answer::Failed(ResolveError::Loop)),
                 Some(target) => {
@@ -303,7 +307,8 @@ impl Walk {
         rng.shuffle(&mut self.bindings);
         self.bindings.sort_by_key(|b| b.priority);
         if self.aliases > 0 {
-            // Section 3: the end of a chain of aliases is an endpoint of its own, without parameters, tried last.
+            // Section 3: the end of a chain of aliases is an endpoint of its own, without
+            // parameters, tried last.
             self.bindings.push(ServiceBinding {
                 priority: u16::MAX,
                 target: self.qname.clone(),
@@ -313,8 +318,9 @@ impl Walk {
         self.choose_targets(set.owner.as_deref())
     }
 
-    /// The HTTPS records of [`Walk::qname`] cannot be found out. Where an alias has led there, the name is an endpoint all the same
-    /// (RFC 9460 section 3). `None`: there is nothing but the failure.
+    /// The HTTPS records of [`Walk::qname`] cannot be found out. Where an alias has led there, the
+    /// name is an endpoint all the same (RFC 9460 section 3). `None`: there is nothing but the
+    /// failure.
     pub(crate) fn records_failed(&mut self, rng: &mut Rng) -> Option<Step> {
         (self.aliases > 0).then(|| self.records(&HttpsSet::default(), rng))
     }
@@ -332,7 +338,8 @@ impl Walk {
 
     fn choose_targets(&mut self, owner: Option<&str>) -> Step {
         let (host, targets) = (&self.host, &mut self.targets);
-        // A host that is a CNAME: its addresses are those of the name at the end, which its records mean by ".".
+        // A host that is a CNAME: its addresses are those of the name at the end, which its records
+        // mean by ".".
         let also = owner.filter(|_| self.aliases == 0 && self.qname == *host);
         self.bindings.retain_mut(|b| {
             b.foreign = b.target != *host && also != Some(&b.target);
@@ -373,8 +380,8 @@ impl Walk {
     }
 }
 
-/// Where the HTTPS records of a service are (RFC 9460 section 9): at the host itself for port 443, else under
-/// `_PORT._https`.
+/// Where the HTTPS records of a service are (RFC 9460 section 9): at the host itself for port 443,
+/// else under `_PORT._https`.
 pub(crate) fn query_name(host: &str, port: u16) -> String {
     if port == 443 { host.to_owned() } else { format!("_{port}._https.{host}") }
 }

@@ -1,4 +1,4 @@
-//! What one HTTPS record may say, and what several add up to.
+//! The content of one HTTPS record, and the combination of several.
 
 use super::*;
 
@@ -137,7 +137,7 @@ fn the_end_of_an_alias_is_an_endpoint_of_its_own() {
     let Some(Answer::Services(list)) = w.addresses(0, false, Some(&[addr])) else { panic!("not finished") };
     assert_eq!(list.len(), 1);
     assert_eq!((list[0].target.as_str(), list[0].addresses.as_slice()), ("cdn.test", &[addr][..]));
-    // RFC 9460 section 3: no record says anything of it.
+    // RFC 9460 section 3: no record describes it.
     assert!(list[0].alpn.is_empty() && list[0].foreign);
 }
 

@@ -1,10 +1,11 @@
 //! Messages: writing a question, and reading an answer that may be hostile.
 //!
-//! *Responsible for* the checks that make an answer ours, for walking its sections with bounded work, and for following
-//! CNAMEs inside it. *Deliberately not*: a full decoder. Records that nobody asked for are skipped unread, so that a
-//! broken one among them costs nothing.
+//! *Responsible for* the checks that make an answer ours, for walking its sections with bounded
+//! work, and for following CNAMEs inside it. *Deliberately not*: a full decoder. Records that were
+//! not asked for are skipped unread, so that a broken one among them costs nothing.
 //!
-//! *Invariant*: at most [`MAX_RECORDS_READ`] records of a message are looked at, whatever its header claims.
+//! *Invariant*: at most [`MAX_RECORDS_READ`] records of a message are looked at, whatever its
+//! header claims.
 
 use core::time::Duration;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
@@ -17,8 +18,8 @@ use crate::cache::{self, Fact};
 use crate::svcb::{HttpsSet, ServiceRecord};
 use crate::{ResolveError, name};
 
-/// Bytes of an answer that we can take over UDP, as told to the server (RFC 6891 section 6.2.5): what fits into an
-/// unfragmented IPv6 packet of the minimum MTU.
+/// Bytes of an answer that we can take over UDP, as announced to the server (RFC 6891 section
+/// 6.2.5): what fits into an unfragmented IPv6 packet of the minimum MTU.
 pub const EDNS_PAYLOAD: u16 = 1232;
 /// Bytes in the longest message (RFC 1035 section 4.2.2: the length over TCP has two bytes).
 pub const MAX_MESSAGE: usize = 65_535;
@@ -80,7 +81,8 @@ pub(crate) enum Reply {
 
 /// Judges a message that came from where the question went.
 ///
-/// `stream`: it came over TCP, so truncation means nothing. `edns`: the question carried the option.
+/// `stream`: it came over TCP, so truncation means nothing. `edns`: the question carried the
+/// option.
 pub(crate) fn judge(data: &[u8], id: u16, asked: &Asked, edns: bool, stream: bool) -> Reply {
     if data.len() > MAX_MESSAGE {
         return Reply::Foreign;
@@ -133,7 +135,8 @@ impl Head {
         })
     }
 
-    /// Whether the message answers the question: RFC 5452 section 9.1 lists what must match. Reads past the question.
+    /// Whether the message answers the question: RFC 5452 section 9.1 lists what must match. Reads
+    /// past the question.
     fn is_ours(&self, decoder: &mut BinDecoder<'_>, id: u16, asked: &Asked) -> bool {
         if self.id != id || !self.response || self.opcode != 0 {
             return false;
@@ -195,11 +198,13 @@ impl Body {
             let raw = Raw::read(decoder)?;
             if raw.record == RecordType::SOA && raw.class == CLASS_IN && body.negative.is_none() {
                 let soa = SOA::read(&mut raw.decoder.clone(raw.start)).ok()?;
-                // RFC 2308 section 3: "the minimum of the MINIMUM field of the SOA record and the TTL of the SOA itself".
+                // RFC 2308 section 3: "the minimum of the MINIMUM field of the SOA record and the
+                // TTL of the SOA itself".
                 body.negative = Some(cache::negative_lifetime(soa.minimum.min(raw.ttl)));
             }
         }
-        // Only the option record matters here: its TTL holds the upper bits of the response code (RFC 6891 section 6.1.3).
+        // Only the option record matters here: its TTL holds the upper bits of the response code
+        // (RFC 6891 section 6.1.3).
         for _ in 0..additionals.min(budget) {
             let Some(raw) = Raw::read(decoder) else { break };
             if raw.record == RecordType::OPT {
@@ -224,7 +229,8 @@ impl Body {
                 Data::Alias(target) => Some((target, r.ttl)),
                 _ => None,
             }) else {
-                // The name exists, but not with this type. Without an SOA record this is not cached (RFC 2308 section 5).
+                // The name exists, but not with this type. Without an SOA record this is not cached
+                // (RFC 2308 section 5).
                 let lifetime = self.negative.map(|n| n.min(cache::positive_lifetime(ttl)));
                 return Reply::Answer(empty(asked.record), lifetime);
             };
@@ -248,7 +254,8 @@ fn collect<'a>(data: impl Iterator<Item = &'a Data>, record: RecordType, owner: 
         match data {
             Data::Address(a) if addresses.len() < MAX_RECORDS && !addresses.contains(a) => addresses.push(*a),
             Data::Service(Some(r)) if set.records.len() < MAX_RECORDS => set.records.push(r.clone()),
-            // RFC 9460 section 2.2: "If any RRs are malformed, the client MUST reject the entire RRSet".
+            // RFC 9460 section 2.2: "If any RRs are malformed, the client MUST reject the entire
+            // RRSet".
             Data::Service(None) => return Reply::Hopeless(ResolveError::Malformed),
             _ => {}
         }
@@ -284,7 +291,8 @@ impl<'a> Raw<'a> {
         Some(Self { owner, record, class, ttl, ttl_bits, decoder: here, start, bytes })
     }
 
-    /// The data, if it is of the wanted type or a CNAME. The outer `None` means that the message is broken.
+    /// The data, if it is of the wanted type or a CNAME. The outer `None` means that the message is
+    /// broken.
     fn data(&self, wanted: RecordType) -> Option<Option<Data>> {
         Some(match self.record {
             RecordType::CNAME => {

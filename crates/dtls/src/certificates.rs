@@ -1,9 +1,10 @@
 //! The certificate chains in the transcript of a handshake.
 //!
-//! dimpl tells its caller of the peer's first certificate only. The others, which most authorities' certificates cannot
-//! be verified without, are in the transcript that both sides hash, and that passes through our hash functions in one piece
-//! and in the clear. What is found here decides nothing by itself: it is a heap of candidate intermediates, taken only if it
-//! begins with the certificate that the peer has proved to own.
+//! dimpl gives its caller the peer's first certificate only. The others, which most authorities'
+//! certificates cannot be verified without, are in the transcript that both sides hash, and that
+//! passes through our hash functions in one piece and in the clear. What is found here decides
+//! nothing by itself: it is a heap of candidate intermediates, taken only if it begins with the
+//! certificate that the peer has proved to own.
 
 use rustls::pki_types::CertificateDer;
 
@@ -28,10 +29,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Every list of certificates in a transcript of DTLS 1.2 (RFC 6347 section 4.2.6: messages with their headers of 12 bytes,
-/// as if never fragmented) or 1.3 (RFC 9147 section 5.2: headers of 4 bytes, as in TLS). Nothing, if it is something else.
+/// Every list of certificates in a transcript of DTLS 1.2 (RFC 6347 section 4.2.6: messages with
+/// their headers of 12 bytes, as if never fragmented) or 1.3 (RFC 9147 section 5.2: headers of 4
+/// bytes, as in TLS). Nothing, if it is something else.
 pub(crate) fn in_transcript(transcript: &[u8]) -> Vec<Vec<CertificateDer<'static>>> {
-    // The offset of the first fragment is 0 and its length is the message's: in 1.3 these are six random bytes.
+    // The offset of the first fragment is 0 and its length is the message's: in 1.3 these are six
+    // random bytes.
     let old = transcript.len() >= 12 && transcript[6..9] == [0; 3] && transcript[9..12] == transcript[1..4];
     let mut reader = Reader(transcript);
     let mut found = Vec::new();
@@ -52,7 +55,8 @@ fn message<'a>(reader: &mut Reader<'a>, old: bool) -> Option<(u8, &'a [u8])> {
     Some((kind, reader.take(length)?))
 }
 
-/// The certificates of one message (RFC 5246 section 7.4.2, RFC 8446 section 4.4.2); `None` if it is empty or damaged.
+/// The certificates of one message (RFC 5246 section 7.4.2, RFC 8446 section 4.4.2); `None` if it
+/// is empty or damaged.
 fn list(body: &[u8], old: bool) -> Option<Vec<CertificateDer<'static>>> {
     let mut reader = Reader(body);
     if !old {

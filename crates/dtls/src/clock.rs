@@ -3,13 +3,15 @@
 use core::time::Duration;
 use neater_base::Instant;
 
-/// Timers that are further away than this are none: dimpl says "in ten years" when it waits for nothing.
+/// Timers that are further away than this are none: dimpl returns "in ten years" when it waits for
+/// nothing.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Maps our constructible instants to the opaque ones that dimpl takes.
 ///
-/// The standard library's `Instant` cannot be built from a number, so one is read when a session begins and everything is
-/// counted from it; only differences are ever used, so the origin cancels out.
+/// The standard library's `Instant` cannot be built from a number, so one is read when a session
+/// begins and everything is counted from it; only differences are ever used, so the origin cancels
+/// out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Epoch {
     theirs: std::time::Instant,

@@ -17,12 +17,14 @@ use std::sync::Arc;
 /// How handshakes behave on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// The largest datagram of a handshake, in bytes of UDP payload; at least 256. Larger messages are fragmented (RFC 6347
-    /// section 4.2.3). Datagrams with messages are as large as the messages make them. Default: 1,200, which every path for
-    /// QUIC has to carry (RFC 9000 section 14).
+    /// The largest datagram of a handshake, in bytes of UDP payload; at least 256. Larger messages
+    /// are fragmented (RFC 6347 section 4.2.3). Datagrams with messages are as large as the
+    /// messages make them. Default: 1,200, which every path for QUIC has to carry (RFC 9000 section
+    /// 14).
     pub mtu: u16,
-    /// After how long a flight is sent again for the first time; then after twice as long, each time give or take a quarter.
-    /// Default: one second (RFC 6347 section 4.2.4.1, RFC 9147 section 5.8.2).
+    /// After how long a flight is sent again for the first time; then after twice as long, each
+    /// time give or take a quarter. Default: one second (RFC 6347 section 4.2.4.1, RFC 9147 section
+    /// 5.8.2).
     pub first_timeout: Duration,
     /// How often a flight is sent again at most. Default: 6.
     pub retries: usize,
@@ -30,7 +32,8 @@ pub struct Tuning {
     pub handshake_timeout: Duration,
 }
 
-/// The smallest MTU that handshakes are made for: below it the retry of a server would have to be fragmented.
+/// The smallest MTU that handshakes are made for: below it the retry of a server would have to be
+/// fragmented.
 const MIN_MTU: u16 = 256;
 
 impl Default for Tuning {
@@ -58,7 +61,8 @@ struct Recipe {
 #[derive(Clone)]
 pub(crate) struct Common {
     recipe: Recipe,
-    /// The configuration that sessions share; where they need a seed each, it only shows that one can be made.
+    /// The configuration that sessions share; where they need a seed each, it only shows that one
+    /// can be made.
     shared: Arc<Config>,
     repeatable: bool,
     pub(crate) identity: Option<Arc<CertifiedKey>>,
@@ -93,7 +97,8 @@ impl Recipe {
             .handshake_timeout(self.tuning.handshake_timeout)
             .dtls12_cipher_suites(&self.suites12)
             .dtls13_cipher_suites(&self.suites13)
-            // Nothing here is SRTP, and servers refuse clients that offer it alone (RFC 5764 section 4.1).
+            // Nothing here is SRTP, and servers refuse clients that offer it alone (RFC 5764
+            // section 4.1).
             .srtp_profiles(&[]);
         if let Some(seed) = seed {
             builder = builder.dangerously_set_rng_seed(seed);
@@ -137,8 +142,9 @@ impl Common {
         })
     }
 
-    /// dimpl's configuration for one more session. It takes a seed with it, so that where all is to follow from one, each
-    /// session must have its own: at the price of dimpl's self-test every time, some milliseconds.
+    /// dimpl's configuration for one more session. It takes a seed with it, so that where all is to
+    /// follow from one, each session must have its own: at the price of dimpl's self-test every
+    /// time, some milliseconds.
     pub(crate) fn for_session(&self, rng: &mut Rng) -> Arc<Config> {
         if !self.repeatable {
             return self.shared.clone();
@@ -163,7 +169,8 @@ impl fmt::Debug for Common {
     }
 }
 
-/// What clients are made of: one per set of parameters, for any number of sessions. Making it takes some milliseconds.
+/// What clients are made of: one per set of parameters, for any number of sessions. Making it takes
+/// some milliseconds.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(crate) common: Common,
@@ -171,11 +178,13 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// From the same parameters as for TLS: trust, pins, callbacks, versions, suites, groups and signature algorithms mean
-    /// the same. A client certificate must be for an ECDSA key on P-256 or P-384; the order of suites is dimpl's.
+    /// From the same parameters as for TLS: trust, pins, callbacks, versions, suites, groups and
+    /// signature algorithms mean the same. A client certificate must be for an ECDSA key on P-256
+    /// or P-384; the order of suites is dimpl's.
     ///
     /// # Errors
-    /// What is wrong with the parameters; [`SecurityError::Unsupported`] for `alpn`, which dimpl does not have.
+    /// What is wrong with the parameters; [`SecurityError::Unsupported`] for `alpn`, which dimpl
+    /// does not have.
     pub fn new(parameters: &SecurityParameters, crypto: &Crypto, tuning: Tuning) -> Result<Self, SecurityError> {
         let (parts, verifier) = neater_tls::client_parts(parameters, crypto)?;
         Ok(Self { common: Common::new(parts, parameters, crypto, tuning, false)?, verifier })
@@ -190,12 +199,13 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// From the same parameters as for TLS. The first certificate with an ECDSA key on P-256 or P-384 is shown, alone: dimpl
-    /// sends no chain, so clients must trust its issuer, or itself, directly.
+    /// From the same parameters as for TLS. The first certificate with an ECDSA key on P-256 or
+    /// P-384 is shown, alone: dimpl sends no chain, so clients must trust its issuer, or itself,
+    /// directly.
     ///
     /// # Errors
-    /// What is wrong with the parameters; [`SecurityError::Unsupported`] for `alpn`, and for asking clients for a
-    /// certificate without insisting on one, neither of which dimpl has.
+    /// What is wrong with the parameters; [`SecurityError::Unsupported`] for `alpn`, and for asking
+    /// clients for a certificate without insisting on one, neither of which dimpl has.
     pub fn new(parameters: &SecurityParameters, crypto: &Crypto, tuning: Tuning) -> Result<Self, SecurityError> {
         if parameters.client_authentication == ClientAuthentication::Optional {
             return Err(SecurityError::Unsupported("optional client certificates (over DTLS)"));

@@ -1,8 +1,9 @@
 //! The cryptography that dimpl asks for, out of rustls's provider and *ring*.
 //!
-//! Key exchange, signatures and random bytes are those of the provider in [`neater_tls::Crypto`]; hashes and ciphers are
-//! *ring*'s, which that provider is made of, too. Only one block of AES at a time, for record numbers in 1.3 (RFC 9147
-//! section 4.2.3), is not to be had from *ring*: that is the crate `aes`.
+//! Key exchange, signatures and random bytes are those of the provider in [`neater_tls::Crypto`];
+//! hashes and ciphers are *ring*'s, which that provider is made of, too. Only one block of AES at a
+//! time, for record numbers in 1.3 (RFC 9147 section 4.2.3), is not to be had from *ring*: that is
+//! the crate `aes`.
 
 mod ciphers;
 mod keys;
@@ -17,7 +18,8 @@ use ring::{digest, hmac};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
 
-/// dimpl's provider over that of rustls. dimpl checks it against known answers whenever a configuration is made of it.
+/// dimpl's provider over that of rustls. dimpl checks it against known answers whenever a
+/// configuration is made of it.
 pub(crate) fn provider(rustls: &rustls::crypto::CryptoProvider) -> CryptoProvider {
     CryptoProvider {
         kx_groups: groups(rustls),
@@ -37,9 +39,9 @@ type Random = &'static dyn SecureRandom;
 type TheirGroup = &'static dyn rustls::crypto::SupportedKxGroup;
 type TheirRandom = &'static dyn rustls::crypto::SecureRandom;
 
-/// What was wrapped once is found again: dimpl wants references that live for ever, and so, once per set of groups and per
-/// source of randomness, it gets them. They are told apart by address and type together, since things without a size may
-/// share an address.
+/// What was wrapped once is found again: dimpl wants references that live for ever, and so, once
+/// per set of groups and per source of randomness, it gets them. They are distinguished by address
+/// and type together, since things without a size may share an address.
 struct Wrapped {
     groups: Vec<(Vec<TheirGroup>, Groups)>,
     random: Vec<(TheirRandom, Random)>,

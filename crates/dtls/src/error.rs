@@ -9,12 +9,13 @@ use rustls::AlertDescription;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DtlsError {
-    /// The peer, its certificate or this side's configuration: the same reasons, in the same words, as for TLS.
+    /// The peer, its certificate or this side's configuration: the same reasons, in the same words,
+    /// as for TLS.
     Tls(TlsError),
     /// The peer did not answer, however often a flight was sent again.
     NoAnswer,
-    /// Version 1.2 with AES-GCM: as many records have been sent as the random nonces of this implementation bear
-    /// (2²⁰; see `docs/decisions/0024-dtls-is-dimpl-with-our-judgement.md`).
+    /// Version 1.2 with AES-GCM: as many records have been sent as the random nonces of this
+    /// implementation bear (2²⁰; see `docs/decisions/0024-dtls-is-dimpl-with-our-judgement.md`).
     UsedUp,
 }
 
@@ -27,7 +28,7 @@ impl fmt::Display for DtlsError {
                  without a word, or a firewall drops UDP",
             ),
             Self::UsedUp => f.write_str(
-                "the keys of this DTLS 1.2 session have protected as many records as they may: connect anew, or allow 1.3",
+                "the keys of this DTLS 1.2 session have protected as many records as they may: connect again, or allow 1.3",
             ),
         }
     }
@@ -123,7 +124,8 @@ fn security(error: &SecurityError) -> TlsError {
     }
 }
 
-/// The alert for a client with which nothing can be agreed (RFC 5246 section 7.2.2, RFC 8446 section 6.2).
+/// The alert for a client with which nothing can be agreed (RFC 5246 section 7.2.2, RFC 8446
+/// section 6.2).
 pub(crate) fn refusal(error: &Error) -> Option<AlertDescription> {
     use SecurityError as S;
     let Error::SecurityError(error) = error else { return None };

@@ -1,4 +1,4 @@
-//! What a datagram shows of itself before anybody has a key: enough to find out whose it is.
+//! What a datagram shows of itself before there are keys: enough to find out whose it is.
 
 /// Length of the header of a plaintext record (RFC 6347 section 4.1).
 const RECORD_HEADER: usize = 13;
@@ -14,25 +14,29 @@ const SERVER_HELLO: u8 = 2;
 /// The low bits of the epoch of handshake messages in 1.3 (RFC 9147 section 4.1): 2.
 const HANDSHAKE_EPOCH: u8 = 2;
 
-/// The random of a ClientHello, by which the hellos of one handshake are told from those of others: the answer to a request
-/// to prove the address repeats it (RFC 6347 section 4.2.1, RFC 8446 section 4.1.2).
+/// The random of a ClientHello, by which the hellos of one handshake are distinguished from those
+/// of others: the answer to a request to prove the address repeats it (RFC 6347 section 4.2.1, RFC
+/// 8446 section 4.1.2).
 pub type HelloRandom = [u8; 32];
 
-/// What a datagram for a server begins with, as far as can be seen from outside. Nothing of it is authentic.
+/// What a datagram for a server begins with, as far as can be seen from outside. Nothing of it is
+/// authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// A ClientHello or its first fragment, with its random. Only for this should a server set anything up.
+    /// A ClientHello or its first fragment, with its random. Only for this should a server set
+    /// anything up.
     Hello {
         /// The random.
         random: HelloRandom,
         /// The record holds all of it.
         whole: bool,
     },
-    /// A later fragment of a ClientHello: nothing says of which.
+    /// A later fragment of a ClientHello: of an unknown one.
     HelloFragment,
     /// Another record in the clear: of a handshake that has no keys yet, or a stranger's.
     Clear,
-    /// A protected record that may belong to a handshake: in 1.2 any but application data, in 1.3 one of epoch 2.
+    /// A protected record that may belong to a handshake: in 1.2 any but application data, in 1.3
+    /// one of epoch 2.
     Protected,
     /// A record of application data, or nothing of DTLS.
     Data,
@@ -79,11 +83,13 @@ fn message(datagram: &[u8]) -> Option<Message<'_>> {
     Some(Message { kind: header[0], length: number(1), offset: number(6), body: body.get(..number(9))? })
 }
 
-/// The random that makes a ServerHello a HelloRetryRequest (RFC 8446 section 4.1.3): SHA-256 of "HelloRetryRequest".
+/// The random that makes a ServerHello a HelloRetryRequest (RFC 8446 section 4.1.3): SHA-256 of
+/// "HelloRetryRequest".
 const RETRY_RANDOM: [u8; 8] = [0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11];
 
-/// Whether a server's datagram begins with a ServerHello that goes on with the handshake: neither the HelloVerifyRequest of
-/// 1.2 nor the HelloRetryRequest of 1.3, nor anything else that may be said to an address that has proved nothing.
+/// Whether a server's datagram begins with a ServerHello that goes on with the handshake: neither
+/// the HelloVerifyRequest of 1.2 nor the HelloRetryRequest of 1.3, nor anything else that may be
+/// sent to an unverified address.
 pub(crate) fn goes_on(datagram: &[u8]) -> bool {
     match message(datagram) {
         Some(Message { kind: SERVER_HELLO, offset: 0, body, .. }) => {

@@ -1,9 +1,10 @@
 //! What the cryptography of a session has to know of it, while dimpl is at work for it.
 //!
-//! dimpl's provider is a set of statics that are told neither whose handshake they serve nor more of the peer than its
-//! first certificate. What belongs to one session is therefore lent to them for the length of one call, in a slot of the
-//! thread that makes the call: the key to sign with, what the peer may sign with, and a place for the certificate chains
-//! that pass by in the transcript of the handshake.
+//! dimpl's provider is a set of statics that get neither the session whose handshake they serve nor
+//! more of the peer than its first certificate. What belongs to one session is therefore lent to
+//! them for the length of one call, in a slot of the thread that makes the call: the key to sign
+//! with, what the peer may sign with, and a place for the certificate chains that pass by in the
+//! transcript of the handshake.
 
 use crate::certificates;
 use rustls::SignatureScheme;
@@ -12,13 +13,14 @@ use rustls::sign::CertifiedKey;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// More lists of certificates than this are not in one handshake: one of each side, and again after a retry.
+/// More lists of certificates than this are not in one handshake: one of each side, and again after
+/// a retry.
 const MAX_LISTS: usize = 4;
 
 /// What is lent.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// Who we are, if anybody.
+    /// Our own identity, if there is one.
     pub(crate) identity: Option<Arc<CertifiedKey>>,
     /// What the peer may sign its handshake with; empty: anything that is implemented.
     pub(crate) schemes: Arc<[SignatureScheme]>,
@@ -49,7 +51,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Scope) -> R) -> Option<R> {
     SCOPE.with_borrow_mut(|slot| slot.as_mut().map(f))
 }
 
-/// A transcript of a handshake, or the beginning of one, is about to be hashed: keeps the chains in it.
+/// A transcript of a handshake, or the beginning of one, is about to be hashed: keeps the chains in
+/// it.
 pub(crate) fn see_transcript(transcript: &[u8]) {
     with(|scope| {
         if scope.done {

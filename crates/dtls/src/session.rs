@@ -16,19 +16,24 @@ use rustls::server::danger::ClientCertVerifier;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many bytes a peer may send before the handshake is over: twice what the largest reasonable chain takes.
+/// How many bytes a peer may send before the handshake is over: twice what the largest reasonable
+/// chain takes.
 pub const HANDSHAKE_LIMIT: usize = 128 * 1024;
-/// How many bytes of received messages wait to be fetched; what comes then is dropped, as a socket's buffer would.
+/// How many bytes of received messages wait to be fetched; what comes then is dropped, as a
+/// socket's buffer would.
 pub const RECEIVE_LIMIT: usize = 256 * 1024;
 /// The longest message: a record's plaintext (RFC 6347 section 4.1.1, RFC 9147 section 4).
 pub const MAX_MESSAGE: usize = 1 << 14;
 /// The longest datagram worth looking at: the most that UDP carries.
 pub const MAX_DATAGRAM: usize = 65_535;
-/// What DTLS 1.3 adds to a message: 5 bytes of header, the content type, and 16 of authentication (RFC 9147 section 4).
+/// What DTLS 1.3 adds to a message: 5 bytes of header, the content type, and 16 of authentication
+/// (RFC 9147 section 4).
 pub const OVERHEAD_13: usize = 22;
-/// What DTLS 1.2 with AES-GCM adds: 13 bytes of header, 8 of nonce, 16 of authentication (RFC 5288 section 3).
+/// What DTLS 1.2 with AES-GCM adds: 13 bytes of header, 8 of nonce, 16 of authentication (RFC 5288
+/// section 3).
 pub const OVERHEAD_12_GCM: usize = 37;
-/// What DTLS 1.2 with ChaCha20-Poly1305 adds: 13 bytes of header, 16 of authentication (RFC 7905 section 2).
+/// What DTLS 1.2 with ChaCha20-Poly1305 adds: 13 bytes of header, 16 of authentication (RFC 7905
+/// section 2).
 pub const OVERHEAD_12_CHACHA: usize = 29;
 
 /// What an empty message costs in the receive queue.
@@ -59,7 +64,7 @@ impl fmt::Display for Version {
 pub enum Event {
     /// The peer has answered for the first time (client only).
     Reachable,
-    /// The handshake is over, and the peer is who it should be.
+    /// The handshake is over, and the peer has the expected identity.
     Connected,
     /// Messages wait to be fetched.
     Received,
@@ -77,7 +82,7 @@ enum State {
     Over,
 }
 
-/// Who decides whether the peer is who it should be.
+/// What decides whether the peer has the expected identity.
 enum Judge {
     Server(Arc<dyn ServerCertVerifier>, ServerName<'static>),
     Client(Option<Arc<dyn ClientCertVerifier>>),
@@ -85,8 +90,9 @@ enum Judge {
 
 /// One DTLS association.
 ///
-/// Feed it datagrams of its peer and the time; after every call take what it has to send ([`Session::poll_transmit`]), what
-/// has happened ([`Session::poll_event`]) and when it wants to be called again ([`Session::next_timeout`]).
+/// Feed it datagrams of its peer and the time; after every call take what it has to send
+/// ([`Session::poll_transmit`]), what has happened ([`Session::poll_event`]) and when it wants to
+/// be called again ([`Session::next_timeout`]).
 pub struct Session {
     dtls: Box<Dtls>,
     scope: Scope,
@@ -134,8 +140,9 @@ impl Session {
         session
     }
 
-    /// Begins a handshake with the server of another session, which must be up: the same name is asked for, and nothing but the same
-    /// certificate will do. `None`: it is not a client's, or its server has not proved who it is.
+    /// Begins a handshake with the server of another session, which must be up: the same name is
+    /// asked for, and nothing but the same certificate will do. `None`: it is not a client's, or
+    /// its server has not proved its identity.
     #[must_use]
     pub fn beside(other: &Self, config: &ClientConfig, now: Instant, rng: &mut Rng) -> Option<Self> {
         let Judge::Server(_, name) = &other.judge else { return None };
@@ -147,8 +154,9 @@ impl Session {
         Some(session)
     }
 
-    /// Waits for a ClientHello. Make one only for a datagram that is a [`crate::Look::Hello`], give it no other's hellos, and
-    /// bound the number of those that are not [verified](Session::is_verified): each costs some kilobytes.
+    /// Waits for a ClientHello. Make one only for a datagram that is a [`crate::Look::Hello`], give
+    /// it no other's hellos, and bound the number of those that are not
+    /// [verified](Session::is_verified): each costs some kilobytes.
     #[must_use]
     pub fn server(config: &ServerConfig, now: Instant, rng: &mut Rng) -> Self {
         Self::new(&config.common, Judge::Client(config.verifier.clone()), false, now, rng)
@@ -157,7 +165,8 @@ impl Session {
     fn new(common: &Common, judge: Judge, active: bool, now: Instant, rng: &mut Rng) -> Self {
         let config = common.for_session(rng);
         let own = common.identity.as_ref().and_then(|k| k.cert.first());
-        // A side that may speak 1.2 has to have something; without a key it cannot show it (see `NoKey`).
+        // A side that may speak 1.2 has to have something; without a key it cannot show it (see
+        // `NoKey`).
         let nothing = if common.versions().0 { vec![0x30, 0] } else { Vec::new() };
         let certificate = own.map_or(nothing, |c| c.to_vec());
         let certificate = DtlsCertificate { certificate, private_key: Vec::new() };
@@ -200,7 +209,8 @@ impl Session {
         }
     }
 
-    /// Takes a datagram of the peer. Anything may come: what is not authentic is dropped once there are keys.
+    /// Takes a datagram of the peer. Anything may come: what is not authentic is dropped once there
+    /// are keys.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) {
         if self.state == State::Over || datagram.is_empty() || datagram.len() > MAX_DATAGRAM {
             return;
@@ -212,22 +222,24 @@ impl Session {
                     return self.fail(TlsError::HandshakeTooLarge.into());
                 }
             }
-            // In 1.3 everything after the handshake is encrypted: its records begin with the bits 001 (RFC 9147 section 4).
-            // Anybody could have sent the rest.
+            // In 1.3 everything after the handshake is encrypted: its records begin with the bits
+            // 001 (RFC 9147 section 4). The rest could be from any host.
             State::Connected if self.version() == Some(Version::V13) && datagram[0] & 0xe0 != 0x20 => return,
             State::Connected | State::Over => {}
         }
         let at = self.epoch.theirs(now);
         let dtls = &mut self.dtls;
         let result = scope::lend(&mut self.scope, || {
-            // dimpl's clock stands still between its calls; timers that are due come before what is later.
+            // dimpl's clock stands still between its calls; timers that are due come before what is
+            // later.
             dtls.handle_timeout(at)?;
             dtls.handle_packet(datagram)
         });
         let unrecognised = Error::UnexpectedMessage(UnexpectedMessageError::UnrecognizedAutoServerResponse);
         match result {
-            // Before the version is known dimpl gives up on any datagram that is no answer. It has not touched its state
-            // then (0.9.0, `handle_pending_auto_client`), and whoever guesses a port must not be able to end a handshake.
+            // Before the version is known dimpl gives up on any datagram that is no answer. It has
+            // not touched its state then (0.9.0, `handle_pending_auto_client`), and a host that
+            // guesses a port must not be able to end a handshake.
             Err(e) if e == unrecognised => {}
             Ok(()) => {
                 if !core::mem::replace(&mut self.answered, true) && matches!(self.judge, Judge::Server(..)) {
@@ -270,7 +282,8 @@ impl Session {
         self.events.pop_front()
     }
 
-    /// The next message of the peer, in the order in which they arrived: as it was sent, or not at all.
+    /// The next message of the peer, in the order in which they arrived: as it was sent, or not at
+    /// all.
     pub fn recv(&mut self) -> Option<Bytes> {
         let message = self.received.pop_front()?;
         self.received_bytes -= message.len() + QUEUED;
@@ -316,15 +329,16 @@ impl Session {
         self.state = State::Over;
     }
 
-    /// Ends the session without a word: whoever is at the peer's address now knows nothing of it.
+    /// Ends the session without an alert: the host that has the peer's address now does not know
+    /// it.
     pub fn forget(&mut self) {
         self.state = State::Over;
         self.transmits.clear();
     }
 
-    /// Whether the peer is known to receive at its address: a server knows it when the client has returned its cookie (RFC
-    /// 6347 section 4.2.1, RFC 9147 section 5.1), and has answered with nothing but the request for it before. Of a server,
-    /// a client does not doubt it.
+    /// Whether the peer is known to receive at its address: a server knows it when the client has
+    /// returned its cookie (RFC 6347 section 4.2.1, RFC 9147 section 5.1), and has answered with
+    /// nothing but the request for it before. Of a server, a client does not doubt it.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.verified
@@ -355,8 +369,8 @@ impl Session {
         Some(if version == dimpl::ProtocolVersion::DTLS1_2 { Version::V12 } else { Version::V13 })
     }
 
-    /// What a datagram has more than the message in it, in bytes: before the first message, the most it can be for the
-    /// version that is spoken.
+    /// What a datagram has more than the message in it, in bytes: before the first message, the
+    /// most it can be for the version that is spoken.
     #[must_use]
     pub fn overhead(&self) -> usize {
         if self.version() == Some(Version::V13) { OVERHEAD_13 } else { self.overhead }
@@ -368,7 +382,8 @@ impl Session {
         datagram.saturating_sub(self.overhead()).min(MAX_MESSAGE)
     }
 
-    /// The peer's certificates, its own first, once they are judged; empty for a client that was not asked for one.
+    /// The peer's certificates, its own first, once they are judged; empty for a client that was
+    /// not asked for one.
     #[must_use]
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         &self.peer
@@ -383,7 +398,8 @@ impl Session {
     /// Takes from dimpl what it has, until it waits for something.
     fn drain(&mut self, now: Instant) {
         let mut buffer = core::mem::take(&mut self.buffer);
-        // During the handshake the peer's certificate comes out, too, and dimpl panics where it does not fit.
+        // During the handshake the peer's certificate comes out, too, and dimpl panics where it
+        // does not fit.
         let needed = if self.state == State::Handshaking { HANDSHAKE_LIMIT } else { BUFFER };
         if buffer.len() < needed {
             buffer.resize(needed, 0);
@@ -394,7 +410,8 @@ impl Session {
             match scope::lend(&mut self.scope, || dtls.poll_output(&mut buffer)) {
                 Output::Packet(p) => self.transmit(p),
                 Output::BufferTooSmall { needed } => {
-                    // A record is at most 2¹⁶ bytes; a claim of more would be a defect, and must not eat memory.
+                    // A record is at most 2¹⁶ bytes; a claim of more would be a defect, and must
+                    // not eat memory.
                     if needed > 2 * MAX_DATAGRAM {
                         break;
                     }
@@ -414,7 +431,7 @@ impl Session {
                 _ => {}
             }
         }
-        // Many sessions are never up, or say nothing for long.
+        // Many sessions are never up, or are silent for long.
         if self.state == State::Connected && buffer.len() <= BUFFER {
             self.buffer = buffer;
         }
@@ -422,7 +439,8 @@ impl Session {
             self.judge(false);
         }
         if self.failed {
-            // Nothing that was made after the certificate came may tell the peer that all is well.
+            // Nothing that was made after the certificate came may confirm the handshake to the
+            // peer.
             self.transmits.truncate(before);
         }
     }
@@ -431,7 +449,7 @@ impl Session {
         // A server of ours asks every client for a cookie, and goes on when it has seen it.
         self.verified |= goes_on(packet);
         if !self.verified {
-            // Whoever has only been heard of so far gets no more bytes than came from there.
+            // An unverified peer gets no more bytes than came from its address.
             if self.risked + packet.len() > self.taken {
                 return;
             }
@@ -455,7 +473,8 @@ impl Session {
         }
     }
 
-    /// The cryptographic handshake is over: it is worth what the judgement of the peer's certificate is.
+    /// The cryptographic handshake is over: it is worth what the judgement of the peer's
+    /// certificate is.
     fn connected(&mut self) {
         if self.state != State::Handshaking || !self.judge(true) {
             return;
@@ -466,7 +485,8 @@ impl Session {
         self.events.push_back(Event::Connected);
     }
 
-    /// Judges the peer's certificate as soon as its chain is known; `last`: or now. False: the session has failed.
+    /// Judges the peer's certificate as soon as its chain is known; `last`: or now. False: the
+    /// session has failed.
     fn judge(&mut self, last: bool) -> bool {
         let Some(leaf) = self.leaf.take() else {
             let wanted = !matches!(self.judge, Judge::Client(None));
@@ -511,7 +531,7 @@ impl Session {
             Judge::Client(Some(verifier)) => {
                 verifier.verify_client_cert(leaf, intermediates, now).map(drop).map_err(TlsError::from)
             }
-            // A certificate that nobody asked for proves nothing.
+            // A certificate that was not requested proves nothing.
             Judge::Client(None) => Ok(()),
         }
     }
@@ -527,11 +547,13 @@ impl Session {
         self.fail(error);
     }
 
-    /// An alert for a client with which nothing can be agreed: in the clear, and with fewer bytes than its hello has.
+    /// An alert for a client with which nothing can be agreed: in the clear, and with fewer bytes
+    /// than its hello has.
     fn refuse(&mut self, error: &Error, hello: &[u8]) {
         // Verified are a client's sessions, and those of clients that may have keys.
         let (false, Some(why), Some(number)) = (self.verified, refusal(error), hello.get(5..11)) else { return };
-        // A fatal alert of epoch 0, numbered like its hello (RFC 6347 section 4.2.1): above all that was answered before.
+        // A fatal alert of epoch 0, numbered like its hello (RFC 6347 section 4.2.1): above all
+        // that was answered before.
         let mut alert = vec![21, 0xfe, 0xfd, 0, 0];
         alert.extend_from_slice(number);
         alert.extend_from_slice(&[0, 2, 2, u8::from(why)]);

@@ -1,17 +1,20 @@
 //! What a listener holds for the program, and for peers that are slow.
 //!
-//! *Responsible for* bounding both: connections that were delivered and that the program has not taken
-//! ([`crate::Limits::untaken`]), and handshakes that make no haste while others wait
-//! ([`crate::Limits::handshakes`]). What comes beyond the first bound waits in the kernel, or is refused where no kernel keeps
-//! it (QUIC, UDP). *Not responsible for* accepting.
+//! *Responsible for* bounding both: connections that were delivered and that the program has not
+//! taken ([`crate::Limits::untaken`]), and handshakes that make no haste while others wait
+//! ([`crate::Limits::handshakes`]). What comes beyond the first bound waits in the kernel, or is
+//! refused where no kernel keeps it (QUIC, UDP). *Not responsible for* accepting.
 //!
-//! Where one source holds more than half of the room over TCP, who comes is looked at before it is full again: who comes from
-//! elsewhere takes the place of one of that source's, and that source's own wait in a second room of the same size. Where that is full,
-//! too, more are left in the kernel, until the oldest has waited for a tenth of a second and goes.
+//! Where one source holds more than half of the room over TCP, clients are examined before it is
+//! full again: one from elsewhere takes the place of one of that source's, and that source's own
+//! wait in a second room of the same size. Where that is full, too, more are left in the kernel,
+//! until the oldest has waited for a tenth of a second and goes.
 //!
-//! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up while
-//! there is room for others, nor before [`HASTE`](crate::eviction::HASTE), unless its source (an address, or of IPv6 a network of 64 bits) has more of
-//! them than that of the newcomer would have: no source keeps others out by coming more often.
+//! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no
+//! handshake is given up while there is room for others, nor before
+//! [`HASTE`](crate::eviction::HASTE), unless its source (an address, or of IPv6 a network of 64
+//! bits) has more of them than that of the newcomer would have: no source keeps others out by
+//! coming more often.
 
 use neater_base::Key;
 use std::collections::VecDeque;

@@ -2,60 +2,74 @@
 
 use crate::stacks::settings::{Crypto, Qlog};
 
-/// Bounds of one engine. Each is enforced, and what happens at it is part of the interface. Where nothing would ever move at 0, it
-/// counts as 1: `send_buffer`, `engine_bytes`, `handshakes`, `unverified`, `untaken`.
+/// Bounds of one engine. Each is enforced, and what happens at it is part of the interface. Where
+/// nothing would ever move at 0, it counts as 1: `send_buffer`, `engine_bytes`, `handshakes`,
+/// `unverified`, `untaken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that may wait in one connection's send queue, with some 80 for keeping each message; beyond it `send` answers
-    /// [`crate::SendError::Blocked`]. Default 256 kB. On QUIC the window follows the path, up to twice the bandwidth-delay product and 64 MB.
+    /// Bytes that may wait in one connection's send queue, with some 80 for keeping each message;
+    /// beyond it `send` answers [`crate::SendError::Blocked`]. Default 256 kB. On QUIC the window
+    /// follows the path, up to twice the bandwidth-delay product and 64 MB.
     pub send_buffer: usize,
-    /// Bytes that may wait in the send queues of all connections together, parts of unfinished messages that framers keep
-    /// included. When that is reached (the last message may exceed it), a connection may queue its [`Limits::send_floor`], or
-    /// one message of at most [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
-    /// messages wait, but for those of connections that are being established and the rest of one that was begun in
-    /// parts. What QUIC connections keep of what they have sent, until it is acknowledged, beyond 256 kB each, and SCTP associations, beyond
-    /// [`Limits::send_buffer`] each, stays within what is left, or half of this. What their peers may send ahead of their readers, beyond 1.25 MB each, stays within as much again, and follows
-    /// what the programs read, up to twice the bandwidth-delay product and 64 MB. Default 64 MB.
+    /// Bytes that may wait in the send queues of all connections together, parts of unfinished
+    /// messages that framers keep included. When that is reached (the last message may exceed it),
+    /// a connection may queue its [`Limits::send_floor`], or one message of at most
+    /// [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
+    /// messages wait, but for those of connections that are being established and the rest of one
+    /// that was begun in parts. What QUIC connections keep of what they have sent, until it is
+    /// acknowledged, beyond 256 kB each, and SCTP associations, beyond [`Limits::send_buffer`]
+    /// each, stays within what is left, or half of this. What their peers may send ahead of their
+    /// readers, beyond 1.25 MB each, stays within as much again, and follows what the programs
+    /// read, up to twice the bandwidth-delay product and 64 MB. Default 64 MB.
     ///
     /// So at worst an engine keeps, `E` being this, beside what its sockets hold in the kernel:
     ///
-    /// - to be sent: 2 `E` (1.5 `E` where queues are full) and one message of at most [`Limits::message`]; for each connection, the larger of
-    ///   [`Limits::send_floor`] and one message of at most [`Limits::send_buffer`]; for each QUIC connection 256 kB, for each SCTP association
-    ///   [`Limits::send_buffer`], for each connection over TLS 64 kB of records, which are not counted among what is queued;
-    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each connection, the larger of
-    ///   [`Limits::send_floor`] and one datagram, and what [`Limits::datagram_buffer`] says of SCTP; of a message that its framer has
-    ///   not got all of, what the framer allows.
+    /// - to be sent: 2 `E` (1.5 `E` where queues are full) and one message of at most
+    ///   [`Limits::message`]; for each connection, the larger of [`Limits::send_floor`] and one
+    ///   message of at most [`Limits::send_buffer`]; for each QUIC connection 256 kB, for each SCTP
+    ///   association [`Limits::send_buffer`], for each connection over TLS 64 kB of records, which
+    ///   are not counted among what is queued;
+    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each
+    ///   connection, the larger of [`Limits::send_floor`] and one datagram, and for SCTP what
+    ///   [`Limits::datagram_buffer`] allows; of a message that its framer has not got all of, what
+    ///   the framer allows.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
-    /// Bytes of received datagrams kept for a program that does not take them; of an SCTP association, whose peer can be told to
-    /// wait, four times as many at first, and up to 64 times as many as the program takes what comes faster; all associations of one
-    /// listener together four times [`Limits::engine_bytes`], and 64 kB each beyond that. While all other connections together keep
-    /// [`Limits::engine_bytes`] of datagrams, each keeps [`Limits::send_floor`], or one. Default 256 kB.
+    /// Bytes of received datagrams kept for a program that does not take them; of an SCTP
+    /// association, whose peer is bound by flow control, four times as many at first, and up to 64
+    /// times as many as the program takes what comes faster; all associations of one listener
+    /// together four times [`Limits::engine_bytes`], and 64 kB each beyond that. While all other
+    /// connections together keep [`Limits::engine_bytes`] of datagrams, each keeps
+    /// [`Limits::send_floor`], or one. Default 256 kB.
     pub datagram_buffer: usize,
-    /// The largest message that is accepted whole, when the queue is empty; also the most that a framer may keep of a message
-    /// that is sent in parts. Default 64 MB.
+    /// The largest message that is accepted whole, when the queue is empty; also the most that a
+    /// framer may keep of a message that is sent in parts. Default 64 MB.
     pub message: usize,
-    /// Incoming connections per listener whose handshake is not finished. Default 1,024. Beyond it, the oldest that has had
-    /// two seconds makes room for the next; connections wait in the kernel until then. Where one source (an address, or of IPv6 a
-    /// network of 64 bits) holds more than half of them, others take the places of its oldest, and as many of its own wait outside
-    /// the kernel; of more than these, its oldest are refused.
+    /// Incoming connections per listener whose handshake is not finished. Default 1,024. Beyond it,
+    /// the oldest that has had two seconds makes room for the next; connections wait in the kernel
+    /// until then. Where one source (an address, or of IPv6 a network of 64 bits) holds more than
+    /// half of them, others take the places of its oldest, and as many of its own wait outside the
+    /// kernel; of more than these, its oldest are refused.
     pub handshakes: usize,
-    /// DTLS clients per socket of a listener's that have said hello and have not proved yet that they receive at their
-    /// address. Default 1,024. Beyond it the oldest is forgotten: a host that sends so many hellos under false addresses in
-    /// one round trip of a client's keeps that client out. They do not count among `handshakes`.
+    /// DTLS clients per socket of a listener that have sent a ClientHello and have not yet proved
+    /// that they receive at their address. Default 1,024. Beyond it the oldest is forgotten: a host
+    /// that sends so many hellos under false addresses in one round trip of a client's keeps that
+    /// client out. They do not count among `handshakes`.
     pub unverified: usize,
-    /// Connections per listener that were delivered and that the program has not taken ([`crate::Engine::taken`]). Default
-    /// 1,024. At this limit TCP's wait in the kernel, streams of QUIC in their connection, new connections of QUIC and
-    /// datagrams of new peers are refused; delivery goes on when a quarter is free. Handshakes that are under way then
-    /// are still finished and delivered. As many sessions of QUIC per socket may be there without a stream; the oldest that has had two
-    /// seconds makes room for the next. A group holds as many streams of its peer's that the program has not taken
-    /// ([`crate::Engine::taken_stream`]), dead ones included; more wait in their connection.
+    /// Connections per listener that were delivered and that the program has not taken
+    /// ([`crate::Engine::taken`]). Default 1,024. At this limit TCP's wait in the kernel, streams
+    /// of QUIC in their connection, new connections of QUIC and datagrams of new peers are refused;
+    /// delivery goes on when a quarter is free. Handshakes that are under way then are still
+    /// finished and delivered. As many sessions of QUIC per socket may be there without a stream;
+    /// the oldest that has had two seconds makes room for the next. A group holds as many streams
+    /// of its peer's that the program has not taken ([`crate::Engine::taken_stream`]), dead ones
+    /// included; more wait in their connection.
     pub untaken: usize,
     /// Peers of one shared UDP socket. Default 65,536.
     pub udp_peers: usize,
-    /// SCTP associations at one port that peers at one address (for IPv6, in one network of 64 bits) have opened: more are refused.
-    /// Many hosts may be behind one address. Default 4,096.
+    /// SCTP associations at one port that peers at one address (for IPv6, in one network of 64
+    /// bits) have opened: more are refused. Many hosts may be behind one address. Default 4,096.
     pub sctp_per_source: usize,
     /// Connections in all. Default 1,000,000.
     pub connections: usize,
@@ -100,24 +114,28 @@ pub struct EngineConfig {
     pub seed: [u8; 32],
     /// The engine's number in connection ids, so that several engines can share a port.
     pub engine: u8,
-    /// Keys shared by the engines of one listener; derived from the seed when `None`. With it, listeners share their ports
-    /// with those of other engines, and datagrams for these are kept for [`crate::Engine::take_foreign`].
+    /// Keys shared by the engines of one listener; derived from the seed when `None`. With it,
+    /// listeners share their ports with those of other engines, and datagrams for these are kept
+    /// for [`crate::Engine::take_misrouted`].
     pub shared_secret: Option<[u8; 32]>,
-    /// A secret that outlives the process: a QUIC server that was started anew at the same address tells the clients of its
-    /// former life that it has forgotten them (stateless reset, RFC 9000 section 10.3), which else wait for their idle
-    /// timeout. It must be known to no other program, and to no other machine that may serve at the same address and port: a host that
-    /// answers with it ends connections (section 21.11). Derived from what the engine has for its life when `None`.
+    /// A secret that outlives the process: with it a QUIC server that was restarted at the same
+    /// address resets the connections of its former process (stateless reset, RFC 9000 section
+    /// 10.3), whose clients would otherwise wait for their idle timeout. It must be known to no
+    /// other program, and to no other machine that may serve at the same address and port: a host
+    /// that answers with it ends connections (section 21.11). Derived from what the engine has for
+    /// its life when `None`.
     pub reset_secret: Option<[u8; 32]>,
-    /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC 4960 appendix A): where the peer
-    /// offers them too, and a queue on the way marks, the window comes down without a loss. Off by default, as RFC 9260 has taken the
-    /// appendix out and only reserves its chunks. DTLS hides marks: below it nothing is offered.
+    /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC
+    /// 4960 appendix A): where the peer offers them too, and a queue on the way marks, the window
+    /// comes down without a loss. Off by default, as RFC 9260 has taken the appendix out and only
+    /// reserves its chunks. DTLS hides marks: below it nothing is offered.
     pub sctp_ecn: bool,
     /// Cryptography, roots of trust and the wall clock of TLS and QUIC.
     pub crypto: Crypto,
     /// Bounds.
     pub limits: Limits,
-    /// Whether plain TCP connections may take the fast path. Off, they go the general way, which does the same: for tests that compare
-    /// both.
+    /// Whether plain TCP connections may take the fast path. Off, they go the general way, which
+    /// does the same: for tests that compare both.
     pub fast_path: bool,
     /// Where qlog traces of QUIC connections go; nowhere if `None`.
     pub qlog: Option<Qlog>,
@@ -164,10 +182,11 @@ pub struct EngineStats {
     pub sctp_associations: u64,
     /// Bytes in send queues, as [`Limits::engine_bytes`] counts them.
     pub bytes_queued: u64,
-    /// What peers of QUIC connections may send ahead of their readers, beyond 1.25 MB of each connection.
+    /// What peers of QUIC connections may send ahead of their readers, beyond 1.25 MB of each
+    /// connection.
     pub receive_windows: u64,
-    /// What may be kept of what was sent, until it is acknowledged, beyond 256 kB of each QUIC connection and [`Limits::send_buffer`] of
-    /// each SCTP association.
+    /// What may be kept of what was sent, until it is acknowledged, beyond 256 kB of each QUIC
+    /// connection and [`Limits::send_buffer`] of each SCTP association.
     pub send_windows: u64,
     /// Deadlines, stale ones included.
     pub timers: u64,

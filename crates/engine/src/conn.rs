@@ -47,7 +47,8 @@ pub struct ConnectionStats {
     pub messages_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
-    /// Datagrams dropped because the program did not take them in time, or because its framer could make nothing of them.
+    /// Datagrams dropped because the program did not take them in time, or because its framer could
+    /// make nothing of them.
     pub datagrams_dropped: u64,
     /// How long establishment took.
     pub establishment: Duration,
@@ -57,8 +58,8 @@ pub struct ConnectionStats {
     pub congestion_window: Option<u64>,
     /// Bytes that wait in the engine's send queue.
     pub queued: usize,
-    /// This side's direction has ended, and that end, with all that was sent before it, needs this process no more: the
-    /// peer has acknowledged it (QUIC, SCTP), or the system has it (TCP, TLS).
+    /// This side's direction has ended, and that end, with all that was sent before it, needs this
+    /// process no more: the peer has acknowledged it (QUIC, SCTP), or the system has it (TCP, TLS).
     pub ended: bool,
 }
 
@@ -82,7 +83,7 @@ pub(crate) struct Ext {
     pub(crate) framer: Option<Box<dyn Framer>>,
     pub(crate) receiver: Receiver,
     /// The framer's handshake, until it is over.
-    pub(crate) greeting: Option<Box<crate::greeting::Greeting>>,
+    pub(crate) framer_handshake: Option<Box<crate::framer_handshake::FramerHandshake>>,
     /// Datagrams received and not taken.
     pub(crate) datagrams: VecDeque<ReceivedDatagram>,
     pub(crate) datagram_bytes: usize,
@@ -106,25 +107,28 @@ pub(crate) struct Ext {
     pub(crate) early: Option<Bytes>,
     /// It was accepted, and that is still to be reported.
     pub(crate) first_taken: bool,
-    /// Its sending direction was abandoned before it was established, with this code: see [`crate::Engine::reset_sending`].
+    /// Its sending direction was abandoned before it was established, with this code: see
+    /// [`crate::Engine::reset_sending`].
     pub(crate) abandoned: Option<u64>,
-    /// What the peer says was refused before that, with this code: see [`crate::Engine::stop_receiving`].
+    /// Receiving was refused before that, with this code: see [`crate::Engine::stop_receiving`].
     pub(crate) refusal: Option<u64>,
-    /// When the next message expires, as far as its deadline is set: one is enough, however many messages have a lifetime.
+    /// When the next message expires, as far as its deadline is set: one is enough, however many
+    /// messages have a lifetime.
     pub(crate) expiry_armed: Option<Instant>,
-    /// When the next of those ends who wait for room for a while only.
+    /// The next deadline of a connection that waits for room for a limited time.
     pub(crate) look_armed: Option<Instant>,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
-    /// Where the connection was to come from, if that was said: needed again for a clone.
+    /// The local endpoints that the program asked for, if any: a clone needs them, too.
     pub(crate) locals: Arc<[LocalEndpoint]>,
-    /// What policies said, if they changed anything.
+    /// The advice of policies, if it changed anything.
     pub(crate) advice: Option<AdviceOf>,
     /// The Connection Properties, if they are not those of the request any more.
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
     /// The defaults for its messages, if they are not those of the request any more.
     pub(crate) messages: Option<Box<neater_property::MessageProperties>>,
-    /// When something was last sent, where only silence shows that the peer is gone ([`FlowId::ends_by_silence`]).
+    /// When something was last sent, where only silence shows that the peer is gone
+    /// ([`FlowId::ends_by_silence`]).
     pub(crate) spoke: Option<Instant>,
     /// It is only to be found out what would be tried: see [`crate::Engine::plan`].
     pub(crate) planning: bool,
@@ -133,7 +137,8 @@ pub(crate) struct Ext {
     pub(crate) outcome_key: Option<(NonZeroU64, CacheKey)>,
     /// The order of stacks that rates of earlier transfers make, if it is another than the request's.
     pub(crate) order: Option<Box<[Stack]>>,
-    /// While it was being established, a peer was found not to be the one that was meant: see [`crate::establish`].
+    /// While it was being established, a peer was found not to be the one that was meant: see
+    /// [`crate::establish`].
     pub(crate) refused: bool,
 }
 
@@ -153,7 +158,8 @@ pub(crate) struct Conn {
     pub(crate) send: SendSide,
     /// The direction in which this side receives.
     pub(crate) recv: RecvSide,
-    /// The program has closed the connection before it was established: it is closed when what was sent is delivered.
+    /// The program has closed the connection before it was established: it is closed when what was
+    /// sent is delivered.
     pub(crate) close_wanted: bool,
     /// No handle refers to it: no events, removed as soon as it is closed.
     pub(crate) released: bool,
@@ -199,7 +205,8 @@ impl Conns {
         Some(c)
     }
 
-    /// The connection, to count its bytes, to note whether there are any and who waits for them, and to change nothing else.
+    /// The connection, to count its bytes, to note whether there are any and which task waits for
+    /// them, and to change nothing else.
     #[inline]
     pub(crate) fn get_fast(&mut self, key: Key) -> Option<&mut Conn> {
         self.0.get_mut(key)
@@ -233,7 +240,7 @@ impl core::ops::Deref for Conns {
 }
 
 impl Conn {
-    /// Why nothing can be sent any more: the program has said so, or the peer.
+    /// Why nothing can be sent any more: the program has ended it, or the peer.
     pub(crate) fn send_refusal(&self) -> SendError {
         match self.error() {
             Some(e) if self.send.is_unwanted() => SendError::Connection(e.clone()),
@@ -284,7 +291,7 @@ impl Conn {
         Some(key)
     }
 
-    /// What policies said, if they changed anything.
+    /// The advice of policies, if it changed anything.
     pub(crate) fn advice(&self) -> Option<&AdviceOf> {
         self.ext.as_ref()?.advice.as_ref()
     }
@@ -294,7 +301,8 @@ impl Conn {
         self.ext.get_or_insert_default()
     }
 
-    /// Whether nothing waits for its being established but the program: no race, no queue, no framer, no call.
+    /// Whether nothing waits for its being established but the program: no race, no queue, no
+    /// framer, no call.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         let waited_for = !self.send.is_open() || self.wants_room || self.close_wanted;
@@ -344,13 +352,15 @@ impl Conn {
         self.is_open() && self.recv.may_read() && !self.is_special() && self.request.may_receive
     }
 
-    /// Whether something stands between the program and the bytes of the transport: a framer, or a rate.
+    /// Whether something stands between the program and the bytes of the transport: a framer, or a
+    /// rate.
     #[inline]
     fn is_special(&self) -> bool {
         self.ext.as_ref().is_some_and(|e| e.framer.is_some() || e.rates.is_some())
     }
 
-    /// Whether nothing waits for its socket to take it: no data, no end, and no call that wants room. Known of plain streams only.
+    /// Whether nothing waits for its socket to take it: no data, no end, and no call that wants
+    /// room. Known of plain streams only.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.stack.is_some_and(Stack::is_plain_stream)

@@ -1,11 +1,13 @@
-//! What every part of the engine works with: the network, the time, deadlines, chance, limits and memory.
+//! What every part of the engine works with: the network, the time, deadlines, chance, limits and
+//! memory.
 //!
-//! *Responsible for* lending these to whichever part is called, so that a part needs no access to the others. *Not
-//! responsible for* any decision. Nothing here names a connection, a race or a protocol.
+//! *Responsible for* lending these to whichever part is called, so that a part needs no access to
+//! the others. *Not responsible for* any decision. Nothing here names a connection, a race or a
+//! protocol.
 
 use crate::carrier::packet::Misrouted;
 use crate::config::{EngineConfig, EngineStats, Limits};
-use crate::siblings::ForeignDatagram;
+use crate::shards::MisroutedDatagram;
 use crate::timer::Timer;
 use bytes::BytesMut;
 use core::time::Duration;
@@ -13,8 +15,8 @@ use neater_base::net::{Net, RecvBatch, Sock};
 use neater_base::{Instant, Rng, Timers};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// A link-local address with the interface it is reached by, as the system writes it on what comes from there (RFC 4007
-/// section 6): a socket that hears many peers has to know its own by that.
+/// A link-local address with the interface it is reached by, as the system writes it on what comes
+/// from there (RFC 4007 section 6): a socket with many peers distinguishes them by that.
 pub(crate) fn with_scope(addr: SocketAddr, interface: Option<u32>) -> SocketAddr {
     match (addr, interface) {
         (SocketAddr::V6(mut a), Some(index)) if a.scope_id() == 0 && a.ip().is_unicast_link_local() => {
@@ -53,14 +55,15 @@ pub(crate) struct Context<N> {
     pub(crate) again: bool,
     /// Bytes in the send queues of all connections.
     pub(crate) queued: usize,
-    /// How many connections there are: as of when a carrier was called that refuses sessions beyond their limit.
+    /// How many connections there are: as of when a carrier was called that refuses sessions beyond
+    /// their limit.
     pub(crate) connections: usize,
     /// Bytes of received datagrams that the program has not taken.
     pub(crate) kept: usize,
     /// What flow-control windows promise beside that.
     pub(crate) windows: Windows,
     /// Datagrams for other engines on the same port, found in this turn.
-    pub(crate) foreign: Vec<crate::ForeignDatagram>,
+    pub(crate) misrouted: Vec<crate::MisroutedDatagram>,
     /// When the system last had no descriptor for a connection that was to be accepted, or opened.
     pub(crate) starved: Option<Instant>,
     pub(crate) stats: EngineStats,
@@ -76,11 +79,11 @@ impl<N: Net> Context<N> {
         data: impl FnOnce() -> BytesMut,
     ) {
         self.stats.foreign_datagrams += 1;
-        if self.foreign.len() >= KEPT_MAX {
+        if self.misrouted.len() >= KEPT_MAX {
             return;
         }
         if let Ok(local) = self.net.local_addr(sock) {
-            self.foreign.push(ForeignDatagram { engine, local, packet, data: data() });
+            self.misrouted.push(MisroutedDatagram { engine, local, packet, data: data() });
         }
     }
 
@@ -100,14 +103,15 @@ impl<N: Net> Context<N> {
             connections: 0,
             kept: 0,
             windows: Windows::default(),
-            foreign: Vec::new(),
+            misrouted: Vec::new(),
             starved: None,
             stats: EngineStats::default(),
         }
     }
 
-    /// The address that a packet to `addr` would come from, if that can be said; `None`: the system knows no way there. Link-local
-    /// addresses are reached by their interface, whatever the routes.
+    /// The address that a packet to `addr` would come from, if that can be determined; `None`: the
+    /// system knows no way there. Link-local addresses are reached by their interface, whatever the
+    /// routes.
     pub(crate) fn route_to(&mut self, addr: SocketAddr) -> Option<Option<IpAddr>> {
         match addr {
             SocketAddr::V6(a) if a.ip().is_unicast_link_local() => Some(None),
@@ -129,8 +133,9 @@ impl<N: Net> Context<N> {
         share.saturating_sub(self.windows.grown)
     }
 
-    /// Whether it is time to look at the windows of all sessions, for what they do not need. The carrier that asks looks at its own; the
-    /// others do before the next flush, which they see by [`Windows::looks`].
+    /// Whether it is time to look at the windows of all sessions, for what they do not need. The
+    /// carrier that asks looks at its own; the others do before the next flush, which they see by
+    /// [`Windows::looks`].
     pub(crate) fn may_look_at_windows(&mut self) -> bool {
         if self.now < self.windows.look_at {
             return false;
@@ -140,17 +145,19 @@ impl<N: Net> Context<N> {
         true
     }
 
-    /// Whether answers may come from this address, at which something has arrived: it is one host's, and that is this one. It need not be
-    /// an address of an interface: a route may bring one of IPv4 here.
+    /// Whether answers may come from this address, at which something has arrived: it is one
+    /// host's, and that is this one. It need not be an address of an interface: a route may bring
+    /// one of IPv4 here.
     pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
         here.is_some_and(|ip| match ip {
             IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
-            // From another one of IPv6 Linux sends only where it was told to.
+            // From another IPv6 address Linux sends only if it is configured to.
             IpAddr::V6(_) => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
         })
     }
 
-    /// Whether this is the broadcast address of a network that this host is in (RFC 922 section 7; the network's own number was another).
+    /// Whether this is the broadcast address of a network that this host is in (RFC 922 section 7;
+    /// the network's own number was another).
     fn is_for_all(&self, ip: Ipv4Addr) -> bool {
         let mut addrs = self.net.interfaces().iter().flat_map(|i| &i.addrs);
         let for_all = |net: Ipv4Addr, prefix: u8| {
@@ -164,13 +171,15 @@ impl<N: Net> Context<N> {
     }
 }
 
-/// How long after all sessions were looked at for what their windows do not need, it is worth looking again.
+/// How long after all sessions were looked at for what their windows do not need, it is worth
+/// looking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What the windows of an engine's QUIC connections and SCTP associations have grown.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    /// Beyond [`neater_quic::Tuning::SEND_WINDOW_MIN`] each, in bytes; and buffers of SCTP associations, beyond [`crate::Limits::send_buffer`] each.
+    /// Beyond [`neater_quic::Tuning::SEND_WINDOW_MIN`] each, in bytes; and buffers of SCTP
+    /// associations, beyond [`crate::Limits::send_buffer`] each.
     pub(crate) grown: u64,
     /// What peers may send beyond [`neater_quic::Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
     pub(crate) granted: u64,
@@ -181,7 +190,8 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// What connections and associations may keep of what they have sent, beyond what each begins with, in bytes.
+    /// What connections and associations may keep of what they have sent, beyond what each begins
+    /// with, in bytes.
     pub(crate) const fn grown(&self) -> u64 {
         self.grown
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 /// Where a connection goes: at most one name, one address, one port and one interface each.
 ///
-/// With an address it leads only there; with a name and no address, to any address derived from the name.
+/// With an address it leads only there; with a name and no address, to any address derived from the
+/// name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteEndpoint {
     pub(crate) host: Option<Arc<str>>,
@@ -17,7 +18,8 @@ pub struct RemoteEndpoint {
     pub(crate) protocol: Option<crate::Stack>,
     /// The UDP port that SCTP is encapsulated to.
     pub(crate) encapsulation_port: Option<u16>,
-    /// Of the other fields: the key of the outcome cache, computed once here instead of at every connect.
+    /// Of the other fields: the key of the outcome cache, computed once here instead of at every
+    /// connect.
     pub(crate) hash: u64,
 }
 
@@ -58,8 +60,8 @@ impl RemoteEndpoint {
         self.rehash()
     }
 
-    /// The address. An IPv4 address in the clothes of IPv6 (`::ffff:192.0.2.1`, RFC 4291 section 2.5.5.2) is the IPv4 address:
-    /// that is what its host is asked by, and what it answers from.
+    /// The address. An IPv4 address in the clothes of IPv6 (`::ffff:192.0.2.1`, RFC 4291 section
+    /// 2.5.5.2) is the IPv4 address: that is what its host is asked by, and what it answers from.
     #[must_use]
     pub fn with_ip_address(mut self, addr: IpAddr) -> Self {
         self.addr = Some(addr.to_canonical());
@@ -80,8 +82,8 @@ impl RemoteEndpoint {
         self.rehash()
     }
 
-    /// The UDP port of the peer that SCTP is encapsulated to (RFC 6951), where it is not 9899. The port of the endpoint is that
-    /// of SCTP.
+    /// The UDP port of the peer that SCTP is encapsulated to (RFC 6951), where it is not 9899. The
+    /// port of the endpoint is that of SCTP.
     #[must_use]
     pub fn with_udp_port(mut self, port: u16) -> Self {
         self.encapsulation_port = Some(port);
@@ -203,8 +205,8 @@ impl LocalEndpoint {
         self
     }
 
-    /// The address. For a listener `::` means any, IPv4 included; for a connection an unspecified address, `0.0.0.0` or `::`, is any of
-    /// its family, and no other family is used.
+    /// The address. For a listener `::` means any, IPv4 included; for a connection an unspecified
+    /// address, `0.0.0.0` or `::`, is any of its family, and no other family is used.
     #[must_use]
     pub fn with_ip_address(mut self, addr: IpAddr) -> Self {
         self.addr = Some(addr);
@@ -218,8 +220,9 @@ impl LocalEndpoint {
         self
     }
 
-    /// The UDP port at which a listener takes SCTP (RFC 6951), where it is not 9899; 0 lets the system choose. The port of the
-    /// endpoint is that of SCTP. Several listeners of one engine may have the same UDP port.
+    /// The UDP port at which a listener takes SCTP (RFC 6951), where it is not 9899; 0 lets the
+    /// system choose. The port of the endpoint is that of SCTP. Several listeners of one engine may
+    /// have the same UDP port.
     #[must_use]
     pub fn with_udp_port(mut self, port: u16) -> Self {
         self.encapsulation_port = Some(port);

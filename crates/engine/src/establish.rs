@@ -1,7 +1,7 @@
 //! From a request to an established connection: the cached outcome alone, or the race.
 
 pub(crate) use self::cached::patience;
-pub(crate) use self::lessons::Trials;
+pub(crate) use self::penalties::Trials;
 pub use self::served::{Carrier, ServiceOutcome};
 use crate::Stack;
 use crate::carrier::SessionId;
@@ -17,8 +17,8 @@ pub(crate) mod cached;
 
 pub(crate) mod check;
 
-pub(crate) mod lessons;
 pub(crate) mod paths;
+pub(crate) mod penalties;
 
 pub(crate) mod rated;
 
@@ -46,7 +46,7 @@ pub(crate) struct Path {
     pub(crate) local: Option<SocketAddr>,
     /// The local port, where there is no local address: 0 is any.
     pub(crate) port: u16,
-    /// The way that policies say, if they change anything.
+    /// The path that policies advise, if they change anything.
     pub(crate) way: Option<Way>,
     /// The one family that the interface of such a way has addresses of.
     pub(crate) family: Option<Family>,
@@ -64,7 +64,7 @@ impl Path {
 pub(crate) struct Establishing {
     pub(crate) race: Race<AttemptError>,
     pub(crate) attempts: Vec<Attempt>,
-    /// The cached outcome has become this candidate, and the race has not been told yet.
+    /// The cached outcome has become this candidate, and the race has not been notified yet.
     pub(crate) adopted: Option<CandidateId>,
     /// Answers that are known already are still being handed to the race.
     pub(crate) beginning: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Establishing {
     /// What the host was attached to when the race began.
     pub(crate) network: NonZeroU64,
     pub(crate) armed: Option<Instant>,
-    /// Resolution has not been heard of yet: cancelled when the race is over.
+    /// Name resolutions without an answer yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     pub(crate) has_deadline: bool,
     /// When an attempt without a handshake is looked at again.

@@ -33,8 +33,8 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The connection is established. What the peer says first may be there already, without an [`Event::Readable`] of its own: who
-    /// wants it reads until there is nothing.
+    /// The connection is established. The peer's first data may be there already, without an
+    /// [`Event::Readable`] of its own: a program that wants it reads until there is nothing.
     Ready,
     /// The connection could not be established. It is closed.
     EstablishmentError(Box<EstablishmentError>),
@@ -52,16 +52,17 @@ pub enum Event {
     SoftError(IcmpError),
     /// Addresses or path of the connection have changed.
     PathChange,
-    /// The connection is closed, and the peer has acknowledged what was sent; no event follows. It comes after
-    /// [`crate::Engine::close`], or when both sides have ended their direction ([`crate::Engine::finish`]), or when the peer
-    /// ends a QUIC session in order. What has arrived can still be read then, unless this side has closed.
+    /// The connection is closed, and the peer has acknowledged what was sent; no event follows. It
+    /// comes after [`crate::Engine::close`], or when both sides have ended their direction
+    /// ([`crate::Engine::finish`]), or when the peer ends a QUIC session in order. What has arrived
+    /// can still be read then, unless this side has closed.
     ///
-    /// Over TCP and TLS a peer that has closed looks as one that has ended its direction and still listens. So that is not
-    /// an end: it is found out by writing to it, or by ending this side's direction. Where a QUIC stream ends is found out by
-    /// reading it.
+    /// Over TCP and TLS a peer that has closed looks as one that has ended its direction and still
+    /// listens. So that is not an end: it is found out by writing to it, or by ending this side's
+    /// direction. Where a QUIC stream ends is found out by reading it.
     Closed,
-    /// The connection failed; no event follows. What had arrived by then can still be read, but for what a peer has abandoned
-    /// on QUIC (RFC 9000 section 3.2).
+    /// The connection failed; no event follows. What had arrived by then can still be read, but for
+    /// what a peer has abandoned on QUIC (RFC 9000 section 3.2).
     ConnectionError(ConnectionError),
     /// A step of establishment, for people.
     Timeline(TimelineEntry),
@@ -149,7 +150,8 @@ pub enum Reason {
     Cancelled,
     /// The system has no descriptors, memory or ports left, or the engine's limit is reached.
     Exhausted,
-    /// It was only asked what would be tried ([`Engine::plan`](crate::Engine::plan)), and nothing was: here is the answer.
+    /// It was only asked what would be tried ([`Engine::plan`](crate::Engine::plan)), and nothing
+    /// was: here is the answer.
     Planned,
 }
 
@@ -171,15 +173,15 @@ impl Reason {
     }
 }
 
-/// What earlier establishments say against a candidate, for which it stood behind others. It was not excluded for that.
+/// The outcome history that deprioritised a candidate behind others. It was not excluded for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// What was wrong.
     pub cause: BadCause,
     /// How long ago.
     pub ago: Duration,
-    /// With what, if it was not this candidate itself: one of the same family, or one whose protocol tends to be blocked
-    /// together with this one's.
+    /// With what, if it was not this candidate itself: one of the same family, or one whose
+    /// protocol tends to be blocked together with this one's.
     pub of: Option<(Stack, SocketAddr)>,
 }
 
@@ -200,7 +202,8 @@ pub struct CandidateOutcome {
     pub stack: Stack,
     /// The remote address.
     pub addr: SocketAddr,
-    /// The port of UDP that SCTP is encapsulated to, where it is: the port of the address is SCTP's then.
+    /// The port of UDP that SCTP is encapsulated to, where it is: the port of the address is SCTP's
+    /// then.
     pub encapsulation_port: Option<u16>,
     /// When it was started, from the call to initiate; `None`: never.
     pub started: Option<Duration>,
@@ -208,7 +211,7 @@ pub struct CandidateOutcome {
     pub reachable: Option<Duration>,
     /// When it ended, in whatever way.
     pub ended: Option<Duration>,
-    /// What earlier establishments say against it, if it was put back for that.
+    /// The outcome history against it, if it was deprioritised for that.
     pub doubt: Option<Doubt>,
     /// In what way.
     pub fate: Fate,
@@ -241,8 +244,9 @@ impl fmt::Display for Fate {
     }
 }
 
-/// Why a connection could not be established: every candidate, what was tried, and why each lost. `Debug` says it in the words of
-/// `Display`, since that is what a `main` that returns errors prints; `{:#?}` shows the fields.
+/// Why a connection could not be established: every candidate, what was tried, and why each lost.
+/// `Debug` prints the text of `Display`, since that is what a `main` that returns errors prints;
+/// `{:#?}` shows the fields.
 #[derive(Clone, PartialEq)]
 pub struct EstablishmentError {
     /// The kind of failure.
@@ -319,7 +323,8 @@ pub enum ConnectionError {
     Quic(QuicError),
     /// SCTP: why the association is over.
     Sctp(CloseReason),
-    /// The byte stream ended without TLS's close_notify: what the peer sent may have been cut short.
+    /// The byte stream ended without TLS's close_notify: what the peer sent may have been cut
+    /// short.
     Truncated,
     /// The peer abandoned the stream with this code.
     StreamReset(u64),
@@ -327,7 +332,8 @@ pub enum ConnectionError {
     Framer(String),
     /// Aborted from this side.
     LocalAbort,
-    /// Nothing was heard for longer than the time allowed, or, of a connection that is being closed, nothing was taken.
+    /// Nothing was received for longer than the time allowed, or, of a connection that is being
+    /// closed, nothing was taken.
     TimedOut,
     /// The connection does not exist, or is closed.
     Closed,
@@ -378,7 +384,8 @@ impl std::error::Error for ConnectionError {}
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// No room now; [`Event::Writable`] tells when to try again. `room` bytes of a partial message would fit.
+    /// No room now; [`Event::Writable`] follows when there is. `room` bytes of a partial message
+    /// would fit.
     Blocked {
         /// Bytes that would fit.
         room: usize,
@@ -394,8 +401,8 @@ pub enum SendError {
     InvalidMessageProperties(String),
     /// The framer refused the message.
     Framer(String),
-    /// Parts of the message were taken, and the connection was ended before its last one: the framer sends none of it, or
-    /// not the end.
+    /// Parts of the message were taken, and the connection was ended before its last one: the
+    /// framer sends none of it, or not the end.
     Unfinished,
     /// The message's lifetime (`msgLifetime`) has ended before there was room for it.
     Expired,
@@ -470,7 +477,7 @@ pub enum Step {
         /// Why.
         doubt: Doubt,
     },
-    /// What policies have said of the connection.
+    /// The advice of policies for the connection.
     Policy {
         /// In words.
         text: String,

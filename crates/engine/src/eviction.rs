@@ -1,7 +1,8 @@
 //! Which handshake is given up for another one, where there is room for no more.
 //!
-//! *Responsible for* fairness between the places where handshakes come from: none of these keeps others out by coming more often.
-//! *Not responsible for* the room itself ([`crate::backlog`], and the sockets of carriers that several sessions share).
+//! *Responsible for* fairness between the places where handshakes come from: none of these keeps
+//! others out by coming more often. *Not responsible for* the room itself ([`crate::backlog`], and
+//! the sockets of carriers that several sessions share).
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -9,13 +10,14 @@ use neater_base::{Instant, Key};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How long an incoming handshake is left in peace, although there is no room for another one. On a path of 600 ms it takes
-/// one round trip and perhaps the repair of a loss; peers that keep a listener busy with handshakes that they never finish
-/// need `Limits::handshakes` new connections in this time.
+/// How long an incoming handshake is left in peace, although there is no room for another one. On a
+/// path of 600 ms it takes one round trip and perhaps the repair of a loss; peers that keep a
+/// listener busy with handshakes that they never finish need `Limits::handshakes` new connections
+/// in this time.
 pub(crate) const HASTE: Duration = Duration::from_secs(2);
 
-/// Where a handshake comes from: of IPv6 the first 64 bits, because a host that has one address there has them all (RFC 4291 section
-/// 2.5.1).
+/// Where a handshake comes from: of IPv6 the first 64 bits, because a host that has one address
+/// there has them all (RFC 4291 section 2.5.1).
 pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
@@ -23,8 +25,9 @@ pub(crate) fn source(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Which of these handshakes, each with its peer's address and its beginning, is given up for another one that comes
-/// `from` there, if that is known: the oldest of the source that has most, of those that may be given up at all.
+/// Which of these handshakes, each with its peer's address and its beginning, is given up for
+/// another one that comes `from` there, if that is known: the oldest of the source that has most,
+/// of those that may be given up at all.
 pub(crate) fn who_makes_room(
     all: impl Iterator<Item = (Key, IpAddr, Instant)>,
     from: Option<IpAddr>,

@@ -5,7 +5,8 @@ use crate::carrier::SessionId;
 use neater_base::Key;
 use std::collections::VecDeque;
 
-/// Connections that belong together: streams of one session, or transport connections to the same place.
+/// Connections that belong together: streams of one session, or transport connections to the same
+/// place.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// The session whose streams members are, if they are.

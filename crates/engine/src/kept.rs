@@ -1,7 +1,7 @@
 //! Received datagrams that the program has not taken: how many of them are kept.
 //!
-//! Nothing tells a peer to wait, so what is beyond the bound is dropped and counted. *Invariant*: `Engine::kept` is the sum over all
-//! connections.
+//! These protocols have no flow control, so what is beyond the bound is dropped and counted.
+//! *Invariant*: `Engine::kept` is the sum over all connections.
 
 use crate::conn::Conn;
 use bytes::Bytes;

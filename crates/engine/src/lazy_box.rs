@@ -1,7 +1,7 @@
 //! A box that is mostly empty.
 
-/// A part of a connection that most connections do not have. An empty one is dropped in place, without a call (26 instructions
-/// of a flow, for two of them).
+/// A part of a connection that most connections do not have. An empty one is dropped in place,
+/// without a call (26 instructions of a flow, for two of them).
 #[derive(Debug)]
 pub(crate) struct LazyBox<T>(Option<Box<T>>);
 

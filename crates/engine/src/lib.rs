@@ -1,20 +1,25 @@
-//! The transport system as one machine: connections, listeners, groups and timers over [`neater_base::net::Net`].
+//! The transport system as one machine: connections, listeners, groups and timers over
+//! [`neater_base::net::Net`].
 //!
-//! *Responsible for* everything between a program's needs and the network: compiling them to a [`Request`], resolving,
-//! racing, carrying messages over whichever stack has won, framing, back-pressure, closing, and the events of RFC 9622.
-//! *Not responsible for* sockets and clocks (`Net`), for decisions (`policy`, `race`), for protocols (`tls`, `quic`,
-//! `sctp`, `dtls`, `dns`), or for waking tasks: the driver of the engine does that.
+//! *Responsible for* everything between a program's needs and the network: compiling them to a
+//! [`Request`], resolving, racing, carrying messages over whichever stack has won, framing,
+//! back-pressure, closing, and the events of RFC 9622. *Not responsible for* sockets and clocks
+//! (`Net`), for decisions (`policy`, `race`), for protocols (`tls`, `quic`, `sctp`, `dtls`, `dns`),
+//! or for waking tasks: the driver of the engine does that.
 //!
 //! Driving it:
 //!
-//! 1. Call [`Engine::turn`] when the network's descriptor is readable or [`Engine::next_timeout`] has come.
+//! 1. Call [`Engine::turn`] when the network's descriptor is readable or [`Engine::next_timeout`]
+//!    has come.
 //! 2. Take every [`Notice`] with [`Engine::poll_notice`].
-//! 3. Call what the program wants ([`Engine::initiate`], [`Engine::send`], [`Engine::read`], ...), as often as it wants.
+//! 3. Call what the program wants ([`Engine::initiate`], [`Engine::send`], [`Engine::read`], ...),
+//!    as often as it wants.
 //! 4. Call [`Engine::settle`] before waiting again.
 //!
-//! *Invariants*: no call blocks; no connection uses more than its budget in a turn; every queue has a bound in
-//! [`Limits`]; a connection that was [`Engine::release`]d is removed when its data is delivered, and its socket with it;
-//! after [`Event::Closed`], [`Event::ConnectionError`] or [`Event::EstablishmentError`] a connection reports nothing more.
+//! *Invariants*: no call blocks; no connection uses more than its budget in a turn; every queue has
+//! a bound in [`Limits`]; a connection that was [`Engine::release`]d is removed when its data is
+//! delivered, and its socket with it; after [`Event::Closed`], [`Event::ConnectionError`] or
+//! [`Event::EstablishmentError`] a connection reports nothing more.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +38,7 @@ mod establish;
 mod event;
 mod eviction;
 mod fork;
-mod greeting;
+mod framer_handshake;
 mod group;
 mod ids;
 mod isolate;
@@ -52,7 +57,7 @@ mod rate;
 mod receive;
 mod request;
 mod send;
-mod siblings;
+mod shards;
 mod spent;
 mod stacks;
 mod timer;
@@ -79,6 +84,6 @@ pub use properties::SetPropertyError;
 pub use receive::{ReceiveOutcome, Received};
 pub use request::{Request, RequestOptions};
 pub use send::SendOptions;
-pub use siblings::ForeignDatagram;
+pub use shards::MisroutedDatagram;
 pub use spent::Spent;
 pub use stacks::Stack;

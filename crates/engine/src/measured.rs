@@ -1,10 +1,11 @@
 //! What connections see of their ways, for policies that want to know.
 //!
-//! A connection that was initiated tells how soon it was answered, and as long as it carries something its round trip, rate and
-//! loss, once a second. One that carries nothing is looked at ever less often, so that an idle program is hardly woken, and
-//! once a second again when it carries something. Nothing is looked at where no policy wants a property of these
-//! ([`MEASURED`]), and never more than `MAX_FLOWS` connections: the one that has been silent longest gives way to a new one.
-//! Looking is reading counters, so that no byte waits for it.
+//! A connection that was initiated reports its time to establishment, and as long as it carries
+//! something its round trip, rate and loss, once a second. One that carries nothing is looked at
+//! ever less often, so that an idle program is hardly woken, and once a second again when it
+//! carries something. Nothing is looked at where no policy wants a property of these
+//! ([`MEASURED`]), and never more than `MAX_FLOWS` connections: the one that has been silent
+//! longest gives way to a new one. Looking is reading counters, so that no byte waits for it.
 //!
 //! [`MEASURED`]: neater_policy::advice::MEASURED
 
@@ -12,15 +13,18 @@ use crate::{RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::{Instant, Key};
 
-/// How many looks a connection may carry nothing until the pauses between them grow, each to twice the one before.
+/// How many looks a connection may carry nothing until the pauses between them grow, each to twice
+/// the one before.
 pub(crate) const SILENT_LOOKS: u8 = 10;
 
 /// What a transport has counted, for policies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TransportCounters {
-    /// Bytes that have left this host and are not on their way; QUIC, where it does not know what is on its way, counts what has left.
+    /// Bytes that have left this host and are not on their way; QUIC, where it does not know what
+    /// is on its way, counts what has left.
     pub(crate) carried: u64,
-    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those that were sent again.
+    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those
+    /// that were sent again.
     pub(crate) packets: (u64, u64),
     /// What one packet of TCP carries, in bytes.
     pub(crate) segment: Option<u64>,
@@ -31,7 +35,7 @@ pub(crate) struct TransportCounters {
 pub(crate) struct Counters {
     /// What the application has handed over, and what it has received, in bytes.
     pub(crate) bytes: (u64, u64),
-    /// What the transport says: what buffers and windows swallow says nothing of the network.
+    /// The transport's counters: bytes in buffers and windows are no evidence about the network.
     pub(crate) transport: TransportCounters,
 }
 
@@ -45,7 +49,7 @@ pub(crate) struct Way {
 /// Between two tellings of what was seen to other programs, at least.
 pub(crate) const TELL: Duration = Duration::from_secs(1);
 
-/// How many facts are told at once.
+/// How many facts are published at once.
 pub(crate) const MAX_TOLD: usize = 64;
 
 /// A way to a remote endpoint, and the transport that was tried there.
@@ -76,6 +80,6 @@ pub(crate) struct Flows {
     pub(crate) all: Vec<Flow>,
     /// When the next look is.
     pub(crate) armed: Option<Instant>,
-    /// When others may be told again.
+    /// The earliest time of the next publication.
     pub(crate) tell: Instant,
 }

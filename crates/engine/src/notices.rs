@@ -1,6 +1,6 @@
 //! Events that wait to be taken.
 //!
-//! *Responsible for* keeping them in order and small. *Not responsible for* who may see them.
+//! *Responsible for* keeping them in order and small. *Not responsible for* their receivers.
 //!
 //! *Invariant*: what goes in comes out as it went in.
 
@@ -8,8 +8,8 @@ use crate::event::{Event, Notice, Source};
 use crate::{ConnectionId, ListenerId, MessageId, Spent};
 use std::collections::VecDeque;
 
-/// A queue of notices. A thousand connections that become ready in one turn put a thousand in: the common ones take a
-/// quarter of what [`Notice`] does.
+/// A queue of notices. A thousand connections that become ready in one turn put a thousand in: the
+/// common ones take a quarter of what [`Notice`] does.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     queue: VecDeque<Waiting>,
@@ -85,7 +85,8 @@ impl Notices {
         Some(Notice { source, event })
     }
 
-    /// The oldest, if it is a connection's [`Event::Readable`], and whether there is another after it.
+    /// The oldest, if it is a connection's [`Event::Readable`], and whether there is another after
+    /// it.
     #[inline]
     pub(crate) fn pop_readable(&mut self) -> (Option<ConnectionId>, bool) {
         let conn = match self.queue.front() {
@@ -98,7 +99,8 @@ impl Notices {
         (conn, !self.queue.is_empty())
     }
 
-    /// Keeps what is not to be dropped while the engine is borrowed. A notice that waits anyway sees to its being taken.
+    /// Keeps what is not to be dropped while the engine is borrowed. A notice that waits anyway
+    /// sees to its being taken.
     pub(crate) fn spend(&mut self, conn: ConnectionId, keep: impl FnOnce(&mut Spent)) {
         if self.queue.is_empty() {
             self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Spent });

@@ -1,4 +1,5 @@
-//! What is known of the paths of a connection, and how a program changes the endpoints that they lead between.
+//! What is known of the paths of a connection, and how a program changes the endpoints that they
+//! lead between.
 
 use crate::LocalEndpoint;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ pub struct PathInfo {
     pub remote: SocketAddr,
     /// The interface that packets are bound to leave by, by its name.
     pub interface: Option<String>,
-    /// What can be said of it.
+    /// Its state.
     pub state: PathUse,
     /// Smoothed round-trip time, once measured.
     pub rtt: Option<core::time::Duration>,
@@ -71,7 +72,8 @@ impl core::fmt::Display for PathUse {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndpointChange {
-    /// The peer has this address, too; the port is the one below the transport (of UDP, where SCTP is encapsulated, and 0 over IP).
+    /// The peer has this address, too; the port is the one below the transport (of UDP, where SCTP
+    /// is encapsulated, and 0 over IP).
     AddRemote(SocketAddr),
     /// The peer's address is used no more. The peer is not notified: RFC 5061 lets each side delete
     /// its own addresses alone (section 4.2.2).
@@ -82,7 +84,8 @@ pub enum EndpointChange {
     RemoveLocal(LocalEndpoint),
 }
 
-/// Why the endpoints of a connection have not been changed. Nothing has changed then, and the connection goes on.
+/// Why the endpoints of a connection have not been changed. Nothing has changed then, and the
+/// connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndpointError {

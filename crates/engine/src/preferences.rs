@@ -3,7 +3,8 @@
 use core::time::Duration;
 use neater_property::{CapacityProfile, Preference, Role, SelectionProperty as P, TransportProperties};
 
-/// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class, RFC 2597).
+/// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class,
+/// RFC 2597).
 #[must_use]
 pub const fn dscp(profile: CapacityProfile) -> u8 {
     match profile {
@@ -24,8 +25,8 @@ pub(crate) fn wants(properties: &TransportProperties, p: P, role: Role) -> bool 
 /// The system's own default for TCP is two hours, which outlives most NAT bindings.
 const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// After how much silence to probe; `None`: never. A time beyond `connTimeout` switches keep-alives off (RFC 9622
-/// section 8.1.4).
+/// After how much silence to probe; `None`: never. A time beyond `connTimeout` switches keep-alives
+/// off (RFC 9622 section 8.1.4).
 pub(crate) fn keep_alive(properties: &TransportProperties, role: Role) -> Option<Duration> {
     let connection = &properties.connection;
     (wants(properties, P::KeepAlive, role) || connection.keep_alive_timeout.is_some())
@@ -33,8 +34,8 @@ pub(crate) fn keep_alive(properties: &TransportProperties, role: Role) -> Option
         .filter(|k| connection.timeout.is_none_or(|t| *k <= t))
 }
 
-/// The rank of a connection's packets in this host's queues, where the connection has a socket of its own: Linux knows bulk
-/// (2), best effort (0) and interactive (6) traffic, in this order.
+/// The rank of a connection's packets in this host's queues, where the connection has a socket of
+/// its own: Linux knows bulk (2), best effort (0) and interactive (6) traffic, in this order.
 pub(crate) const fn socket_priority(conn_priority: u32) -> u8 {
     match conn_priority {
         0..100 => 6,

@@ -20,12 +20,12 @@ impl core::fmt::Display for SetPropertyError {
 
 impl core::error::Error for SetPropertyError {}
 
-/// Why a message cannot say whether it must arrive.
+/// Why a message cannot choose its reliability.
 pub(crate) const NO_RELIABILITY_PER_MESSAGE: &str =
     "msgReliable can only be changed where perMsgReliability was required or preferred";
 
-/// Whether a program has asked to say of each message whether it must arrive. Who says it beforehand, of all messages, has asked;
-/// unless it would rather have no such transport.
+/// Whether a program has asked for reliability per message. A program that has set it beforehand,
+/// for all messages, has asked; unless it prefers no such transport.
 pub(crate) fn states_reliability(properties: &TransportProperties) -> bool {
     match properties.preference(P::PerMsgReliability, Role::Initiate) {
         Preference::Require | Preference::Prefer => true,
@@ -35,8 +35,9 @@ pub(crate) fn states_reliability(properties: &TransportProperties) -> bool {
 }
 
 impl Conn {
-    /// Whether a message may say this of its reliability (`msgReliable`): what its connection does anyway, and more where
-    /// reliability per message was asked for (RFC 9622 section 9.1.3.7). A message that need not arrive may arrive all the same.
+    /// Whether a message may request this reliability (`msgReliable`): what its connection does
+    /// anyway, and more where reliability per message was asked for (RFC 9622 section 9.1.3.7). A
+    /// message that need not arrive may arrive all the same.
     pub(crate) fn may_state_reliability(&self, reliable: Option<bool>) -> bool {
         let properties = &self.request.properties;
         let Some(reliable) = reliable.filter(|_| !states_reliability(properties)) else { return true };
@@ -71,8 +72,9 @@ impl Conn {
         set.unwrap_or(self.request.properties.connection.priority)
     }
 
-    /// Whether it is one of those that the peer has added to a group. One that has ended in order counts no more; one that the peer has
-    /// reset does until the program lets go of it, or a peer could make it hold any number of them.
+    /// Whether it is one of those that the peer has added to a group. One that has ended in order
+    /// counts no more; one that the peer has reset does until the program lets go of it, or a peer
+    /// could make it hold any number of them.
     pub(crate) fn is_peers_stream(&self) -> bool {
         self.passive
             && (self.state != ConnectionState::Closed || self.error().is_some())

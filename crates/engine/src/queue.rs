@@ -1,7 +1,9 @@
-//! What waits to be sent, and what a flush of it did: shared by connections and by what carries them.
+//! What waits to be sent, and what a flush of it did: shared by connections and by what carries
+//! them.
 //!
-//! *Responsible for* the send queue, for what it costs in memory, and for the budget and the result of a flush. *Not responsible for*
-//! when it is flushed, nor for what a piece becomes on the wire. Nothing here names a connection or a protocol.
+//! *Responsible for* the send queue, for what it costs in memory, and for the budget and the result
+//! of a flush. *Not responsible for* when it is flushed, nor for what a piece becomes on the wire.
+//! Nothing here names a connection or a protocol.
 
 use crate::MessageId;
 use crate::event::{ConnectionError, SendError};
@@ -48,11 +50,12 @@ impl Default for SendFlags {
     }
 }
 
-/// What a piece that waits costs beside its bytes: without it, empty messages would cost nothing and could be any number.
+/// What a piece that waits costs beside its bytes: without it, empty messages would cost nothing
+/// and could be any number.
 pub(crate) const PIECE: usize = size_of::<Segment>();
 
-/// The send queue of a connection: made when it is first written to, so that a connection whose bytes go straight to the
-/// transport has none. Until then it reads as an empty one.
+/// The send queue of a connection: made when it is first written to, so that a connection whose
+/// bytes go straight to the transport has none. Until then it reads as an empty one.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue(LazyBox<SendQueueState>);
 
@@ -63,14 +66,16 @@ pub(crate) struct SendQueueState {
     pub(crate) bytes: usize,
     /// Bytes of an unfinished message that the framer has taken and not given back.
     pub(crate) held: usize,
-    /// Those of a message that was refused, until the next one begins: the framer may still have them.
+    /// Those of a message that was refused, until the next one begins: the framer may still have
+    /// them.
     pub(crate) stale: usize,
     /// What of [`SendQueueState::cost`] is part of the engine's sum.
     pub(crate) counted: usize,
     /// It waits until the engine as a whole has room.
     pub(crate) crowded_out: bool,
     pub(crate) next_id: u64,
-    /// Messages whose last bytes are in records that the socket has not taken: not sent, and not queued either.
+    /// Messages whose last bytes are in records that the socket has not taken: not sent, and not
+    /// queued either.
     pub(crate) sealed: Vec<MessageId>,
     /// A part of a message was sent and its end was not.
     pub(crate) in_message: bool,
@@ -140,7 +145,8 @@ impl SendQueueState {
         core::mem::take(&mut self.in_message).then_some(MessageId(self.next_id))
     }
 
-    /// A part of a message is refused, and with it the message: `end` if it was to be its last part.
+    /// A part of a message is refused, and with it the message: `end` if it was to be its last
+    /// part.
     pub(crate) fn part_refused(&mut self, end: bool) {
         self.refusing = !end;
         self.in_message = !end;
@@ -159,8 +165,8 @@ impl SendQueueState {
         }
     }
 
-    /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is not finished is not sent,
-    /// even if nothing of it waits here.
+    /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is
+    /// not finished is not sent, even if nothing of it waits here.
     pub(crate) fn give_up(&mut self, framed: bool) -> Vec<MessageId> {
         let mut unsent = core::mem::take(&mut self.sealed);
         let cut = framed || self.queue.back().is_some_and(|s| s.completes.is_none());

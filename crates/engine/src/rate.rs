@@ -1,16 +1,20 @@
-//! `maxSendRate` and `maxRecvRate` (RFC 9622 section 8.1.8): bits of application data in any one second.
+//! `maxSendRate` and `maxRecvRate` (RFC 9622 section 8.1.8): bits of application data in any one
+//! second.
 //!
-//! *Responsible for* letting no more through in either direction of a connection, over any stack. A sender waits in the
-//! send queue, with its usual back-pressure; a receiver leaves the rest to the transport, whose flow control slows the peer
-//! down. Datagrams cannot be slowed down by not reading them, so `maxRecvRate` has no effect on stacks that carry them.
+//! *Responsible for* letting no more through in either direction of a connection, over any stack. A
+//! sender waits in the send queue, with its usual back-pressure; a receiver leaves the rest to the
+//! transport, whose flow control slows the peer down. Datagrams cannot be slowed down by not
+//! reading them, so `maxRecvRate` has no effect on stacks that carry them.
 //!
-//! *Invariant*: what a bucket holds and what flows into it within a second is together no more than the rate, or a byte.
+//! *Invariant*: what a bucket holds and what flows into it within a second is together no more than
+//! the rate, or a byte.
 
 use crate::conn::Conn;
 use core::time::Duration;
 use neater_base::Instant;
 
-/// Nanobits in a byte: elapsed nanoseconds times bits per second are nanobits, so nothing is ever rounded.
+/// Nanobits in a byte: elapsed nanoseconds times bits per second are nanobits, so nothing is ever
+/// rounded.
 const BYTE: i128 = 8_000_000_000;
 
 /// A bucket holds a fiftieth of a second's bits, or this many bytes if that is more: a packet.
@@ -57,8 +61,8 @@ impl Bucket {
         self.level -= bytes as i128 * BYTE;
     }
 
-    /// When it is worth trying again to pass `bytes` at once: when it is half full, and they may. `None`: they may now, and
-    /// a writer that waits waits for something else.
+    /// When it is worth trying again to pass `bytes` at once: when it is half full, and they may.
+    /// `None`: they may now, and a writer that waits waits for something else.
     pub(crate) fn wait(&mut self, bytes: usize) -> Option<Instant> {
         // A packet that is larger than the bucket may pass when it is full.
         let need = (bytes.max(1) as i128).saturating_mul(BYTE).min(self.depth);
@@ -87,7 +91,8 @@ impl Conn {
         self.ext.as_mut()?.rates.as_mut()?.receive.as_mut()
     }
 
-    /// How many bytes may be sent now, and whether a datagram may even if it is larger: the bucket is full.
+    /// How many bytes may be sent now, and whether a datagram may even if it is larger: the bucket
+    /// is full.
     pub(crate) fn may_send_now(&mut self, now: Instant) -> (usize, bool) {
         self.send_bucket().map_or((usize::MAX, true), |b| (b.available(now), b.level >= b.depth))
     }

@@ -10,7 +10,8 @@ use neater_property::neat::NeatProperty;
 use neater_property::{Preference, SelectionProperty as P, TransportProperties};
 use std::sync::Arc;
 
-/// Properties, security and framing, checked and compiled: which stacks may serve, in which order, with which options.
+/// Properties, security and framing, checked and compiled: which stacks may serve, in which order,
+/// with which options.
 ///
 /// Cheap to clone. A program that opens many connections with the same needs compiles once.
 #[derive(Clone, Debug)]
@@ -36,7 +37,8 @@ pub(crate) struct Compiled {
     /// Timeline entries are reported as events, too.
     pub(crate) observe: bool,
     pub(crate) soft_errors: bool,
-    /// The program does not watch the steps of establishment, there is no framer to be started after it, and any interface will do.
+    /// The program does not watch the steps of establishment, there is no framer to be started
+    /// after it, and any interface will do.
     pub(crate) direct: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
@@ -70,12 +72,13 @@ pub struct RequestOptions {
     pub observe: bool,
     /// How long establishment may take in all; `None`: as long as the candidates do.
     pub timeout: Option<Duration>,
-    /// Connections with different numbers share no cached state; 0 leaves it to `isolateSession` (RFC 9622 section 8.1.10),
-    /// which gives each connection a number of its own.
+    /// Connections with different numbers share no cached state; 0 leaves it to `isolateSession`
+    /// (RFC 9622 section 8.1.10), which gives each connection a number of its own.
     pub isolation: u64,
     /// Only these stacks are eligible; empty: all.
     pub stacks: Vec<Stack>,
-    /// Properties beyond those of RFC 9622 that policies may look at, such as `profile` and `flow_size`.
+    /// Properties beyond those of RFC 9622 that policies may look at, such as `profile` and
+    /// `flow_size`.
     pub policy: Vec<NeatProperty>,
 }
 
@@ -86,7 +89,7 @@ impl Request {
         &self.0.stacks
     }
 
-    /// What messages are sent with where nothing else is said (RFC 9622 section 4).
+    /// The properties of messages that set none themselves (RFC 9622 section 4).
     #[must_use]
     pub fn message_defaults(&self) -> crate::SendOptions {
         (&self.0.properties.message).into()
@@ -133,8 +136,8 @@ pub(crate) fn eligible(needs: &neater_property::Needs, named: &[Stack]) -> Vec<S
     Stack::ALL.into_iter().filter(is).collect()
 }
 
-/// Whether the program itself says that it wants several streams of messages with their boundaries, which the stacks that are tried
-/// on request have without a framer.
+/// Whether the program itself asks for several streams of messages with their boundaries, which the
+/// stacks that are tried on request have without a framer.
 fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
     [P::PreserveMsgBoundaries, P::Multistreaming]
         .into_iter()
@@ -144,7 +147,8 @@ fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.
 const DEFAULT_ATTEMPT_DELAY: u64 = 250_000_000;
 
-/// In nanoseconds. The cached outcome is tried alone for as long, which must not be longer than all may take.
+/// In nanoseconds. The cached outcome is tried alone for as long, which must not be longer than all
+/// may take.
 pub(crate) fn attempt_delay(properties: &TransportProperties, timeout: Option<Duration>) -> u64 {
     properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos).min(timeout.map_or(u64::MAX, nanos))
 }

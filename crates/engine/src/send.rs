@@ -15,25 +15,28 @@ pub struct SendOptions {
     pub safely_replayable: bool,
     /// The message is pointless when it could not be sent within this time (`msgLifetime`).
     pub lifetime: Option<Duration>,
-    /// It keeps its place among the messages of its connection (`msgOrdered`), where the transport can do without; `None`: as
-    /// `preserveOrder` says.
+    /// It keeps its place among the messages of its connection (`msgOrdered`), where the transport
+    /// can do without; `None`: as set by `preserveOrder`.
     pub ordered: Option<bool>,
-    /// It is sent until it is delivered (`msgReliable`), where the transport can do without; `None`: as `reliability` says. Something
-    /// else than that is refused unless the connection was opened with `perMsgReliability` (RFC 9622 section 9.1.3.7).
+    /// It is sent until it is delivered (`msgReliable`), where the transport can do without;
+    /// `None`: as set by `reliability`. Something else than that is refused unless the connection
+    /// was opened with `perMsgReliability` (RFC 9622 section 9.1.3.7).
     pub reliable: Option<bool>,
-    /// Of messages that need not be reliable, those of a larger number (`msgPriority`, 100 unless it was set) are given up first
-    /// when the transport's buffer is full, where the transport can do that.
+    /// Of messages that need not be reliable, those of a larger number (`msgPriority`, 100 unless
+    /// it was set) are given up first when the transport's buffer is full, where the transport can
+    /// do that.
     pub priority: u32,
-    /// It leaves in one packet or not at all (`noSegmentation`), where the transport knows messages.
+    /// It leaves in one packet or not at all (`noSegmentation`), where the transport knows
+    /// messages.
     pub whole: bool,
-    /// The stream of an SCTP association whose peer gives streams no meaning of ours, so that one connection is the whole
-    /// association. Elsewhere it means nothing.
+    /// The stream of an SCTP association whose peer gives streams no meaning of ours, so that one
+    /// connection is the whole association. Elsewhere it means nothing.
     pub stream: Option<u16>,
-    /// The payload protocol identifier that such a peer is told (RFC 9260 section 3.3.1): what the bytes are, by IANA's list;
-    /// 0 unless it is set. Elsewhere it means nothing.
+    /// The payload protocol identifier of the message at such a peer (RFC 9260 section 3.3.1), from
+    /// IANA's registry; 0 unless it is set. Elsewhere it means nothing.
     pub ppid: Option<u32>,
-    /// It is a message of its own: refused while another one is being sent in parts, whose end it would be taken for. Bytes of a stream
-    /// without boundaries are no message.
+    /// It is a message of its own: refused while another one is being sent in parts, whose end it
+    /// would be taken for. Bytes of a stream without boundaries are no message.
     pub begins: bool,
 }
 
@@ -77,8 +80,8 @@ impl From<&MessageProperties> for SendOptions {
 /// `msgPriority` unless it was set (RFC 9622 section 9.1.3.2).
 const DEFAULT_PRIORITY: u32 = 100;
 
-/// What of this matters when the message is written, with what the connection says where the message does not (RFC 9622
-/// sections 9.1.3.3 and 9.1.3.7).
+/// The options that matter when the message is written, with those of the connection where the
+/// message sets none (RFC 9622 sections 9.1.3.3 and 9.1.3.7).
 pub(crate) fn send_flags(properties: &TransportProperties, options: &SendOptions) -> SendFlags {
     let unwanted = |p| properties.preference(p, Role::Initiate) < Preference::NoPreference;
     SendFlags {

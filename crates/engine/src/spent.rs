@@ -1,13 +1,15 @@
 //! What the engine needs no more and may not destroy itself.
 //!
-//! *Responsible for* keeping what belongs to the program (data that was handed over without being copied, framers) from
-//! being dropped while the engine is borrowed: its destructor may be the program's own code, which may call the engine.
-//! *Not responsible for* when it is dropped: the driver takes it with [`crate::Engine::take_spent`].
+//! *Responsible for* keeping what belongs to the program (data that was handed over without being
+//! copied, framers) from being dropped while the engine is borrowed: its destructor may be the
+//! program's own code, which may call the engine. *Not responsible for* when it is dropped: the
+//! driver takes it with [`crate::Engine::take_spent`].
 
 use crate::conn::Ext;
 use bytes::Bytes;
 
-/// Things of the program's that the engine has finished with, to be dropped when the engine is not borrowed.
+/// Things of the program's that the engine has finished with, to be dropped when the engine is not
+/// borrowed.
 #[derive(Debug, Default)]
 pub struct Spent {
     data: Vec<Bytes>,

@@ -34,8 +34,8 @@ pub enum Stack {
     Udp = 4,
     /// A stream of an SCTP association over UDP (RFC 9260, RFC 6951), in the clear.
     Sctp = 5,
-    /// A stream of an SCTP association straight over IP (RFC 9260), in the clear: protocol 132, where this process may open raw
-    /// sockets.
+    /// A stream of an SCTP association straight over IP (RFC 9260), in the clear: protocol 132,
+    /// where this process may open raw sockets.
     SctpIp = 6,
     /// A stream of an SCTP association over DTLS over UDP (RFC 8261).
     SctpDtls = 7,
@@ -76,8 +76,8 @@ impl Stack {
         Self::Dtls,
     ];
 
-    /// The stacks on which one of our application protocols may be spoken with a peer that names `theirs`; where it names none, it may
-    /// speak all of ours.
+    /// The stacks on which one of our application protocols may be spoken with a peer that names
+    /// `theirs`; where it names none, it may speak all of ours.
     pub(crate) fn speaking(ours: &[Vec<u8>], theirs: &[Vec<u8>]) -> Vec<Self> {
         let offers = |quic: bool| {
             let speaks = |a: &Vec<u8>| theirs.is_empty() || theirs.contains(a);
@@ -122,8 +122,8 @@ impl Stack {
         }
     }
 
-    /// What policies call it: the transport that carries the program's data. TCP and UDP have it with and without security,
-    /// which policies name beside it.
+    /// What policies call it: the transport that carries the program's data. TCP and UDP have it
+    /// with and without security, which policies name beside it.
     #[must_use]
     pub const fn policy_word(self) -> &'static str {
         match self {
@@ -150,14 +150,14 @@ impl Stack {
         matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp | Self::SctpDtls | Self::Dtls)
     }
 
-    /// Whether it can carry bytes, and not only datagrams. SCTP carries messages, too: as they are, unless a framer or the byte
-    /// view of a connection makes a stream of bytes of them.
+    /// Whether it can carry bytes, and not only datagrams. SCTP carries messages, too: as they are,
+    /// unless a framer or the byte view of a connection makes a stream of bytes of them.
     #[must_use]
     pub const fn is_stream(self) -> bool {
         matches!(self, Self::Tcp | Self::Tls | Self::Quic) || self.is_sctp()
     }
 
-    /// Whether bytes go to its socket as they are, and the system says when it takes more.
+    /// Whether bytes go to its socket as they are, and the system reports when it takes more.
     #[must_use]
     pub const fn is_plain_stream(self) -> bool {
         matches!(self, Self::Tcp)
@@ -194,7 +194,8 @@ impl Stack {
         }
     }
 
-    /// The port of UDP below the stack's own, where it has one: the one that an endpoint names, or else the protocol's.
+    /// The port of UDP below the stack's own, where it has one: the one that an endpoint names, or
+    /// else the protocol's.
     pub(crate) fn encapsulation_port(self, named: Option<u16>) -> Option<u16> {
         matches!(self, Self::Sctp | Self::SctpDtls).then(|| named.unwrap_or(neater_sctp::UDP_PORT))
     }
@@ -235,8 +236,8 @@ impl Stack {
         matches!(self, Self::Sctp | Self::SctpIp | Self::SctpDtls)
     }
 
-    /// Whether it is among the candidates only of requests that name it, or that ask for what it alone does well: messages with
-    /// their boundaries on several streams (decision 0023).
+    /// Whether it is among the candidates only of requests that name it, or that ask for what it
+    /// alone does well: messages with their boundaries on several streams (decision 0023).
     #[must_use]
     pub const fn is_on_request(self) -> bool {
         self.is_sctp()
@@ -308,7 +309,8 @@ impl Stack {
                     P::FullChecksumRecv,
                     P::CongestionControl,
                 ]),
-                // Message by message (RFC 3758 for those that need not arrive), and association by association (heartbeats).
+                // Message by message (RFC 3758 for those that need not arrive), and association by
+                // association (heartbeats).
                 configurable: set(&[P::Reliability, P::PerMsgReliability, P::PreserveOrder, P::KeepAlive]),
                 messages: true,
                 // UDP gets through where nothing but TCP and UDP does.
@@ -319,8 +321,9 @@ impl Stack {
                 secure: self.is_secure(),
                 ..base
             },
-            // Two round trips in 1.3 and three in 1.2, because servers have the client prove its address first. Records are
-            // authenticated and taken once, so that nothing arrives damaged or twice. There is no congestion control.
+            // Two round trips in 1.3 and three in 1.2, because servers have the client prove its
+            // address first. Records are authenticated and taken once, so that nothing arrives
+            // damaged or twice. There is no congestion control.
             Self::Dtls => StackFeatures {
                 provides: set(&[P::PreserveMsgBoundaries, P::FullChecksumSend, P::FullChecksumRecv]),
                 configurable: set(&[P::SoftErrorNotify]),

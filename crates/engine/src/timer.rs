@@ -17,7 +17,7 @@ pub(crate) enum Timer {
     /// The closing of a connection must have made progress.
     Closing(Key),
     /// A framer's handshake must be over.
-    Greeting(Key),
+    FramerHandshake(Key),
     /// A connection may have been idle for too long.
     Idle(Key),
     /// Messages of a connection may have expired.

@@ -1,7 +1,7 @@
 //! A program's own framer, kept from taking others with it.
 //!
-//! *Responsible for* making a panic of a framer an error of its connection alone: whoever drives the engine serves all
-//! connections on one stack. *Not responsible for* panics of other code.
+//! *Responsible for* making a panic of a framer an error of its connection alone: the driver of the
+//! engine serves all connections on one stack. *Not responsible for* panics of other code.
 //!
 //! *Invariant*: a framer that has panicked is not called again.
 
@@ -14,12 +14,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Guarded {
     /// `None` when it could not be made.
     inner: Option<Box<dyn Framer>>,
-    /// What it said when it panicked. It is dropped with this value, not before: its destructor is the program's, too.
+    /// The message of its panic. It is dropped with this value, not before: its destructor is the
+    /// program's, too.
     said: Option<String>,
 }
 
 impl Guarded {
-    /// Makes a framer; that it panics is told when it is to be started.
+    /// Makes a framer; a panic is reported when it is to be started.
     pub(crate) fn make(make: &(dyn Fn() -> Box<dyn Framer> + Send + Sync)) -> Self {
         match catch_unwind(AssertUnwindSafe(make)) {
             Ok(inner) => Self { inner: Some(inner), said: None },
@@ -30,7 +31,7 @@ impl Guarded {
     /// Runs one of its functions.
     fn run<T>(&mut self, f: impl FnOnce(&mut dyn Framer) -> Result<T, FramerError>) -> Result<T, FramerError> {
         let Some(inner) = self.inner.as_mut().filter(|_| self.said.is_none()) else { return Err(self.error()) };
-        // Whatever it was about to do, nobody looks at it again.
+        // Whatever it was about to do, it is not used again.
         match catch_unwind(AssertUnwindSafe(|| f(inner.as_mut()))) {
             Ok(result) => result,
             Err(panic) => {
@@ -45,7 +46,7 @@ impl Guarded {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied();
     said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
@@ -54,7 +55,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let inner = self.inner.take();
-        // Nobody is left to be told of a panic of its destructor.
+        // A panic of its destructor has no receiver any more.
         drop(catch_unwind(AssertUnwindSafe(|| drop(inner))));
     }
 }

@@ -5,8 +5,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Each message is preceded by its length, big-endian, in 1, 2, 4 or 8 bytes.
 ///
-/// A message is sent whole: partial sends are gathered until their end, up to the largest message. A received message
-/// longer than the buffer limit is delivered in parts.
+/// A message is sent whole: partial sends are gathered until their end, up to the largest message.
+/// A received message longer than the buffer limit is delivered in parts.
 #[derive(Debug)]
 pub struct LengthPrefixed {
     width: usize,
@@ -16,8 +16,8 @@ pub struct LengthPrefixed {
 }
 
 impl LengthPrefixed {
-    /// A framer with a length field of `width` bytes (rounded up to 1, 2, 4 or 8) that accepts messages of up to `max`
-    /// bytes, or as many as the field can tell.
+    /// A framer with a length field of `width` bytes (rounded up to 1, 2, 4 or 8) that accepts
+    /// messages of up to `max` bytes, or as many as the field can express.
     #[must_use]
     pub fn new(width: u8, max: u64) -> Self {
         let width = usize::from(width.clamp(1, 8)).next_power_of_two();

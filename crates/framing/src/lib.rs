@@ -1,7 +1,9 @@
-//! Message framers: how messages travel over a transport that has none (RFC 9622 section 9.1.2, RFC 9623 section 6).
+//! Message framers: how messages travel over a transport that has none (RFC 9622 section 9.1.2, RFC
+//! 9623 section 6).
 //!
-//! *Responsible for* the [`Framer`] trait in the words of RFC 9623, framers by length and by lines, and the bookkeeping that
-//! lets a framer see one contiguous receive buffer. *Not responsible for* reading or writing a connection (the engine).
+//! *Responsible for* the [`Framer`] trait in the words of RFC 9623, framers by length and by lines,
+//! and the bookkeeping that lets a framer see one contiguous receive buffer. *Not responsible for*
+//! reading or writing a connection (the engine).
 //!
 //! *Invariants*: a framer never sees bytes out of order or twice; what it holds back is bounded by
 //! [`Framer::buffer_limit`]; an error of a framer ends its connection, never the process.
@@ -21,7 +23,8 @@ use bytes::{Bytes, BytesMut};
 use core::fmt;
 use std::sync::Arc;
 
-/// Why a framer gave up on a connection. The text says what was wrong with the bytes or the message.
+/// Why a framer gave up on a connection. The text explains what was wrong with the bytes or the
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FramerError(pub String);
 
@@ -55,17 +58,19 @@ impl Outbound {
 pub enum Readiness {
     /// `MakeConnectionReady` of RFC 9623 section 6.1.
     Ready,
-    /// The framer needs to exchange bytes with the peer first. Until it says [`Readiness::Ready`] the connection is being
-    /// established: nothing of the program's is sent, and a listener does not deliver it. It has the time that the request
-    /// allows for establishment, or 30 s, and 10 s on a connection that a listener received.
+    /// The framer needs to exchange bytes with the peer first. Until it returns
+    /// [`Readiness::Ready`] the connection is being established: nothing of the program's is sent,
+    /// and a listener does not deliver it. It has the time that the request allows for
+    /// establishment, or 30 s, and 10 s on a connection that a listener received.
     Handshaking,
 }
 
 /// Turns messages into bytes and bytes into messages; one value per connection.
 ///
-/// Its functions run while the engine is borrowed: they must not call the engine, nor anything that waits for somebody who
-/// does. (`neater` notices a call of its objects from here and panics.) A panic in a framer that a program has given is an
-/// error of its connection, which ends; nothing else is disturbed.
+/// Its functions run while the engine is borrowed: they must not call the engine, nor anything that
+/// waits for a caller of it. (`neater` notices a call of its objects from here and panics.) A panic
+/// in a framer that a program has given is an error of its connection, which ends; nothing else is
+/// disturbed.
 pub trait Framer: Send {
     /// A name for people.
     fn name(&self) -> &str;
@@ -81,11 +86,13 @@ pub trait Framer: Send {
     /// The connection is being closed: the framer may write its farewell.
     fn stop(&mut self, _out: &mut Outbound) {}
 
-    /// The program sends (part of) a message. `first` and `end` tell whether this is its beginning and its end. A first part
-    /// after one that was not the end: what was sent of the message before is given up.
+    /// The program sends (part of) a message. `first` and `end` show whether this is its beginning
+    /// and its end. A first part after one that was not the end: what was sent of the message
+    /// before is given up.
     ///
     /// # Errors
-    /// The message cannot be framed; the connection stays usable if nothing of the message was sent.
+    /// The message cannot be framed; the connection stays usable if nothing of the message was
+    /// sent.
     fn new_sent_message(&mut self, out: &mut Outbound, data: Bytes, first: bool, end: bool) -> Result<(), FramerError>;
 
     /// Bytes have arrived, or the peer has ended its direction (`input.ended()`).
@@ -94,13 +101,14 @@ pub trait Framer: Send {
     /// The bytes make no sense: the connection fails with this reason.
     fn handle_received_data(&mut self, input: &mut Input<'_>) -> Result<Readiness, FramerError>;
 
-    /// How many bytes may wait for the rest of their message. A longer message is delivered in parts if the framer can,
-    /// or fails the connection.
+    /// How many bytes may wait for the rest of their message. A longer message is delivered in
+    /// parts if the framer can, or fails the connection.
     fn buffer_limit(&self) -> usize {
         1 << 20
     }
 
-    /// Whether it cannot go on, whatever is asked of it: after an error of sending the connection ends then, too.
+    /// Whether it cannot go on, whatever is asked of it: after an error of sending the connection
+    /// ends then, too.
     fn is_broken(&self) -> bool {
         false
     }
@@ -142,9 +150,10 @@ impl Input<'_> {
         let _ = self.buffer.split_to(n);
     }
 
-    /// `DeliverAndAdvanceReceiveCursor`: the next `length` bytes are (part of) a message; `end_of_message` says whether
-    /// it ends with them. More bytes than have arrived may be named: they are delivered in parts as they come, and the
-    /// framer is called again after the last of them.
+    /// `DeliverAndAdvanceReceiveCursor`: the next `length` bytes are (part of) a message;
+    /// `end_of_message` shows whether it ends with them. More bytes than have arrived may be named:
+    /// they are delivered in parts as they come, and the framer is called again after the last of
+    /// them.
     pub fn deliver_and_advance_receive_cursor(&mut self, length: u64, end_of_message: bool) {
         let here = usize::try_from(length).unwrap_or(usize::MAX).min(self.buffer.len());
         let rest = length - here as u64;
@@ -185,7 +194,8 @@ pub enum FramerSpec {
     Lines {
         /// The longest line accepted, in bytes, without its end.
         max: usize,
-        /// Whether lines are sent with CR LF, as most protocols of the Internet have it, and not with LF alone. Both are accepted.
+        /// Whether lines are sent with CR LF, as most protocols of the Internet have it, and not
+        /// with LF alone. Both are accepted.
         crlf: bool,
     },
     /// The program's own.

@@ -5,8 +5,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Each message is a line, without its end.
 ///
-/// Lines are sent with LF, or with CR LF; both are accepted. A line is any bytes but LF, and does not end in CR, which would be taken for a
-/// part of its end; it may be empty. A stream that ends within a line has lost the rest of it: that is an error, and not a message.
+/// Lines are sent with LF, or with CR LF; both are accepted. A line is any bytes but LF, and does
+/// not end in CR, which would be taken for a part of its end; it may be empty. A stream that ends
+/// within a line has lost the rest of it: that is an error, and not a message.
 ///
 /// A message is sent whole: partial sends are gathered until their end, up to the longest line.
 #[derive(Debug)]
@@ -15,12 +16,14 @@ pub struct Lines {
     crlf: bool,
     /// Parts of a message whose end has not been sent.
     gathered: BytesMut,
-    /// So many bytes of what has arrived hold no end of a line: a line that comes byte by byte is looked through once.
+    /// So many bytes of what has arrived hold no end of a line: a line that comes byte by byte is
+    /// looked through once.
     searched: usize,
 }
 
 impl Lines {
-    /// A framer for lines of up to `max` bytes without their end, which is sent as CR LF if `crlf`, and as LF if not.
+    /// A framer for lines of up to `max` bytes without their end, which is sent as CR LF if `crlf`,
+    /// and as LF if not.
     #[must_use]
     pub fn new(max: usize, crlf: bool) -> Self {
         Self { max, crlf, gathered: BytesMut::new(), searched: 0 }
@@ -78,7 +81,7 @@ impl Framer for Lines {
     }
 
     fn handle_received_data(&mut self, input: &mut Input<'_>) -> Result<Readiness, FramerError> {
-        // What another datagram held says nothing of this one.
+        // The content of another datagram is no evidence about this one.
         let mut from = if input.is_datagram() { 0 } else { core::mem::take(&mut self.searched) };
         while let Some(at) = input.parse().get(from..).and_then(|rest| rest.iter().position(|b| *b == b'\n')) {
             let end = from + at;

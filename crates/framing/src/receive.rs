@@ -13,7 +13,8 @@ pub struct Delivered {
     pub end_of_message: bool,
 }
 
-/// Holds what has arrived and not been consumed, and what the framer has delivered and the program not taken.
+/// Holds what has arrived and not been consumed, and what the framer has delivered and the program
+/// not taken.
 #[derive(Debug, Default)]
 pub struct Receiver {
     buffer: BytesMut,
@@ -58,21 +59,24 @@ impl Receiver {
         self.earmarked = None;
     }
 
-    /// Whether the peer's direction has ended and everything was consumed: what the framer has given up on never is.
+    /// Whether the peer's direction has ended and everything was consumed: what the framer has
+    /// given up on never is.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.ended && self.delivered.is_empty() && self.failure.is_none()
     }
 
-    /// Why the framer has given up, if it has: it is not to be asked again. Messages before that can still be taken.
+    /// Why the framer has given up, if it has: it is not to be asked again. Messages before that
+    /// can still be taken.
     #[must_use]
     pub fn failure(&self) -> Option<&FramerError> {
         self.failure.as_ref()
     }
 
-    /// Lets the framer look at one datagram, which holds whole messages or is no good: what it leaves over is not joined to
-    /// the next one. False if the datagram, or the rest of it, was no good; whole messages before that are delivered, and `cut` gets what
-    /// the framer has delivered of another one.
+    /// Lets the framer look at one datagram, which holds whole messages or is no good: what it
+    /// leaves over is not joined to the next one. False if the datagram, or the rest of it, was no
+    /// good; whole messages before that are delivered, and `cut` gets what the framer has delivered
+    /// of another one.
     pub fn run_datagram(
         &mut self,
         framer: &mut dyn Framer,
@@ -97,7 +101,8 @@ impl Receiver {
         good
     }
 
-    /// Lets the framer look at the bytes that were appended to [`Receiver::buffer`]; `ended`: no more will come.
+    /// Lets the framer look at the bytes that were appended to [`Receiver::buffer`]; `ended`: no
+    /// more will come.
     ///
     /// # Errors
     /// From the framer, or when it lets more than its limit pile up without consuming any.

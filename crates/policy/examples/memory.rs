@@ -1,7 +1,8 @@
 //! What tables cost in memory: `cargo run --release -p neater-policy --example memory [POLICIES]`.
 //!
-//! Anonymous memory (Linux, `/proc/self/status`) before there is a manager, with the policies of the example `decision` loaded
-//! as files, as the daemon does, and after a decision, for which they are compiled.
+//! Anonymous memory (Linux, `/proc/self/status`) before there is a manager, with the policies of
+//! the example `decision` loaded as files, as the daemon does, and after a decision, for which they
+//! are compiled.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the system's figures; the crate does not")]
 

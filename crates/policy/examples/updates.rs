@@ -1,8 +1,10 @@
-//! What a million updates of the CIB leave behind: `cargo run --release -p neater-policy --example updates [UPDATES]`.
+//! What a million updates of the CIB leave behind: `cargo run --release -p neater-policy --example
+//! updates [UPDATES]`.
 //!
-//! A daemon takes them as its socket does, each over a connection of its own: of a hundred nodes that change their values, end and
-//! come again, for two users, with a decision after every hundredth. Anonymous memory (Linux, `/proc/self/status`) is told after a tenth of
-//! them and at the end; a growth of more than one megabyte in between is a failure.
+//! A daemon takes them as its socket does, each over a connection of its own: of a hundred nodes
+//! that change their values, end and come again, for two users, with a decision after every
+//! hundredth. Anonymous memory (Linux, `/proc/self/status`) is printed after a tenth of them and at
+//! the end; a growth of more than one megabyte in between is a failure.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the system's figures; the crate does not")]
 

@@ -46,7 +46,8 @@ pub struct ExplainedCandidate {
 pub struct Explanation {
     /// How the connections come about.
     pub role: String,
-    /// What is wanted of each property about which something is wanted: name, preference, and whether the program said so.
+    /// What is wanted of each property about which something is wanted: name, preference, and
+    /// whether the program stated it.
     pub properties: Vec<(String, String, bool)>,
     /// What security was asked for.
     pub security: String,
@@ -91,7 +92,8 @@ pub fn explanation(request: &Request) -> Explanation {
     }
 }
 
-/// Explains `request` in lines of plain text: what was asked, the candidates in order, and what is ruled out.
+/// Explains `request` in lines of plain text: what was asked, the candidates in order, and what is
+/// ruled out.
 #[must_use]
 pub fn explain(request: &Request) -> Vec<String> {
     explanation(request).lines()
@@ -107,9 +109,9 @@ impl Explanation {
                 let wanted = self.properties.iter().filter(|(_, p, e)| p == preference && *e == explicit);
                 wanted.map(|(name, _, _)| name.as_str()).collect()
             };
-            for (names, whence) in [(of(true), ""), (of(false), " by default")] {
+            for (names, suffix) in [(of(true), ""), (of(false), " by default")] {
                 if !names.is_empty() {
-                    lines.push(format!("{preference}{whence}: {}", names.join(", ")));
+                    lines.push(format!("{preference}{suffix}: {}", names.join(", ")));
                 }
             }
         }

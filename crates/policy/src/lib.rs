@@ -1,16 +1,18 @@
 //! From needs and facts to ranked candidates, with an explanation.
 //!
-//! *Responsible for* the decision which protocol stacks and which interfaces may serve a program's [`Needs`], in which
-//! order, and why: [`compile`] for stacks, once for all connections with the same needs; [`Request::standing`] with what
-//! the past taught; [`rank_paths`] for interfaces; [`explain`] for people.
+//! *Responsible for* the decision which protocol stacks and which interfaces may serve a program's
+//! [`Needs`], in which order, and why: [`compile`] for stacks, once for all connections with the
+//! same needs; [`Request::standing`] with what the past taught; [`rank_paths`] for interfaces;
+//! [`explain`] for people.
 //!
-//! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as [`StackFeatures`]), for
-//! racing candidates, or for opening anything. [`manager`] is NEAT's policy manager, [`advice`] what it says of real
-//! connections, [`daemon`] what of it many programs share, [`pvd`] what networks say of themselves.
+//! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as
+//! [`StackFeatures`]), for racing candidates, or for opening anything. [`manager`] is NEAT's policy
+//! manager, [`advice`] its application to real connections, [`daemon`] what of it many programs
+//! share, [`pvd`] the networks' own descriptions.
 //!
-//! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and security filters and is
-//! never traded; every exclusion names its property; the outcome is a function of the arguments and does not depend on
-//! the order in which candidates are given.
+//! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and
+//! security filters and is never traded; every exclusion names its property; the outcome is a
+//! function of the arguments and does not depend on the order in which candidates are given.
 //!
 //! [`Needs`]: neater_property::Needs
 

@@ -59,12 +59,13 @@ impl fmt::Display for NoPaths {
 
 impl std::error::Error for NoPaths {}
 
-/// Ranks `interfaces` by the preferences for interfaces, provisioning domains and temporary addresses: by name or by type
-/// (`loopback`, `wired`, `wifi`, `cellular`, `tunnel`, `other`, and some other words for them).
+/// Ranks `interfaces` by the preferences for interfaces, provisioning domains and temporary
+/// addresses: by name or by type (`loopback`, `wired`, `wifi`, `cellular`, `tunnel`, `other`, and
+/// some other words for them).
 ///
-/// Interfaces that are down or have no address are excluded. Loopback ranks last of equals; whether it can reach a
-/// destination is for routing to say. No interfaces at all give no paths, which leaves the choice to the system, unless
-/// something is required.
+/// Interfaces that are down or have no address are excluded. Loopback ranks last of equals; whether
+/// it can reach a destination is for routing to decide. No interfaces at all give no paths, which
+/// leaves the choice to the system, unless something is required.
 ///
 /// # Errors
 /// [`NoPaths`] when every interface is excluded, or there is none and one is required.
@@ -116,12 +117,13 @@ fn exclusions(needs: &Needs, interface: &Interface) -> Vec<Reason> {
             _ => {}
         }
     }
-    // Which addresses are of a domain is for the advice of policies to say, which is asked first: without it, none is known.
+    // Which addresses are of a domain is for the advice of policies to decide, which is asked
+    // first: without it, none is known.
     for (preference, wanted) in needs.pvd.iter().filter(|(p, _)| *p == Preference::Require) {
         exclude(
             "pvd",
             *preference,
-            format!("{wanted} required, no provisioning domain is known: `neater pm` hears of them"),
+            format!("{wanted} required, no provisioning domain is known: `neater pm` receives them"),
         );
     }
     let temporary = P::UseTemporaryLocalAddress;

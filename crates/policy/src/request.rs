@@ -32,7 +32,8 @@ impl Verdict {
 /// Why a candidate stands where it does, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The property by its name in RFC 9622; `security` and `stack` stand for what has no name there.
+    /// The property by its name in RFC 9622; `security` and `stack` stand for what has no name
+    /// there.
     pub property: &'static str,
     /// What was wanted of it.
     pub preference: Preference,
@@ -91,11 +92,12 @@ impl fmt::Display for Excluded {
     }
 }
 
-/// Needs for which the stacks have been ranked: compiled once, used for every connection with the same needs.
+/// Needs for which the stacks have been ranked: compiled once, used for every connection with the
+/// same needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The stacks that may serve, best first; never empty. With security required, all of them meet the same minimum, so
-    /// that they may be raced against each other (RFC 9621 section 3.3).
+    /// The stacks that may serve, best first; never empty. With security required, all of them meet
+    /// the same minimum, so that they may be raced against each other (RFC 9621 section 3.3).
     pub ranked: Vec<Ranked>,
     /// The stacks that cannot, in the order of their numbers.
     pub excluded: Vec<Excluded>,
@@ -107,7 +109,8 @@ pub struct Request {
     pub shape: Shape,
     /// How the network is asked to treat the connections.
     pub capacity_profile: CapacityProfile,
-    /// A number that is the same for equal requests, on every machine and in every run; the stacks do not enter it.
+    /// A number that is the same for equal requests, on every machine and in every run; the stacks
+    /// do not enter it.
     pub fingerprint: u64,
 }
 
@@ -121,8 +124,9 @@ pub struct Standing {
 }
 
 impl Request {
-    /// The ranked stacks in the order in which to try them now: attempts that failed lately count against a stack, and
-    /// those that succeeded for it, but never more than what the program states.
+    /// The ranked stacks in the order in which to try them now: attempts that failed lately count
+    /// against a stack, and those that succeeded for it, but never more than what the program
+    /// states.
     #[must_use]
     pub fn standing(&self, facts: &Facts<'_>) -> Vec<Standing> {
         let score = |ranked: &Ranked| {

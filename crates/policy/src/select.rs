@@ -1,11 +1,12 @@
 //! Which stacks may serve, and in which order.
 //!
-//! *Responsible for* the filter (Require, Prohibit, duplicates, security) and for the score. *Not for* the past, which
-//! [`Request::standing`] adds for each connection, nor for paths.
+//! *Responsible for* the filter (Require, Prohibit, duplicates, security) and for the score. *Not
+//! for* the past, which [`Request::standing`] adds for each connection, nor for paths.
 //!
-//! *Invariants*: the filter comes first and no score undoes it; the weights are such that no sum of lesser reasons
-//! outweighs a greater one, which the compiler checks. Without a framer a connection that is initiated has candidates that
-//! keep messages apart, or candidates that carry a stream of bytes, and never both (decision 0034).
+//! *Invariants*: the filter comes first and no score undoes it; the weights are such that no sum of
+//! lesser reasons outweighs a greater one, which the compiler checks. Without a framer a connection
+//! that is initiated has candidates that keep messages apart, or candidates that carry a stream of
+//! bytes, and never both (decision 0034).
 
 use crate::request::{Excluded, NoCandidates, Ranked, Reason, Request, Verdict};
 use crate::stack::{Shape, StackFeatures};
@@ -16,8 +17,9 @@ use neater_property::{
 
 /// How much each kind of reason counts.
 ///
-/// A step up this list outweighs everything below it together, so that what the program states is never outvoted by
-/// defaults, history or the engine's taste, and one thing it prefers outweighs all it would rather avoid.
+/// A step up this list outweighs everything below it together, so that what the program states is
+/// never outvoted by defaults, history or the engine's taste, and one thing it prefers outweighs
+/// all it would rather avoid.
 pub mod weight {
     /// A stack without a handshake, where another one may serve: it cannot know whether its peer is
     /// there, and goes last.
@@ -49,8 +51,8 @@ pub mod weight {
     pub const MAX_OUTCOMES: usize = 10;
 
     const PROPERTIES: i32 = neater_property::SelectionProperty::COUNT as i32;
-    /// The most by which two stacks can differ in everything below [`AVOIDED`]. Of the properties that are preferred by
-    /// default only multistreaming is one of stacks.
+    /// The most by which two stacks can differ in everything below [`AVOIDED`]. Of the properties
+    /// that are preferred by default only multistreaming is one of stacks.
     const BELOW: i32 = NO_HEAD_OF_LINE_BLOCKING
         + ROUND_TRIP * MAX_ROUND_TRIPS as i32
         + CHEAP_BYTES
@@ -63,10 +65,11 @@ pub mod weight {
     const _: () = assert!(NO_HANDSHAKE > OPPORTUNISTIC_SECURITY + PREFERRED * PROPERTIES + BELOW);
 }
 
-/// Ranks `stacks` for `needs`: those that break a Require or a Prohibit, or are less secure than `security` asks, are
-/// excluded; the others are ordered by what is preferred and avoided and by the capacity profile. `bytes_needed` excludes
-/// stacks that carry messages only. Without a framer, stacks that keep messages apart and stacks that join them are not
-/// ranked beside each other, except for a listener, whose peers choose.
+/// Ranks `stacks` for `needs`: those that break a Require or a Prohibit, or are less secure than
+/// `security` asks, are excluded; the others are ordered by what is preferred and avoided and by
+/// the capacity profile. `bytes_needed` excludes stacks that carry messages only. Without a framer,
+/// stacks that keep messages apart and stacks that join them are not ranked beside each other,
+/// except for a listener, whose peers choose.
 ///
 /// # Errors
 /// [`NoCandidates`] when every stack is excluded: it names the properties that excluded each.
@@ -294,7 +297,7 @@ impl<'a> Candidate<'a> {
         reasons
     }
 
-    /// What the capacity profile has to say (RFC 9622 section 8.1.6).
+    /// The reasons from the capacity profile (RFC 9622 section 8.1.6).
     fn profile_reasons(&self, needs: &Needs, add: &mut impl FnMut(&'static str, Preference, Verdict, String)) {
         const PROFILE: &str = "connCapacityProfile";
         let profile = needs.connection.capacity_profile;
@@ -315,7 +318,8 @@ impl<'a> Candidate<'a> {
                 );
             }
         }
-        // One byte stream and nothing else is what kernels and network cards offload: TCP, and TLS above it.
+        // One byte stream and nothing else is what kernels and network cards offload: TCP, and TLS
+        // above it.
         let is_offloaded = self.stack.bytes && !self.stack.messages && !self.possible.contains(P::Multistreaming);
         if profile == neater_property::CapacityProfile::CapacitySeeking && is_offloaded {
             let text = "a plain byte stream is cheapest per byte".into();
@@ -324,7 +328,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What is said of a property that the program did not state itself.
+/// The remark on a property that the program did not state itself.
 fn by_default(needs: &Needs, property: P) -> &'static str {
     if needs.explicit.contains(property) { "" } else { " by default" }
 }

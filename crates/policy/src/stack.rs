@@ -3,7 +3,8 @@
 use neater_base::net::Interface;
 use neater_property::{PropertySet, SecurityLevel};
 
-/// What a protocol stack can do, as the engine states it (RFC 9623 section 3.1 asks for such a list).
+/// What a protocol stack can do, as the engine states it (RFC 9623 section 3.1 asks for such a
+/// list).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackFeatures {
     /// The engine's number for the stack.
@@ -16,16 +17,18 @@ pub struct StackFeatures {
     pub configurable: PropertySet,
     /// The best security it gives.
     pub security: SecurityLevel,
-    /// Whether it always protects what it carries; such a stack needs certificates on the listening side.
+    /// Whether it always protects what it carries; such a stack needs certificates on the listening
+    /// side.
     pub secure: bool,
     /// Whether it can carry a byte stream.
     pub bytes: bool,
     /// Whether it carries messages with their boundaries.
     pub messages: bool,
-    /// Round trips until the first byte of the program can be sent; names and address lookups not counted.
+    /// Round trips until the first byte of the program can be sent; names and address lookups not
+    /// counted.
     pub handshake_rtts: u8,
-    /// Whether it may deliver a message twice, as UDP does: then it can only be selected with safelyReplayable (RFC 9622
-    /// section 9.1.3.4).
+    /// Whether it may deliver a message twice, as UDP does: then it can only be selected with
+    /// safelyReplayable (RFC 9622 section 9.1.3.4).
     pub duplicates: bool,
     /// The engine's own order between stacks that are otherwise equal; counts up to 20 either way.
     pub base_score: i32,
@@ -36,8 +39,8 @@ pub struct StackFeatures {
 pub struct Shape {
     /// The program reads and writes a byte stream.
     pub bytes_needed: bool,
-    /// A framer of the program's divides a byte stream into messages (RFC 9622 section 9.1.2), so that boundaries are
-    /// preserved on any stack that carries bytes.
+    /// A framer of the program's divides a byte stream into messages (RFC 9622 section 9.1.2), so
+    /// that boundaries are preserved on any stack that carries bytes.
     pub framer: bool,
 }
 

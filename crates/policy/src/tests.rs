@@ -1,4 +1,5 @@
-//! Decisions over the stacks that the engine will state, with the capability matrix derived from RFC 8303 and RFC 8923.
+//! Decisions over the stacks that the engine will state, with the capability matrix derived from
+//! RFC 8303 and RFC 8923.
 
 use super::*;
 use SecurityLevel::{None as Cleartext, Tls12, Tls13};
@@ -419,7 +420,7 @@ fn a_path_that_cannot_be_had_is_an_error_that_names_the_property() {
     );
     assert_eq!(
         paths("pvd=require:example.com", &all[..1]),
-        "no interface can do this: lo is ruled out by pvd (example.com required, no provisioning domain is known: `neater pm` hears of them)"
+        "no interface can do this: lo is ruled out by pvd (example.com required, no provisioning domain is known: `neater pm` receives them)"
     );
     let mut down = all[1].clone();
     (down.up, down.addrs) = (false, vec![]);

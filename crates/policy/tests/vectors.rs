@@ -1,4 +1,5 @@
-//! Runs the vectors of tests that lie beside this file: our own, and what NEAT's own manager answered.
+//! Runs the vectors of tests that lie beside this file: our own, and what NEAT's own manager
+//! answered.
 
 #![allow(clippy::disallowed_methods, reason = "a test reads its vectors; the crate reads nothing")]
 
@@ -32,7 +33,8 @@ fn every_vector_is_reproduced() {
     assert!(ran >= 25, "only {ran} vectors in {}", own.display());
 }
 
-/// What the manager of NEAT answered at its commit a5e1662; where that is a defect, what `sane` says.
+/// What the manager of NEAT answered at its commit a5e1662; where that is a defect, the answer of
+/// `sane`.
 #[test]
 fn every_answer_of_the_reference_is_reproduced() {
     let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");

@@ -6,11 +6,12 @@ use crate::value::{PropertyError, is_name, shortened};
 /// Which kind of property it is (RFC 9622 section 4), which decides when it can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Decides which protocols and paths are candidates; fixed once the connection is opened (section 6.2).
+    /// Decides which protocols and paths are candidates; fixed once the connection is opened
+    /// (section 6.2).
     Selection,
     /// Configures a connection; can be set at any time (section 8).
     Connection,
-    /// Tells the state of a connection; cannot be set (section 8.1.11).
+    /// Shows the state of a connection; cannot be set (section 8.1.11).
     ReadOnly,
     /// Belongs to one Message, or is a default for all (section 9.1.3).
     Message,
@@ -23,11 +24,11 @@ pub enum Class {
 /// What comes of setting a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Selection or the engine heeds it.
+    /// Selection or the engine uses it.
     Implemented,
-    /// Heeded where the text says; elsewhere accepted, and nothing more.
+    /// In effect where the text states it; elsewhere accepted, and nothing more.
     InPart(&'static str),
-    /// It is accepted and can be read back, and nothing more; the text says why.
+    /// It is accepted and can be read back, and nothing more; the text gives the reason.
     NoEffectYet(&'static str),
 }
 
@@ -52,7 +53,8 @@ pub struct PropertyInfo {
     pub class: Class,
     /// Its type and range, in words.
     pub values: &'static str,
-    /// The default, as [`crate::Value`] shows it, for a connection that is initiated; `-` if there is none.
+    /// The default, as [`crate::Value`] shows it, for a connection that is initiated; `-` if there
+    /// is none.
     pub default: &'static str,
     /// What comes of setting it.
     pub effect: Effect,
@@ -68,15 +70,15 @@ const USER_TIMEOUT_OPTION: Effect = Effect::NoEffectYet(
 const MIN_RATE: Effect = Effect::NoEffectYet(
     "no path's rate is known before it is used, and no transport can promise one: watch the rate and close the connection",
 );
-const SCHEDULER: Effect = Effect::InPart("SCTP heeds it; the other stacks have no scheduler that could be chosen");
-const STREAMS: Effect = Effect::InPart("SCTP heeds it; the other stacks send messages in the order of the calls");
+const SCHEDULER: Effect = Effect::InPart("SCTP supports it; the other stacks have no scheduler that could be chosen");
+const STREAMS: Effect = Effect::InPart("SCTP supports it; the other stacks send messages in the order of the calls");
 const MULTIPATH: Effect = Effect::InPart(
     "an SCTP client over UDP or IP that is Active has a path by each network of its host, unless its listener is Disabled; a QUIC listener \
      follows a peer to another address unless Disabled; a QUIC client moves in every mode, under another connection id, when its own \
-     address is gone or nobody answers there (RFC 9000 section 9.5); the other stacks keep to one path",
+     address is gone or no peer answers there (RFC 9000 section 9.5); the other stacks keep to one path",
 );
 const MULTIPATH_POLICY: Effect = Effect::InPart(
-    "SCTP over UDP or IP heeds it where it has several paths: with Handover one carries data, with the others data goes over all of them; \
+    "SCTP over UDP or IP supports it where it has several paths: with Handover one carries data, with the others data goes over all of them; \
      the other stacks use one path at a time",
 );
 const PRIORITY: Effect = Effect::InPart(
@@ -84,24 +86,25 @@ const PRIORITY: Effect = Effect::InPart(
      this host's queues, where the system lets them; DTLS and datagrams of QUIC have none",
 );
 const TIMEOUT: Effect = Effect::InPart(
-    "TCP, TLS, QUIC and SCTP heed it, and listeners over UDP and DTLS, whose connections end when their peers are silent for as long; \
+    "TCP, TLS, QUIC and SCTP support it, and listeners over UDP and DTLS, whose connections end when their peers are silent for as long; \
      clients over UDP and DTLS expect no answer",
 );
 const KEEP_ALIVE: Effect = Effect::InPart(
-    "TCP, TLS, QUIC and SCTP heed it (SCTP as it is when the connection is opened); UDP and DTLS have no keep-alives",
+    "TCP, TLS, QUIC and SCTP support it (SCTP as it is when the connection is opened); UDP and DTLS have no keep-alives",
 );
-const MAX_RECV_RATE: Effect =
-    Effect::InPart("TCP, TLS, QUIC and SCTP heed it; datagrams, which do not wait for a reader, cannot be slowed down");
+const MAX_RECV_RATE: Effect = Effect::InPart(
+    "TCP, TLS, QUIC and SCTP support it; datagrams, which do not wait for a reader, cannot be slowed down",
+);
 const GROUP_LIMIT: Effect = Effect::InPart(
-    "QUIC heeds it, and SCTP between two programs of neater; the peer cannot add connections to a group of another stack",
+    "QUIC supports it, and SCTP between two programs of neater; the peer cannot add connections to a group of another stack",
 );
 const ORDERED: Effect =
-    Effect::InPart("SCTP heeds it; TCP, TLS and QUIC always deliver in order, and datagrams come in any order");
+    Effect::InPart("SCTP supports it; TCP, TLS and QUIC always deliver in order, and datagrams come in any order");
 const RELIABLE: Effect = Effect::InPart(
-    "SCTP heeds it, where perMsgReliability was asked for; TCP, TLS and QUIC deliver everything, and datagrams are sent once",
+    "SCTP supports it, where perMsgReliability was asked for; TCP, TLS and QUIC deliver everything, and datagrams are sent once",
 );
 const NO_SEGMENTATION: Effect = Effect::InPart(
-    "SCTP heeds it; TCP, TLS and QUIC know no packets of messages, datagrams of QUIC are never cut, and those of UDP and DTLS are cut \
+    "SCTP supports it; TCP, TLS and QUIC know no packets of messages, datagrams of QUIC are never cut, and those of UDP and DTLS are cut \
      by IP alone",
 );
 const MESSAGE: Effect = Effect::NoEffectYet("no stack applies it to messages yet");
@@ -122,8 +125,8 @@ use Effect::{Implemented, NoEffectYet};
 
 /// Every property, in the order of RFC 9622.
 ///
-/// An effect becomes [`Effect::Implemented`] with the test that observes it on the wire or the socket, or, where selection
-/// is all there is to it, in the ranking. Rows of class
+/// An effect becomes [`Effect::Implemented`] with the test that observes it on the wire or the
+/// socket, or, where selection is all there is to it, in the ranking. Rows of class
 /// [`ReadOnly`](Class::ReadOnly) are facts of a connection and have no effect to speak of.
 #[rustfmt::skip] // one row a property, to be read as a table
 pub const PROPERTIES: &[PropertyInfo] = &[
@@ -187,7 +190,8 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row(MEASURED_RATES, "", Vendor, BOOLEAN, "true", Implemented),
 ];
 
-/// How long one attempt runs before the next is started (RFC 8305 section 8: Connection Attempt Delay).
+/// How long one attempt runs before the next is started (RFC 8305 section 8: Connection Attempt
+/// Delay).
 pub(crate) const ATTEMPT_DELAY: &str = "_neater.attemptDelay";
 /// Whether of stacks that are equally good the one goes first whose transfers were fastest.
 pub(crate) const MEASURED_RATES: &str = "_neater.measuredRates";
@@ -201,17 +205,19 @@ pub fn lookup(name: &str) -> Option<&'static PropertyInfo> {
     PROPERTIES.iter().find(|p| is_name(name, p.name))
 }
 
-/// What comes of setting the property `name`. A name that is no property has no effect, and the reason says so.
+/// The effect of setting the property `name`. A name that is no property has no effect, with that
+/// as the reason.
 #[must_use]
 pub fn effect(name: &str) -> Effect {
     lookup(name).map_or(NoEffectYet("there is no such property"), |p| p.effect)
 }
 
 impl TransportProperties {
-    /// The properties that are set to something else than their default, although nothing comes of it yet, and why.
+    /// The properties that are set to something else than their default, although nothing comes of
+    /// it yet, and why.
     #[must_use]
     pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
-        // connTimeout switches this one off (RFC 9622 section 8.2.3): nobody has set it.
+        // connTimeout switches this one off (RFC 9622 section 8.2.3): the program has not set it.
         let implied = |name| name == "tcp.userTimeoutChangeable" && self.connection.timeout.is_some();
         self.changed(|p| match p.effect {
             NoEffectYet(why) if !implied(p.name) => Some(why),
@@ -219,13 +225,14 @@ impl TransportProperties {
         })
     }
 
-    /// The properties that are set to something else than their default and that not every stack heeds, and which does.
+    /// The properties that are set to something else than their default and that not every stack
+    /// supports, with those that do.
     #[must_use]
     pub fn with_effect_in_part(&self) -> Vec<(&'static str, &'static str)> {
         self.changed(|p| if let Effect::InPart(where_) = p.effect { Some(where_) } else { None })
     }
 
-    /// What `say` says of properties that are set to something else than their default.
+    /// The remarks of `say` on properties that are set to something else than their default.
     fn changed(&self, say: impl Fn(&PropertyInfo) -> Option<&'static str>) -> Vec<(&'static str, &'static str)> {
         let defaults = Self::new();
         let said = PROPERTIES.iter().filter_map(|p| Some((p, say(p)?)));
@@ -276,7 +283,8 @@ pub fn close_matches(word: &str, known: impl IntoIterator<Item = &'static str>) 
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How many letters must be put in, taken out, replaced or swapped with their neighbour to get from `a` to `b`.
+/// How many letters must be put in, taken out, replaced or swapped with their neighbour to get from
+/// `a` to `b`.
 fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,5 @@
-//! Contradictions: what no transport could do, found before any is looked at (RFC 9623 section 3.1).
+//! Contradictions: what no transport could do, found before any is looked at (RFC 9623 section
+//! 3.1).
 
 use crate::preference::{Preference, Role};
 use crate::selection::SelectionProperty as P;
@@ -9,7 +10,8 @@ use std::net::IpAddr;
 /// Two properties that cannot both hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Contradiction {
-    /// The properties, by their names in RFC 9622; both are the same when one property contradicts itself.
+    /// The properties, by their names in RFC 9622; both are the same when one property contradicts
+    /// itself.
     pub properties: [&'static str; 2],
     /// What was asked of them and why it cannot be.
     pub text: &'static str,
@@ -36,8 +38,9 @@ const fn clash(a: &'static str, b: &'static str, text: &'static str) -> Contradi
 }
 
 impl TransportProperties {
-    /// Whether the properties can hold together, whatever protocols there are. What merely no protocol does today
-    /// (reliable without congestion control) is no contradiction: policy tells when it finds no candidate.
+    /// Whether the properties can hold together, whatever protocols there are. What merely no
+    /// protocol does today (reliable without congestion control) is no contradiction: policy
+    /// reports it when it finds no candidate.
     ///
     /// # Errors
     /// The first [`Contradiction`], in a fixed order.
@@ -86,7 +89,8 @@ impl TransportProperties {
             let text = "messages are to be reliable on a transport that must not be";
             return Some(clash("reliability", "msgReliable", text));
         }
-        // RFC 9622 section 9.1.3.7: msgReliable can only be changed where perMsgReliability was obtained.
+        // RFC 9622 section 9.1.3.7: msgReliable can only be changed where perMsgReliability was
+        // obtained.
         if prohibits(P::PerMsgReliability) && message.reliable.is_some() {
             let text = "the reliability of messages is set, but reliability per message is prohibited";
             return Some(clash("perMsgReliability", "msgReliable", text));
@@ -109,7 +113,8 @@ impl TransportProperties {
             Direction::UnidirectionalReceive => (true, false),
             Direction::UnidirectionalSend => (false, true),
         };
-        // RFC 9622 section 6.2.18: the initiator reads first, the listener writes first; Rendezvous ignores it.
+        // RFC 9622 section 6.2.18: the initiator reads first, the listener writes first; Rendezvous
+        // ignores it.
         let first = P::ActiveReadBeforeSend;
         if requires(first) && ((sends_only && role == Role::Initiate) || (receives_only && role == Role::Listen)) {
             let text = "the first data would go the way that is closed";

@@ -1,19 +1,22 @@
 //! Connection Properties (RFC 9622 section 8).
 //!
-//! *Responsible for* their types, ranges, defaults and names. *Not for* applying them, which is the engine's, nor for the
-//! read-only ones (section 8.1.11), which a connection tells of itself.
+//! *Responsible for* their types, ranges, defaults and names. *Not for* applying them, which is the
+//! engine's, nor for the read-only ones (section 8.1.11), which a connection reports itself.
 //!
-//! *Invariants*: `None` is the RFC's Disabled, Unlimited or Full Coverage; a refused value changes nothing.
+//! *Invariants*: `None` is the RFC's Disabled, Unlimited or Full Coverage; a refused value changes
+//! nothing.
 
 use crate::value::{PropertyError, Value, invalid, is_name, is_word};
 use core::fmt;
 use core::time::Duration;
 
-/// The longest time a property takes, in seconds: ten years. Longer is what `Disabled` and `Infinite` are for.
+/// The longest time a property takes, in seconds: ten years. Longer is what `Disabled` and
+/// `Infinite` are for.
 pub const MAX_SECONDS: u64 = 315_360_000;
 /// The highest rate a property takes, in bit/s: 1 Pbit/s. Higher is what `Unlimited` is for.
 pub const MAX_BIT_RATE: u64 = 1_000_000_000_000_000;
-/// The longest user timeout: 32,767 minutes, which is what the 15 bits of the option hold (RFC 5482 section 3).
+/// The longest user timeout: 32,767 minutes, which is what the 15 bits of the option hold (RFC 5482
+/// section 3).
 const MAX_USER_TIMEOUT: Duration = Duration::from_secs(32_767 * 60);
 
 /// How the network is asked to treat a connection (RFC 9622 section 8.1.6).
@@ -24,9 +27,9 @@ pub enum CapacityProfile {
     Default,
     /// Not urgent: gives way to everything else.
     Scavenger,
-    /// Response time matters more than efficiency; somebody waits for each answer.
+    /// Response time matters more than efficiency; a user waits for each answer.
     LowLatencyInteractive,
-    /// Delay matters more than loss, and nobody waits for an answer.
+    /// Delay matters more than loss, and no user waits for an answer.
     LowLatencyNonInteractive,
     /// A constant rate with little delay and little variation of it.
     ConstantRateStreaming,
@@ -58,7 +61,8 @@ impl CapacityProfile {
         }
     }
 
-    /// Reads a profile in any case and with any separators; `interactive` alone is Low Latency/Interactive.
+    /// Reads a profile in any case and with any separators; `interactive` alone is Low
+    /// Latency/Interactive.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         if is_word(text, "interactive") {
@@ -276,16 +280,20 @@ impl ConnectionProperty {
 
 /// The Connection Properties, with the defaults of RFC 9622.
 ///
-/// Set on a Preconnection they are what its Connections begin with; most can be set again later (section 8).
+/// Set on a Preconnection they are what its Connections begin with; most can be set again later
+/// (section 8).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionProperties {
-    /// recvChecksumLen: bytes that a checksum must cover for a Message to be delivered; `None` is full coverage.
+    /// recvChecksumLen: bytes that a checksum must cover for a Message to be delivered; `None` is
+    /// full coverage.
     pub recv_checksum_len: Option<u32>,
     /// connPriority: rank within the group, lower first. Not shared by the group.
     pub priority: u32,
-    /// connTimeout: how long delivery may stall before the connection has failed; `None` is disabled.
+    /// connTimeout: how long delivery may stall before the connection has failed; `None` is
+    /// disabled.
     pub timeout: Option<Duration>,
-    /// keepAliveTimeout: how long the connection may be idle before a keep-alive; `None` is disabled.
+    /// keepAliveTimeout: how long the connection may be idle before a keep-alive; `None` is
+    /// disabled.
     pub keep_alive_timeout: Option<Duration>,
     /// connScheduler: how the connections of the group share their transport.
     pub scheduler: Scheduler,
@@ -301,16 +309,19 @@ pub struct ConnectionProperties {
     pub max_send_rate: Option<u64>,
     /// maxRecvRate, in bit/s: never exceeded. `None` is unlimited.
     pub max_recv_rate: Option<u64>,
-    /// groupConnLimit: how many connections the peer may have added to the group at a time. One that both sides have ended in order counts
-    /// no more; one that the peer has reset does until the program lets go of it. `None` is unlimited.
+    /// groupConnLimit: how many connections the peer may have added to the group at a time. One
+    /// that both sides have ended in order counts no more; one that the peer has reset does until
+    /// the program lets go of it. `None` is unlimited.
     pub group_conn_limit: Option<u32>,
     /// isolateSession: whether cached state of other groups is left alone.
     pub isolate_session: bool,
-    /// tcp.userTimeoutValue: advertised in the User Timeout Option of RFC 5482; `None` is TCP's default.
+    /// tcp.userTimeoutValue: advertised in the User Timeout Option of RFC 5482; `None` is TCP's
+    /// default.
     pub tcp_user_timeout_value: Option<Duration>,
-    /// tcp.userTimeoutEnabled: whether the option is sent and heeded.
+    /// tcp.userTimeoutEnabled: whether the option is sent and used.
     pub tcp_user_timeout_enabled: bool,
-    /// tcp.userTimeoutChangeable: whether a received option may change connTimeout; false once connTimeout is set.
+    /// tcp.userTimeoutChangeable: whether a received option may change connTimeout; false once
+    /// connTimeout is set.
     pub tcp_user_timeout_changeable: bool,
 }
 
@@ -341,8 +352,8 @@ impl ConnectionProperties {
     /// Sets a property by its name of RFC 9622. Overrides an earlier value.
     ///
     /// # Errors
-    /// [`PropertyError`] when there is no such Connection Property, it is read-only, or the value is of another type or
-    /// out of range.
+    /// [`PropertyError`] when there is no such Connection Property, it is read-only, or the value
+    /// is of another type or out of range.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) -> Result<(), PropertyError> {
         match C::from_name(name) {
             Some(property) => self.set_property(property, &value.into()),
@@ -350,8 +361,8 @@ impl ConnectionProperties {
         }
     }
 
-    /// Reads a property by its name of RFC 9622; `None` when there is no such Connection Property. The read-only ones
-    /// belong to a connection, not to this structure.
+    /// Reads a property by its name of RFC 9622; `None` when there is no such Connection Property.
+    /// The read-only ones belong to a connection, not to this structure.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
         C::from_name(name).map(|p| self.property(p))
@@ -368,7 +379,8 @@ impl ConnectionProperties {
             C::ConnPriority => self.priority = priority(name, value)?,
             C::ConnTimeout => {
                 self.timeout = seconds_or(name, value, "disabled", "a positive number of seconds or Disabled")?;
-                // RFC 9622 section 8.2.3: once connTimeout is used, the peer may no longer change it.
+                // RFC 9622 section 8.2.3: once connTimeout is used, the peer may no longer change
+                // it.
                 if self.timeout.is_some() {
                     self.tcp_user_timeout_changeable = false;
                 }

@@ -1,7 +1,8 @@
 //! A number that stands for a canonical form.
 
-/// FNV-1a over 64 bits: the same bytes give the same number on every machine and in every release, so that it may be
-/// written to a cache file. It is no protection against somebody who wants two forms to collide.
+/// FNV-1a over 64 bits: the same bytes give the same number on every machine and in every release,
+/// so that it may be written to a cache file. It is no protection against an attacker who wants two
+/// forms to collide.
 #[derive(Clone, Copy, Debug)]
 pub struct Fingerprint(u64);
 

@@ -1,19 +1,22 @@
 //! Properties: what a program may ask of a transport.
 //!
-//! *Responsible for* the vocabulary of RFC 9622 (Selection, Connection and Message Properties with their names, types,
-//! defaults and ranges), for the compiled form [`Needs`] that policy and engine read, for the friendly words of the
-//! command line ([`TransportProperties::parse`]), and for NEAT's property algebra ([`neat`]).
+//! *Responsible for* the vocabulary of RFC 9622 (Selection, Connection and Message Properties with
+//! their names, types, defaults and ranges), for the compiled form [`Needs`] that policy and engine
+//! read, for the friendly words of the command line ([`TransportProperties::parse`]), and for
+//! NEAT's property algebra ([`neat`]).
 //!
-//! *Not responsible for* any decision: which stack or path serves a request is the business of `neater-policy`. Nothing
-//! here knows a protocol, and JSON is met only in [`neat`]'s edge (feature `json`).
+//! *Not responsible for* any decision: which stack or path serves a request is the business of
+//! `neater-policy`. Nothing here knows a protocol, and JSON is met only in [`neat`]'s edge (feature
+//! `json`).
 //!
-//! *Key types*: [`TransportProperties`] is what a program fills in; [`TransportProperties::compile`] checks it for
-//! contradictions and gives [`Needs`]; [`PROPERTIES`] lists every property with its section, type, default and
-//! [`Effect`].
+//! *Key types*: [`TransportProperties`] is what a program fills in;
+//! [`TransportProperties::compile`] checks it for contradictions and gives [`Needs`];
+//! [`PROPERTIES`] lists every property with its section, type, default and [`Effect`].
 //!
-//! *Invariants*: every property of RFC 9622 can be set and read by name, also where it has no effect yet, and
-//! [`effect`] says so; a value out of range is an error and never clamped; everything iterates in a defined order and
-//! [`Needs::fingerprint`] is a function of the needs alone.
+//! *Invariants*: every property of RFC 9622 can be set and read by name, also where it has no
+//! effect yet, and [`effect`] reports that; a value out of range is an error and never clamped;
+//! everything iterates in a defined order and [`Needs::fingerprint`] is a function of the needs
+//! alone.
 
 #![forbid(unsafe_code)]
 

@@ -75,15 +75,16 @@ const INHERITED: &str = "Inherited";
 
 /// The Message Properties, with the defaults of RFC 9622.
 ///
-/// On a Preconnection or a Connection they are defaults for its Messages. Three defaults are taken from the connection
-/// and stand as `None` until [`resolved`](Self::resolved).
+/// On a Preconnection or a Connection they are defaults for its Messages. Three defaults are taken
+/// from the connection and stand as `None` until [`resolved`](Self::resolved).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MessageProperties {
     /// msgLifetime: how long a Message may wait before it is sent; `None` is infinite.
     pub lifetime: Option<Duration>,
     /// msgPriority: rank among the Messages of a connection, lower first.
     pub priority: u32,
-    /// msgOrdered: whether order among such Messages is kept; `None` is whether the stack has preserveOrder.
+    /// msgOrdered: whether order among such Messages is kept; `None` is whether the stack has
+    /// preserveOrder.
     pub ordered: Option<bool>,
     /// safelyReplayable: whether a Message may be delivered more than once.
     pub safely_replayable: bool,
@@ -122,7 +123,8 @@ impl MessageProperties {
     /// Sets a property by its name of RFC 9622. Overrides an earlier value.
     ///
     /// # Errors
-    /// [`PropertyError`] when there is no such Message Property, or the value is of another type or out of range.
+    /// [`PropertyError`] when there is no such Message Property, or the value is of another type or
+    /// out of range.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) -> Result<(), PropertyError> {
         match M::from_name(name) {
             Some(property) => self.set_property(property, &value.into()),
@@ -183,8 +185,8 @@ impl MessageProperties {
         }
     }
 
-    /// These properties with nothing left to inherit, once the stack is known: whether it keeps order, whether it is
-    /// reliable, and the connection's capacity profile.
+    /// These properties with nothing left to inherit, once the stack is known: whether it keeps
+    /// order, whether it is reliable, and the connection's capacity profile.
     #[must_use]
     pub fn resolved(&self, ordered: bool, reliable: bool, profile: CapacityProfile) -> Self {
         Self {

@@ -11,7 +11,8 @@ use core::time::Duration;
 
 /// What a program needs, checked and compiled: the form that policy and engine read.
 ///
-/// A property is in at most one of `require`, `prohibit`, `prefer` and `avoid`; one in none of them does not matter.
+/// A property is in at most one of `require`, `prohibit`, `prefer` and `avoid`; one in none of them
+/// does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Needs {
     /// How the connections come about.
@@ -32,7 +33,7 @@ pub struct Needs {
     pub pvd: Vec<(Preference, String)>,
     /// Whether several paths are used at once.
     pub multipath: Multipath,
-    /// Whether alternative addresses are told to the peer.
+    /// Whether alternative addresses are announced to the peer.
     pub advertises_altaddr: bool,
     /// Which way data goes.
     pub direction: Direction,
@@ -40,14 +41,15 @@ pub struct Needs {
     pub connection: ConnectionProperties,
     /// The defaults for Messages.
     pub message: MessageProperties,
-    /// How long one attempt runs before the next is started, if the program says so.
+    /// How long one attempt runs before the next is started, if the program sets it.
     pub attempt_delay: Option<Duration>,
     /// Whether rates of earlier transfers order stacks that are equally good.
     pub measured_rates: bool,
 }
 
 impl TransportProperties {
-    /// Checks the properties and compiles them; worth keeping for all connections with the same needs.
+    /// Checks the properties and compiles them; worth keeping for all connections with the same
+    /// needs.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -104,8 +106,9 @@ impl Needs {
         }
     }
 
-    /// A number that is the same for equal needs, on every machine and in every run. Different needs differ in it but
-    /// for a chance of 2⁻⁶⁴; somebody who chooses the needs can make them collide, so nothing secret may hang on it.
+    /// A number that is the same for equal needs, on every machine and in every run. Different
+    /// needs differ in it but for a chance of 2⁻⁶⁴; an attacker who chooses the needs can make them
+    /// collide, so nothing secret may hang on it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         // Taken apart completely, so that a field that is added later is not forgotten here.

@@ -3,8 +3,9 @@
 //! *Responsible for* words and their conflicts. *Not for* contradictions between properties, which
 //! [`TransportProperties::check`] finds, nor for values, which [`TransportProperties::set`] checks.
 //!
-//! *Invariants*: the order of the words does not matter, but for the order of interface preferences; any text gives
-//! properties or an error, in time and space bounded by [`MAX_REQUEST_TEXT`].
+//! *Invariants*: the order of the words does not matter, but for the order of interface
+//! preferences; any text gives properties or an error, in time and space bounded by
+//! [`MAX_REQUEST_TEXT`].
 
 use crate::catalogue::{Class, PROPERTIES, close_matches, lookup};
 use crate::profile::{PROFILES, profile};
@@ -26,8 +27,8 @@ pub const MAX_REQUEST_WORDS: usize = 64;
 pub struct Parsed {
     /// The properties.
     pub properties: TransportProperties,
-    /// The need of security, if a word stated one. Whoever takes the properties alone loses it: a program that hands both on,
-    /// as `Preconnection::needs` does, does not.
+    /// The need of security, if a word stated one. A caller that takes the properties alone loses
+    /// it: a program that hands both on, as `Preconnection::needs` does, does not.
     pub security: Option<SecurityNeed>,
 }
 
@@ -54,7 +55,8 @@ pub enum ParseError {
     TakesNoValue(String),
     /// A property does not take its value, or needs one.
     Property(PropertyError),
-    /// The text is longer than [`MAX_REQUEST_TEXT`] bytes or has more than [`MAX_REQUEST_WORDS`] words.
+    /// The text is longer than [`MAX_REQUEST_TEXT`] bytes or has more than [`MAX_REQUEST_WORDS`]
+    /// words.
     TooLong,
 }
 
@@ -71,7 +73,7 @@ impl fmt::Display for ParseError {
             Self::TakesNoValue(word) => {
                 write!(
                     f,
-                    "'{word}' is a word and takes no value: say '{word}', leave it out, or say which property you mean"
+                    "'{word}' is a word and takes no value: write '{word}', leave it out, or name the property that you mean"
                 )
             }
             Self::Property(error) => error.fmt(f),
@@ -95,12 +97,16 @@ impl TransportProperties {
     ///
     /// * a friendly word of [`crate::WORDS`], such as `reliable`, `low-delay` or `encrypted`;
     /// * a profile of [`PROFILES`], whose properties other words override;
-    /// * `name=value` with a property of [`PROPERTIES`]; `_` or `-` may stand for the blanks of a value;
-    /// * a property alone, which requires it or makes it true, and `no-` before it, which prohibits it or makes it false.
+    /// * `name=value` with a property of [`PROPERTIES`]; `_` or `-` may stand for the blanks of a
+    ///   value;
+    /// * a property alone, which requires it or makes it true, and `no-` before it, which prohibits
+    ///   it or makes it false.
     ///
     /// ```
-    /// use neater_property::{Preference, Role, SecurityNeed, SelectionProperty, TransportProperties};
-    /// let parsed = TransportProperties::parse("reliable, low-delay, encrypted, multistreaming=avoid")?;
+    /// use neater_property::{Preference, Role, SecurityNeed};
+    /// use neater_property::{SelectionProperty, TransportProperties};
+    /// let words = "reliable, low-delay, encrypted, multistreaming=avoid";
+    /// let parsed = TransportProperties::parse(words)?;
     /// let needs = parsed.properties.compile(Role::Initiate).unwrap();
     /// assert!(matches!(parsed.security, Some(SecurityNeed::Required { .. })));
     /// assert_eq!(needs.preference(SelectionProperty::Multistreaming), Preference::Avoid);
@@ -108,7 +114,8 @@ impl TransportProperties {
     /// ```
     ///
     /// # Errors
-    /// [`ParseError`] for the first word that is not understood, or that contradicts an earlier one.
+    /// [`ParseError`] for the first word that is not understood, or that contradicts an earlier
+    /// one.
     pub fn parse(text: &str) -> Result<Parsed, ParseError> {
         if text.len() > MAX_REQUEST_TEXT {
             return Err(ParseError::TooLong);
@@ -125,7 +132,8 @@ impl TransportProperties {
     }
 }
 
-/// What has been read: first what is implied, then what is stated, so that the order of words does not matter.
+/// What has been read: first what is implied, then what is stated, so that the order of words does
+/// not matter.
 #[derive(Default)]
 struct Reader<'a> {
     base: TransportProperties,

@@ -1,4 +1,4 @@
-//! How much a property is wanted, and by whom.
+//! How much a property is wanted, and by which source.
 
 use crate::value::is_word;
 use core::fmt;
@@ -35,8 +35,8 @@ impl Preference {
         }
     }
 
-    /// Reads a preference in any case and with any separator; `true` is Require and `false` is Prohibit, as RFC 9622
-    /// section 6.2 allows when properties are read.
+    /// Reads a preference in any case and with any separator; `true` is Require and `false` is
+    /// Prohibit, as RFC 9622 section 6.2 allows when properties are read.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         const WORDS: [(Preference, &[&str]); 5] = [

@@ -7,8 +7,9 @@ use crate::value::is_name;
 /// The names of the profiles.
 pub const PROFILES: [&str; 3] = ["reliable-inorder-stream", "reliable-message", "unreliable-datagram"];
 
-/// The properties of a profile, by its name in any case: `reliable-inorder-stream` (TCP's service, appendix B.2.1),
-/// `reliable-message` (SCTP's, B.2.2) or `unreliable-datagram` (UDP's, B.2.3). `None` when there is no such profile.
+/// The properties of a profile, by its name in any case: `reliable-inorder-stream` (TCP's service,
+/// appendix B.2.1), `reliable-message` (SCTP's, B.2.2) or `unreliable-datagram` (UDP's, B.2.3).
+/// `None` when there is no such profile.
 #[must_use]
 pub fn profile(name: &str) -> Option<TransportProperties> {
     let mut p = TransportProperties::new();

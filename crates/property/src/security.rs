@@ -32,17 +32,20 @@ impl fmt::Display for SecurityLevel {
     }
 }
 
-/// What a program asks of transport security (RFC 9622 section 6.3), as far as it bears on selection.
+/// What a program asks of transport security (RFC 9622 section 6.3), as far as it bears on
+/// selection.
 ///
-/// Security filters candidates and is never traded for anything else: RFC 9621 section 3.3 forbids falling back to a
-/// weaker protocol than the program accepts.
+/// Security filters candidates and is never traded for anything else: RFC 9621 section 3.3 forbids
+/// falling back to a weaker protocol than the program accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SecurityNeed {
     /// No transport security is attempted (NewDisabledSecurityParameters).
     Disabled,
-    /// Security if it can be had, without authentication; cleartext otherwise (NewOpportunisticSecurityParameters).
+    /// Security if it can be had, without authentication; cleartext otherwise
+    /// (NewOpportunisticSecurityParameters).
     Opportunistic,
-    /// Security always; everything from `minimum` upwards is equivalent to this program, and may be raced.
+    /// Security always; everything from `minimum` upwards is equivalent to this program, and may be
+    /// raced.
     Required {
         /// The weakest acceptable level; [`SecurityLevel::None`] accepts any encryption there is.
         minimum: SecurityLevel,

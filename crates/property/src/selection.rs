@@ -29,7 +29,8 @@ pub enum SelectionProperty {
     CongestionControl,
     /// Keep-alive packets are sent (6.2.10).
     KeepAlive,
-    /// Temporary local addresses of RFC 8981 are used (6.2.13): a property of paths, not of protocols.
+    /// Temporary local addresses of RFC 8981 are used (6.2.13): a property of paths, not of
+    /// protocols.
     UseTemporaryLocalAddress,
     /// ICMP errors that do not end the connection are reported (6.2.17).
     SoftErrorNotify,
@@ -80,13 +81,14 @@ impl SelectionProperty {
         }
     }
 
-    /// Finds a property by name, in any case, also as snake_case or kebab-case (RFC 9622 section 4.1).
+    /// Finds a property by name, in any case, also as snake_case or kebab-case (RFC 9622 section
+    /// 4.1).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| is_name(name, p.name()))
     }
 
-    /// What holds when the program says nothing (RFC 9622 section 6.2).
+    /// The default when the program sets nothing (RFC 9622 section 6.2).
     #[must_use]
     pub const fn default_preference(self, role: Role) -> Preference {
         match self {

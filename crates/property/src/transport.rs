@@ -1,10 +1,11 @@
 //! What a program fills in: RFC 9622's TransportProperties.
 //!
-//! *Responsible for* every settable property by name and by type, with its range and its default. *Not for* what two
-//! properties mean together (`check`), nor for the compiled form (`needs`).
+//! *Responsible for* every settable property by name and by type, with its range and its default.
+//! *Not for* what two properties mean together (`check`), nor for the compiled form (`needs`).
 //!
-//! *Invariants*: what was not set is told from what was set to the default; a refused value changes nothing; the
-//! preferences for interfaces and provisioning domains are bounded by [`MAX_PREFERENCES`].
+//! *Invariants*: an unset property is distinguished from one that was set to its default; a refused
+//! value changes nothing; the preferences for interfaces and provisioning domains are bounded by
+//! [`MAX_PREFERENCES`].
 
 use crate::catalogue::{ATTEMPT_DELAY, MEASURED_RATES, NEAT_ATTEMPT_DELAY, not_settable};
 use crate::connection::{ConnectionProperties, ConnectionProperty, boolean};
@@ -16,7 +17,8 @@ use core::time::Duration;
 
 /// How many preferences for interfaces, or for provisioning domains, there may be.
 pub const MAX_PREFERENCES: usize = 32;
-/// How long the name of an interface or of a provisioning domain may be, in bytes: a domain name fits.
+/// How long the name of an interface or of a provisioning domain may be, in bytes: a domain name
+/// fits.
 pub const MAX_PREFERENCE_NAME: usize = 255;
 /// The shortest attempt delay (RFC 8305 section 8, Minimum Connection Attempt Delay).
 pub const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(10);
@@ -26,8 +28,9 @@ pub const MAX_ATTEMPT_DELAY: Duration = Duration::from_millis(2000);
 /// Whether several paths are used at once (RFC 9622 section 6.2.14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Multipath {
-    /// One path at a time, also where the protocol could use more. A QUIC client still moves, under another connection id, when its
-    /// address is gone or nobody answers there (RFC 9000 section 9); a QUIC listener does not follow a peer to another address.
+    /// One path at a time, also where the protocol could use more. A QUIC client still moves, under
+    /// another connection id, when its address is gone or no peer answers there (RFC 9000 section
+    /// 9); a QUIC listener does not follow a peer to another address.
     #[default]
     Disabled,
     /// Negotiate several.
@@ -50,7 +53,7 @@ impl Multipath {
         }
     }
 
-    /// What holds when the program says nothing.
+    /// The default when the program sets nothing.
     #[must_use]
     pub const fn default_for(role: Role) -> Self {
         match role {
@@ -60,7 +63,8 @@ impl Multipath {
     }
 }
 
-/// Which way data goes (RFC 9622 section 6.2.16). A stack that could do both may be selected for either.
+/// Which way data goes (RFC 9622 section 6.2.16). A stack that could do both may be selected for
+/// either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Both ways.
@@ -87,8 +91,8 @@ impl Direction {
     }
 }
 
-/// What a program asks of a transport (RFC 9622 section 6.2): Selection Properties, the Connection Properties its
-/// connections begin with, and the defaults for its Messages.
+/// What a program asks of a transport (RFC 9622 section 6.2): Selection Properties, the Connection
+/// Properties its connections begin with, and the defaults for its Messages.
 ///
 /// What is not set takes the RFC's default, which may depend on the [`Role`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -161,11 +165,12 @@ impl TransportProperties {
         Self::default()
     }
 
-    /// Sets a property by name, in any case, also as snake_case or kebab-case. Overrides an earlier value.
+    /// Sets a property by name, in any case, also as snake_case or kebab-case. Overrides an earlier
+    /// value.
     ///
     /// # Errors
-    /// [`PropertyError`] when the name is not known, the property is read-only, or the value is of another type or out of
-    /// range; the properties stay as they were.
+    /// [`PropertyError`] when the name is not known, the property is read-only, or the value is of
+    /// another type or out of range; the properties stay as they were.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) -> Result<(), PropertyError> {
         let id = Id::from_name(name).ok_or_else(|| not_settable(name))?;
         let (name, value) = (id.name(), value.into());
@@ -196,7 +201,8 @@ impl TransportProperties {
         Ok(())
     }
 
-    /// Sets a property from a text: `require`, `true`, `interactive`, `1.5`, `250ms`, `prefer:wifi+avoid:cellular`.
+    /// Sets a property from a text: `require`, `true`, `interactive`, `1.5`, `250ms`,
+    /// `prefer:wifi+avoid:cellular`.
     ///
     /// # Errors
     /// As [`set`](Self::set).
@@ -204,8 +210,9 @@ impl TransportProperties {
         self.set(name, text)
     }
 
-    /// Reads a property by name; `None` when there is no such property, or it belongs to a connection. Defaults are those
-    /// of [`Role::Initiate`]; [`preference`](Self::preference) and [`multipath`](Self::multipath) tell the others.
+    /// Reads a property by name; `None` when there is no such property, or it belongs to a
+    /// connection. Defaults are those of [`Role::Initiate`]; [`preference`](Self::preference) and
+    /// [`multipath`](Self::multipath) return the others.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
         Id::from_name(name).map(|id| self.value(id))
@@ -229,7 +236,8 @@ impl TransportProperties {
         }
     }
 
-    /// Every settable property with its value: Selection Properties, then those of connections, then those of Messages.
+    /// Every settable property with its value: Selection Properties, then those of connections,
+    /// then those of Messages.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
         Id::all().map(|id| (id.name(), self.value(id)))
     }
@@ -277,11 +285,12 @@ impl TransportProperties {
         self.preferences[property as usize]
     }
 
-    /// Adds a preference for an interface, by name or by type (`wifi`, `cellular`, ...; RFC 9622 section 6.2.11).
+    /// Adds a preference for an interface, by name or by type (`wifi`, `cellular`, ...; RFC 9622
+    /// section 6.2.11).
     ///
     /// # Errors
-    /// [`PropertyError::Invalid`] when the name is empty, too long or holds control characters, or there are
-    /// [`MAX_PREFERENCES`] already.
+    /// [`PropertyError::Invalid`] when the name is empty, too long or holds control characters, or
+    /// there are [`MAX_PREFERENCES`] already.
     pub fn interface(&mut self, preference: Preference, name: &str) -> Result<&mut Self, PropertyError> {
         add_preference("interface", &mut self.interface, preference, name)?;
         Ok(self)
@@ -332,13 +341,13 @@ impl TransportProperties {
         self
     }
 
-    /// Whether alternative addresses are told to the peer (RFC 9622 section 6.2.15).
+    /// Whether alternative addresses are announced to the peer (RFC 9622 section 6.2.15).
     #[must_use]
     pub fn advertises_altaddr(&self) -> bool {
         self.advertises_altaddr
     }
 
-    /// How long one attempt runs before the next is started, if the program says so.
+    /// How long one attempt runs before the next is started, if the program sets it.
     #[must_use]
     pub fn attempt_delay(&self) -> Option<Duration> {
         self.attempt_delay
@@ -397,7 +406,8 @@ fn preferences(property: &'static str, value: Value) -> Result<Vec<(Preference, 
         Value::Text(text) if text.trim().is_empty() => {}
         Value::Text(text) => {
             for item in text.split('+').map(str::trim) {
-                // A provisioning domain may hold a colon itself; without a preference in front, the name is required.
+                // A provisioning domain may hold a colon itself; without a preference in front, the
+                // name is required.
                 let split = item.split_once(':').and_then(|(p, name)| Some((Preference::from_text(p)?, name.trim())));
                 let (preference, name) = split.unwrap_or((Preference::Require, item));
                 add_preference(property, &mut set, preference, name)?;

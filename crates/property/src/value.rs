@@ -9,8 +9,8 @@ const ECHO: usize = 48;
 
 /// The value of a property, not yet checked against its type.
 ///
-/// Durations are numbers of seconds, rates numbers of bits per second. `Disabled`, `Unlimited`, `Infinite` and
-/// `Full Coverage` are texts, as are the names of enumerations.
+/// Durations are numbers of seconds, rates numbers of bits per second. `Disabled`, `Unlimited`,
+/// `Infinite` and `Full Coverage` are texts, as are the names of enumerations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A preference.
@@ -82,8 +82,8 @@ impl Value {
         matches!(self, Self::Text(t) if is_word(t, word))
     }
 
-    /// The value as a length of time: a number of seconds, or a text with one of the units `us`, `ms`, `s`, `min`, `h`.
-    /// Rounded to microseconds.
+    /// The value as a length of time: a number of seconds, or a text with one of the units `us`,
+    /// `ms`, `s`, `min`, `h`. Rounded to microseconds.
     #[must_use]
     pub fn as_duration(&self) -> Option<Duration> {
         const UNITS: [(&str, f64); 5] = [("us", 1e-6), ("ms", 1e-3), ("min", 60.0), ("h", 3600.0), ("s", 1.0)];
@@ -95,7 +95,8 @@ impl Value {
         (0.0..=u64::MAX as f64 / 2.0).contains(&micros).then(|| Duration::from_micros(micros as u64))
     }
 
-    /// The value as a rate in bit/s: a number, or a text with one of the units `k`, `M`, `G` (powers of 1000).
+    /// The value as a rate in bit/s: a number, or a text with one of the units `k`, `M`, `G`
+    /// (powers of 1000).
     #[must_use]
     pub fn as_bit_rate(&self) -> Option<u64> {
         const UNITS: [(&str, f64); 3] = [("k", 1e3), ("m", 1e6), ("g", 1e9)];
@@ -156,7 +157,8 @@ impl From<u32> for Value {
 }
 
 impl From<i32> for Value {
-    /// A number as it stands in a program. A negative one is no Integer, and none that any property takes.
+    /// A number as it stands in a program. A negative one is no Integer, and none that any property
+    /// takes.
     fn from(n: i32) -> Self {
         u64::try_from(n).map_or(Self::Number(n.into()), Self::Integer)
     }
@@ -219,7 +221,7 @@ pub enum PropertyError {
         /// The value that was given, shortened.
         got: String,
     },
-    /// The property tells something and cannot be set (RFC 9622 section 8.1.11).
+    /// The property is read-only (RFC 9622 section 8.1.11).
     ReadOnly {
         /// The property.
         property: &'static str,
@@ -264,8 +266,8 @@ pub(crate) fn shortened(text: &str) -> String {
     short
 }
 
-/// Whether `given` is `name` in any case, or its transposition into snake_case, kebab-case or PascalCase (RFC 9622
-/// section 4.1): a separator may stand only where `name` has a capital letter.
+/// Whether `given` is `name` in any case, or its transposition into snake_case, kebab-case or
+/// PascalCase (RFC 9622 section 4.1): a separator may stand only where `name` has a capital letter.
 pub(crate) fn is_name(given: &str, name: &str) -> bool {
     let mut given = given.bytes().peekable();
     for (i, c) in name.bytes().enumerate() {

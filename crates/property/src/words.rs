@@ -5,13 +5,15 @@ use crate::security::{SecurityLevel, SecurityNeed};
 /// What a word stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// `stated` is what the word says; `implied` holds only where no other word says otherwise.
+    /// `stated` is the meaning of the word; `implied` holds only where no other word contradicts
+    /// it.
     Properties { stated: &'static [(&'static str, &'static str)], implied: &'static [(&'static str, &'static str)] },
     /// A need of security.
     Security(SecurityNeed),
 }
 
-/// A friendly word that [`crate::TransportProperties::parse`] knows, besides the names of properties and profiles.
+/// A friendly word that [`crate::TransportProperties::parse`] knows, besides the names of
+/// properties and profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The word.
@@ -31,8 +33,8 @@ const fn secures(word: &'static str, help: &'static str, need: SecurityNeed) -> 
 
 /// The words, in the order a list of them is shown.
 ///
-/// `unreliable` and `datagrams` avoid reliability rather than prohibit it, as the profile of RFC 9622 appendix B.2.3
-/// does: a reliable transport is better than none.
+/// `unreliable` and `datagrams` avoid reliability rather than prohibit it, as the profile of RFC
+/// 9622 appendix B.2.3 does: a reliable transport is better than none.
 pub const WORDS: &[Word] = &[
     says("reliable", "all data arrives, once", &[("reliability", "require")]),
     Word {

@@ -69,7 +69,7 @@ pub struct Transmit {
 /// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// Who sent it.
+    /// Its sender.
     pub source: SocketAddr,
     /// Which of our addresses it came to.
     pub local: Option<IpAddr>,
@@ -99,7 +99,8 @@ pub struct Foreign {
     pub engine: u8,
     /// The datagram, to be passed on.
     pub data: BytesMut,
-    /// What its sender is told if there is no such engine: that nobody knows its connection (RFC 9000 section 10.3).
+    /// The answer to its sender if there is no such engine: a stateless reset (RFC 9000 section
+    /// 10.3).
     pub answer: Option<(Transmit, Box<[u8]>)>,
 }
 
@@ -156,11 +157,12 @@ pub struct Stats {
     pub sent: (u64, u64),
     /// UDP datagrams and bytes received.
     pub received: (u64, u64),
-    /// STREAM and DATAGRAM frames received: what the peer's application has said.
+    /// STREAM and DATAGRAM frames received: data of the peer's application.
     pub data_frames: u64,
     /// STREAM frames among them.
     pub stream_frames: u64,
-    /// PATH_CHALLENGE frames received: the peer is not sure yet where this side is (RFC 9000 section 8.2).
+    /// PATH_CHALLENGE frames received: the peer is not sure yet where this side is (RFC 9000
+    /// section 8.2).
     pub challenges: u64,
     /// Packets and bytes declared lost.
     pub lost: (u64, u64),
@@ -195,7 +197,8 @@ pub trait EndpointApi: Sized {
     /// Begins a connection; its first packets come out of the connection's `poll_transmit`.
     ///
     /// # Errors
-    /// [`QuicError::Configuration`]: the TLS configuration cannot carry QUIC, or the address or name is impossible.
+    /// [`QuicError::Configuration`]: the TLS configuration cannot carry QUIC, or the address or
+    /// name is impossible.
     fn connect(
         &mut self,
         now: Instant,
@@ -207,7 +210,8 @@ pub trait EndpointApi: Sized {
     fn handle_datagram(&mut self, now: Instant, meta: Datagram, data: BytesMut, out: &mut Vec<u8>) -> Arrival;
     /// Takes what a connection has for its endpoint, and may return something for that connection.
     fn handle_event(&mut self, handle: Handle, event: EndpointEvent) -> Option<ConnectionEvent>;
-    /// Forgets a connection that ends without the usual exchange. Nothing of it may be handed to the endpoint afterwards.
+    /// Forgets a connection that ends without the usual exchange. Nothing of it may be handed to
+    /// the endpoint afterwards.
     fn forget(&mut self, handle: Handle);
     /// Stops accepting new connections.
     fn stop_accepting(&mut self);
@@ -225,12 +229,13 @@ pub trait ConnectionApi {
     fn next_timeout(&mut self) -> Option<Instant>;
     /// What has happened.
     fn poll_event(&mut self) -> Option<Event>;
-    /// What to tell the endpoint.
+    /// An event for the endpoint.
     fn poll_endpoint_event(&mut self) -> Option<EndpointEvent>;
     /// What to send, written to `buf` (cleared first); at most `max_datagrams` equal segments.
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit>;
 
-    /// Opens a stream; `None` while the peer's limit is reached ([`Event::Available`] tells when it is not).
+    /// Opens a stream; `None` while the peer's limit is reached ([`Event::Available`] follows when
+    /// it is not).
     fn open(&mut self, direction: Direction) -> Option<StreamId>;
     /// Takes a stream that the peer opened.
     fn accept(&mut self, direction: Direction) -> Option<StreamId>;
@@ -245,11 +250,13 @@ pub trait ConnectionApi {
     fn reset(&mut self, stream: StreamId, code: u64);
     /// Refuses what the peer may still send.
     fn stop(&mut self, stream: StreamId, code: u64);
-    /// Whether the peer has abandoned its direction, and with which code; after that the stream cannot be read any more.
+    /// Whether the peer has abandoned its direction, and with which code; after that the stream
+    /// cannot be read any more.
     fn received_reset(&mut self, stream: StreamId) -> Option<u64>;
     /// Reads as many bytes as are there and fit, in order.
     fn read(&mut self, stream: StreamId, buf: &mut [u8]) -> ReadOutcome;
-    /// How many streams of this direction the peer may have open at once. What it was allowed before stays allowed.
+    /// How many streams of this direction the peer may have open at once. What it was allowed
+    /// before stays allowed.
     fn set_peer_streams(&mut self, direction: Direction, count: u32);
     /// Higher goes first; 0 is the default.
     fn set_priority(&mut self, stream: StreamId, priority: i32);
@@ -289,14 +296,15 @@ pub trait ConnectionApi {
     fn local_ip(&self) -> Option<IpAddr>;
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
-    /// Whether something that was written to a stream may not have left yet, because the congestion window or the pacer has held something
-    /// of this connection back ever since, or nothing was asked for to be sent. If it is false, all has left, but for what a peer's new
-    /// address waits for until it is validated (RFC 9000 section 8). Told of a connection that is over, too.
+    /// Whether something that was written to a stream may not have left yet, because the congestion
+    /// window or the pacer has held something of this connection back ever since, or no packets
+    /// were requested since. If it is false, all has left, but for what a peer's new address waits
+    /// for until it is validated (RFC 9000 section 8). Valid for a connection that is over, too.
     fn has_unsent(&self, stream: StreamId) -> bool;
     /// Bytes of datagrams that have not left yet.
     fn queued_datagrams(&mut self) -> usize;
-    /// Whether data of the connection's streams waits to be sent or acknowledged. `stream` is one that this side has sent on
-    /// and not given up; when the connection is over the answer is yes.
+    /// Whether data of the connection's streams waits to be sent or acknowledged. `stream` is one
+    /// that this side has sent on and not given up; when the connection is over the answer is yes.
     fn has_unacknowledged(&mut self, stream: StreamId) -> bool;
     /// Bytes of packets on the present path that the peer has acknowledged.
     fn acknowledged(&self) -> u64;
@@ -307,13 +315,16 @@ pub trait ConnectionApi {
     fn stats(&self) -> Stats;
     /// Bounds unacknowledged and unsent data.
     fn set_send_window(&mut self, bytes: u64);
-    /// The window of all streams together (RFC 9000 section 4.1), and the most bytes that the peer may make this side keep: after the
-    /// window was made smaller, more than that until so much was read.
+    /// The window of all streams together (RFC 9000 section 4.1), and the most bytes that the peer
+    /// may make this side keep: after the window was made smaller, more than that until so much was
+    /// read.
     fn receive_window(&self) -> (u64, u64);
-    /// Whether streams hold so much more or less unread that another window may suit; says so once.
+    /// Whether streams hold so much more or less unread that another window may suit; returns true
+    /// once.
     fn unread_has_shifted(&mut self) -> bool;
-    /// The window that suits what the program reads in one round trip and what streams hold unread, if it is not the one that there is.
-    /// `streams`: so many may be read. `give`: what this connection does not need others do.
+    /// The window that suits what the program reads in one round trip and what streams hold unread,
+    /// if it is not the one that there is. `streams`: so many may be read. `give`: what this
+    /// connection does not need others do.
     fn suitable_receive_window(&mut self, now: Instant, streams: usize, give: bool) -> Option<u64>;
     /// Sets that window.
     fn set_receive_window(&mut self, bytes: u64);

@@ -4,8 +4,9 @@ use neater_base::Instant;
 
 /// Maps our constructible instants to the opaque ones that quinn-proto takes.
 ///
-/// The standard library's `Instant` cannot be built from a number, so one is read at creation and everything is counted
-/// from it. The origin cancels out: only differences reach the protocol, so a run stays a function of its inputs.
+/// The standard library's `Instant` cannot be built from a number, so one is read at creation and
+/// everything is counted from it. The origin cancels out: only differences reach the protocol, so a
+/// run stays a function of its inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch(std::time::Instant);
 

@@ -8,9 +8,9 @@ use quinn_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use ring::hmac;
 use std::sync::Arc;
 
-/// Where qlog traces of QUIC connections go (draft-ietf-quic-qlog-main-schema): asked for a writer once for each
-/// connection that is opened or accepted. Times in a trace count from [`Instant::ZERO`], so a
-/// simulated run writes the same bytes when it is repeated.
+/// Where qlog traces of QUIC connections go (draft-ietf-quic-qlog-main-schema): asked for a writer
+/// once for each connection that is opened or accepted. Times in a trace count from
+/// [`Instant::ZERO`], so a simulated run writes the same bytes when it is repeated.
 #[derive(Clone)]
 pub struct Qlog(Arc<MakeWriter>);
 
@@ -51,8 +51,8 @@ impl core::fmt::Debug for Qlog {
 /// Endpoints of one listener on several engines share the two keys and differ in the number.
 #[derive(Clone)]
 pub struct Identity {
-    /// The engine's number: the first byte of every connection id it issues, so that a packet which arrives at the wrong
-    /// engine can be passed on.
+    /// The engine's number: the first byte of every connection id it issues, so that a packet which
+    /// arrives at the wrong engine can be passed on.
     pub engine: u8,
     /// Seeds everything random in the endpoint.
     pub seed: [u8; 32],
@@ -70,8 +70,9 @@ impl core::fmt::Debug for Identity {
     }
 }
 
-/// The key for the stateless reset tokens of an endpoint at `local`, from a secret that endpoints at other addresses have, too:
-/// none of them can be made to say what ends the connections of another (RFC 9000 section 21.11).
+/// The key for the stateless reset tokens of an endpoint at `local`, from a secret that endpoints
+/// at other addresses have, too: none of them can be made to send a token that ends the connections
+/// of another (RFC 9000 section 21.11).
 #[must_use]
 pub fn reset_key_at(secret: &[u8; 32], local: SocketAddr) -> [u8; 32] {
     let (ip, port) = (local.ip().to_canonical(), local.port().to_be_bytes());
@@ -90,7 +91,7 @@ pub fn reset_key_at(secret: &[u8; 32], local: SocketAddr) -> [u8; 32] {
 /// What can be tuned per connection. The defaults suit the public Internet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// The connection ends when nothing was heard for this long; `None`: never. Default 30 s.
+    /// The connection ends when nothing was received for this long; `None`: never. Default 30 s.
     pub idle_timeout: Option<Duration>,
     /// A PING is sent after this much silence; `None` (default): never.
     pub keep_alive: Option<Duration>,
@@ -98,12 +99,15 @@ pub struct Tuning {
     pub peer_bidi_streams: u32,
     /// Unidirectional streams that the peer may have open. Default 64.
     pub peer_uni_streams: u32,
-    /// Bytes that the peer may send on one stream ahead of its reader (RFC 9000 section 4.1), as far as the connection's window allows,
-    /// which begins at [`Tuning::RECEIVE_WINDOW_MIN`] and follows what is read. Default 16 MB (100 ms at 1.3 Gbit/s).
+    /// Bytes that the peer may send on one stream ahead of its reader (RFC 9000 section 4.1), as
+    /// far as the connection's window allows, which begins at [`Tuning::RECEIVE_WINDOW_MIN`] and
+    /// follows what is read. Default 16 MB (100 ms at 1.3 Gbit/s).
     pub stream_window: u32,
-    /// Bytes of unacknowledged and unsent data kept for the peer, at first. It follows the path: see [`Tuning::SEND_WINDOW_MAX`].
+    /// Bytes of unacknowledged and unsent data kept for the peer, at first. It follows the path:
+    /// see [`Tuning::SEND_WINDOW_MAX`].
     pub send_window: u64,
-    /// Accept and send unreliable datagrams (RFC 9221), with this much buffer each way; 0 switches them off.
+    /// Accept and send unreliable datagrams (RFC 9221), with this much buffer each way; 0 switches
+    /// them off.
     pub datagram_buffer: usize,
     /// Whether the peer's address may change (RFC 9000 section 9).
     pub migration: bool,
@@ -116,7 +120,8 @@ impl Tuning {
     pub const SEND_WINDOW_MAX: u64 = 64 << 20;
     /// The send window a connection starts with.
     pub const SEND_WINDOW_MIN: u64 = 256 << 10;
-    /// Bytes that the peer may send on all streams together ahead of their readers, at first: 100 ms at 100 Mbit/s.
+    /// Bytes that the peer may send on all streams together ahead of their readers, at first: 100
+    /// ms at 100 Mbit/s.
     pub const RECEIVE_WINDOW_MIN: u64 = 1_250_000;
     /// That window never grows past this.
     pub const RECEIVE_WINDOW_MAX: u64 = 64 << 20;
@@ -155,7 +160,8 @@ const TIME_THRESHOLD: f32 = 1.5;
 impl Tuning {
     pub(crate) fn transport(&self) -> TransportConfig {
         let mut t = TransportConfig::default();
-        // A timeout too long for the wire's field means "never", which is what the field's largest value amounts to.
+        // A timeout too long for the wire's field means "never", which is what the field's largest
+        // value amounts to.
         t.max_idle_timeout(self.idle_timeout.and_then(|d| d.try_into().ok()));
         t.keep_alive_interval(self.keep_alive);
         t.max_concurrent_bidi_streams(VarInt::from_u32(self.peer_bidi_streams));

@@ -1,14 +1,17 @@
 //! Congestion control of QUIC: the project's own, in the place that quinn-proto has for one.
 //!
-//! *Responsible for* telling [`neater_cc::Congestion`] what quinn-proto tells its controllers, in its words; for recovery
-//! periods, persistent congestion and a change of the datagram size (RFC 9002 section 7); and for a CONNECTION_CLOSE being
-//! sent at once, although data waits for room in the window: it is not subject to congestion control, but quinn-proto 0.11
-//! holds it back with the data, and since a closing connection takes no acknowledgements, for ever. *Not responsible for* what is
-//! lost, for probe timeouts and for pacing: that is quinn-proto's, which paces at 5/4 per round trip of the window it is told, and
-//! so is told more in slow start, while there is room.
+//! *Responsible for* translating quinn-proto's reports to its controllers for
+//! [`neater_cc::Congestion`]; for recovery periods, persistent congestion and a change of the
+//! datagram size (RFC 9002 section 7); and for a CONNECTION_CLOSE being sent at once, although data
+//! waits for room in the window: it is not subject to congestion control, but quinn-proto 0.11
+//! holds it back with the data, and since a closing connection takes no acknowledgements, for ever.
+//! *Not responsible for* what is lost, for probe timeouts and for pacing: that is quinn-proto's,
+//! which paces at 5/4 per round trip of the window that it is given, and so is given more in slow
+//! start, while there is room.
 //!
-//! *Invariants*: time is counted from the making of the controller, so a run is a function of its inputs; what is in flight
-//! never passes the window but by probes and by one datagram at the start of a recovery (RFC 9002 section 7.3.2).
+//! *Invariants*: time is counted from the making of the controller, so a run is a function of its
+//! inputs; what is in flight never passes the window but by probes and by one datagram at the start
+//! of a recovery (RFC 9002 section 7.3.2).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -26,15 +29,16 @@ type Time = std::time::Instant;
 
 /// Larger than whatever is in flight, and so large that quinn-proto does not pace either.
 const NO_LIMIT: u64 = 1 << 40;
-/// The most of RFC 9002 section 7.2: what ten segments of a TCP carry, while datagrams still have the 1,200 bytes that every path
-/// takes (specs/exceptions, docs/decisions/0017).
+/// The most of RFC 9002 section 7.2: what ten segments of a TCP carry, while datagrams still have
+/// the 1,200 bytes that every path takes (specs/exceptions, docs/decisions/0017).
 const INITIAL: InitialWindow = InitialWindow::Bytes(14_720);
-/// In slow start quinn-proto is told so many fifths of the window while there is room in it: it then paces two windows per round
-/// trip, as TCP in Linux does there, instead of 5/4, at which a window grows 1.9 times a round trip and not twice.
+/// In slow start quinn-proto is given so many fifths of the window while there is room in it: it
+/// then paces two windows per round trip, as TCP in Linux does there, instead of 5/4, at which a
+/// window grows 1.9 times a round trip and not twice.
 const FIFTHS: u64 = 8;
 
-/// The switches that QUIC has. The window comes down at once (RFC 9002 section 7.3.2), and stays when nothing is sent, for
-/// what is sent then is paced (section 7.8).
+/// The switches that QUIC has. The window comes down at once (RFC 9002 section 7.3.2), and stays
+/// when nothing is sent, for what is sent then is paced (section 7.8).
 const RULES: Config = Config {
     initial_window: INITIAL,
     reduction: Reduction::Instant,
@@ -48,8 +52,9 @@ const fn cubic() -> CubicConfig {
     CubicConfig {
         // The window cannot have grown unused, so it is what RFC 9002 section 7.3.2 reduces.
         base: Base::Window,
-        // As the TCP that it shares links with. HyStart++ of RFC 9406 goes on for five rounds, in which a window triples;
-        // beside a sender that stops at once it kept 0.62 of the link (docs/decisions/0017).
+        // As the TCP that it shares links with. HyStart++ of RFC 9406 goes on for five rounds, in
+        // which a window triples; beside a sender that stops at once it kept 0.62 of the link
+        // (docs/decisions/0017).
         hystart: Some(HyStartConfig::Classic { paced: true }),
         // RFC 9406 section 4.3: a sender that paces needs no limit.
         slow_start_limit: u32::MAX,
@@ -93,7 +98,7 @@ struct PathController {
     last_sent: Instant,
     /// When acknowledgements were taken last, and whether anything was in flight then.
     last_acks: Option<(Instant, bool)>,
-    /// Bytes in flight, as far as it is told.
+    /// Bytes in flight, as far as reported.
     in_flight: u64,
     /// The first datagram of a recovery need not wait.
     first_again: bool,
@@ -101,7 +106,7 @@ struct PathController {
     acknowledged: u64,
 }
 
-/// What a connection and the controllers of its path tell each other.
+/// The signals between a connection and the controllers of its paths.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     /// Nothing that is sent from now on waits for room.
@@ -115,8 +120,9 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Whether quinn-proto has asked for room since this was called last: it does when it has something to send that is to be acknowledged,
-    /// before it knows whether window and pacer let it go.
+    /// Whether quinn-proto has asked for room since this was called last: it does when it has
+    /// something to send that is to be acknowledged, before it knows whether window and pacer let
+    /// it go.
     pub(crate) fn take_asked(&self) -> bool {
         // One thread at a time uses a connection.
         let asked = self.asked.load(Ordering::Relaxed);
@@ -137,7 +143,7 @@ impl Signals {
     }
 }
 
-/// Tells controllers of different paths apart, while both are there.
+/// Distinguishes controllers of different paths, while both are there.
 pub(crate) fn identity(connection: &quinn_proto::Connection) -> usize {
     core::ptr::from_ref(connection.congestion_state()).cast::<()>().addr()
 }
@@ -199,7 +205,8 @@ impl PathController {
         batch.srtt = Some(srtt);
     }
 
-    /// The time in which the window was not what held the sender back, which does not count for the cubic function.
+    /// The time in which the window was not what held the sender back, which does not count for the
+    /// cubic function.
     fn skip_unused(&mut self, now: Instant, app_limited: bool, first_sent: Instant) {
         let Some((last, flying)) = self.last_acks.replace((now, self.in_flight > 0)) else { return };
         let until = if app_limited {
@@ -278,7 +285,8 @@ impl Controller for PathController {
         let (old, new) = (self.congestion.mss(), u64::from(new_mtu).max(1));
         let window = self.congestion.window();
         self.congestion.set_mss(new);
-        // The initial window counts datagrams (RFC 9002 section 7.2); what was learned since counts bytes.
+        // The initial window counts datagrams (RFC 9002 section 7.2); what was learned since counts
+        // bytes.
         let first = !self.congested && self.congestion.in_slow_start();
         let more = if first { INITIAL.bytes(new).saturating_sub(INITIAL.bytes(old)) } else { 0 };
         self.congestion.set_window((window + more).max(2 * new));
@@ -291,11 +299,12 @@ impl Controller for PathController {
         }
         let window = self.congestion.window();
         let window = if self.first_again { window.max(self.in_flight + self.congestion.mss()) } else { window };
-        // With less room, what quinn-proto is told is what holds it back.
+        // With less room, the reported window is what holds quinn-proto back.
         if self.congestion.in_slow_start() && self.in_flight + 2 * self.congestion.mss() <= window {
             return window * FIFTHS / 5;
         }
-        // quinn-proto keeps what is in flight below the window, where RFC 9002 section 7 allows as much as the window.
+        // quinn-proto keeps what is in flight below the window, where RFC 9002 section 7 allows as
+        // much as the window.
         window + 1
     }
 
@@ -327,7 +336,8 @@ mod tests {
     const MTU: u64 = 1200;
     const RTT: u64 = 50;
 
-    /// A controller with a path of its own: packets are acknowledged a round trip after they were sent.
+    /// A controller with a path of its own: packets are acknowledged a round trip after they were
+    /// sent.
     struct Path {
         epoch: Epoch,
         controller: PathController,
@@ -356,7 +366,8 @@ mod tests {
             }
         }
 
-        /// So many packets that were sent at `sent` are acknowledged by one frame; so many are in flight then.
+        /// So many packets that were sent at `sent` are acknowledged by one frame; so many are in
+        /// flight then.
         fn ack(&mut self, sent: u64, now: u64, packets: u64, in_flight: u64, app_limited: bool) {
             for _ in 0..packets {
                 self.controller.acked(self.at(sent), MTU, Duration::from_millis(RTT));
@@ -368,7 +379,8 @@ mod tests {
             self.controller.on_congestion_event(self.at(now), self.at(sent), false, packets * MTU);
         }
 
-        /// The window in packets, as quinn-proto uses it: what is in flight stays below what it is told.
+        /// The window in packets, as quinn-proto uses it: what is in flight stays below the
+        /// reported window.
         fn packets(&self) -> u64 {
             let mut full = self.controller.clone();
             full.in_flight = full.in_flight.max(full.congestion.window() - MTU);
@@ -404,7 +416,7 @@ mod tests {
     #[test]
     fn in_slow_start_two_windows_leave_in_a_round_trip_and_no_more_than_one_is_in_flight() {
         let mut p = Path::new();
-        // quinn-proto paces at 5/4 of what it is told, and asks before each datagram.
+        // quinn-proto paces at 5/4 of the reported window, and asks before each datagram.
         assert_eq!(p.controller.window() * 5 / 4, 2 * 14_720);
         let mut sent = 0;
         while sent * MTU + MTU < p.controller.window() {

@@ -3,13 +3,15 @@
 use core::fmt;
 use neater_tls::TlsError;
 
-/// Why a QUIC connection ended or could not begin. The texts are for people; the variants are for code.
+/// Why a QUIC connection ended or could not begin. The texts are for people; the variants are for
+/// code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuicError {
     /// The peer speaks no version of QUIC that we do.
     VersionMismatch,
-    /// The TLS handshake inside QUIC failed; the text says why, the number is the TLS alert (RFC 9001 section 4.8).
+    /// The TLS handshake inside QUIC failed; the text gives the reason, the number is the TLS alert
+    /// (RFC 9001 section 4.8).
     Tls {
         /// The alert, `None` when none was sent.
         alert: Option<u8>,
@@ -22,7 +24,7 @@ pub enum QuicError {
         code: u64,
         /// What happened.
         reason: String,
-        /// Whether the peer said so, rather than we.
+        /// Whether the peer sent it, rather than this side.
         by_peer: bool,
     },
     /// The peer's application closed the connection with this code.
@@ -37,8 +39,9 @@ pub enum QuicError {
     /// For longer than the idle timeout nothing came from the peer, or nothing that was sent to it
     /// was acknowledged: a path may be dead in one direction alone.
     TimedOut,
-    /// The addresses of this host have changed, and from where it is now nobody has answered: the network there lets no QUIC
-    /// through, or no way leads to the peer (NO_VIABLE_PATH of RFC 9000 section 20.1).
+    /// The addresses of this host have changed, and from the new one the peer has not answered: the
+    /// network there lets no QUIC through, or no way leads to the peer (NO_VIABLE_PATH of RFC 9000
+    /// section 20.1).
     NoViablePath,
     /// Closed from this side.
     LocallyClosed,
@@ -80,7 +83,7 @@ fn transport(code: u64, reason: &str, by_peer: bool) -> QuicError {
         let reason = if reason.is_empty() {
             TlsError::from_alert(rustls::AlertDescription::from(alert)).to_string()
         } else {
-            // Of its own verdicts this side has names only; what the peer says is its own affair.
+            // Of its own verdicts this side has names only; the peer's text is passed on.
             TlsError::from_text(reason).filter(|_| !by_peer).map_or_else(|| reason.to_owned(), |e| e.to_string())
         };
         return QuicError::Tls { alert: Some(alert), reason };
@@ -104,8 +107,9 @@ impl From<quinn_proto::ConnectionError> for QuicError {
     }
 }
 
-/// The peer's words, made harmless: bounded, without control characters, which a terminal would obey. Of the marks that change
-/// the direction of writing only a sign is left, too: they make a text look like another one.
+/// The peer's words, made harmless: bounded, without control characters, which a terminal would
+/// obey. Of the marks that change the direction of writing only a sign is left, too: they make a
+/// text look like another one.
 fn text(bytes: &[u8]) -> String {
     let harmless = |c: char| match c {
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',

@@ -31,10 +31,11 @@ pub struct ConnectionEvent(q::ConnectionEvent, usize);
 pub struct EndpointEvent(q::EndpointEvent);
 
 const CID_LEN: usize = 8;
-/// So many times the shortest round trip is believed to be the path's own, jitter and the waits of a radio included.
+/// So many times the shortest round trip is believed to be the path's own, jitter and the waits of
+/// a radio included.
 const INFLATED: u32 = 4;
-/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2), unless fewer are allowed:
-/// see [`Endpoint::limit_handshakes`].
+/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section
+/// 8.1.2), unless fewer are allowed: see [`Endpoint::limit_handshakes`].
 const RETRY_ABOVE: usize = 1000;
 /// However few are allowed, so many may go on unproven: a proof costs honest clients a round trip.
 const RETRY_LEAST: usize = 64;
@@ -155,7 +156,7 @@ impl Endpoint {
         })
     }
 
-    /// Tells wall time, for the age of tokens.
+    /// Sets the wall time, for the age of tokens.
     pub fn set_wall(&mut self, wall: neater_base::WallTime) {
         self.wall.store(wall.0.as_secs(), std::sync::atomic::Ordering::Relaxed);
     }
@@ -190,8 +191,8 @@ impl Endpoint {
         Some(Arc::new(setup))
     }
 
-    /// Accepts connections again, after [`EndpointApi::stop_accepting`], with another certificate perhaps. Those that it has go
-    /// on as they were set up.
+    /// Accepts connections again, after [`EndpointApi::stop_accepting`], with another certificate
+    /// perhaps. Those that it has go on as they were set up.
     ///
     /// # Errors
     /// [`QuicError::Configuration`] when the TLS configuration cannot carry QUIC.
@@ -214,8 +215,8 @@ impl Endpoint {
         self.server
     }
 
-    /// Of so many handshakes at once that whoever uses this endpoint allows, the second half must come from clients that have
-    /// proved their addresses: forged ones cannot use up all.
+    /// Of so many handshakes at once as the caller allows, the second half must come from clients
+    /// that have proved their addresses: forged ones cannot use up all.
     pub fn limit_handshakes(&mut self, most: usize) {
         self.retry_above = (most / 2).clamp(RETRY_LEAST, RETRY_ABOVE);
     }
@@ -226,9 +227,9 @@ impl Endpoint {
     }
 }
 
-/// The number of the engine that chose a packet's destination connection id, where it must be one that an engine chose: in
-/// packets with a short header, which begin with it (RFC 9000 section 17.3), and in Handshake packets. Those that come
-/// before may carry an id of the client's choice.
+/// The number of the engine that chose a packet's destination connection id, where it must be one
+/// that an engine chose: in packets with a short header, which begin with it (RFC 9000 section
+/// 17.3), and in Handshake packets. Those that come before may carry an id of the client's choice.
 fn engine_of(packet: &[u8]) -> Option<u8> {
     const VERSION_1: [u8; 4] = [0, 0, 0, 1];
     const HANDSHAKE: u8 = 0b10;
@@ -246,8 +247,9 @@ fn engine_of(packet: &[u8]) -> Option<u8> {
 impl Endpoint {
     /// A packet that does not seem to be for this engine.
     fn foreign(&mut self, now: Instant, meta: Datagram, engine: u8, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
-        // A stateless reset looks like such a packet with a random id: it is for the connection whose token it ends with
-        // (RFC 9000 section 10.3.1). What the endpoint would answer to a stranger is not said if the other engine knows it.
+        // A stateless reset looks like such a packet with a random id: it is for the connection
+        // whose token it ends with (RFC 9000 section 10.3.1). The endpoint's answer to an unknown
+        // packet is not sent if the other engine knows it.
         let (kept, before, len) = (data.clone(), out.len(), data.len());
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
         let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
@@ -346,7 +348,7 @@ pub struct Connection {
     /// See [`ConnectionApi::set_send_window`].
     window: u64,
     receiving: Receiving,
-    /// How streams ended whose last bytes were read together with that: the next read says it.
+    /// How streams ended whose last bytes were read together with that: the next read returns it.
     ended: BTreeMap<q::StreamId, ReadOutcome>,
     /// The streams of which something may not have left yet, in order.
     unsent: Vec<q::StreamId>,
@@ -388,8 +390,9 @@ impl Connection {
         }
     }
 
-    /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
-    /// be sent again only after something else had been acknowledged, and perhaps there is nothing else: so there is.
+    /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was
+    /// sent on another one and got lost would be sent again only after something else had been
+    /// acknowledged, and perhaps there is nothing else: so there is.
     fn moved_from(&mut self, before: SocketAddr) {
         if self.inner.remote_address() != before {
             self.inner.ping();
@@ -544,7 +547,7 @@ impl ConnectionApi for Connection {
 
     fn finish(&mut self, stream: StreamId) {
         if self.may_send(stream) {
-            // Already finished, reset or stopped: nothing more to say on it.
+            // Already finished, reset or stopped: nothing more to send on it.
             let _ = self.inner.send_stream(stream.0).finish();
         }
     }
@@ -602,13 +605,14 @@ impl ConnectionApi for Connection {
                 Err(q::ReadError::Reset(c)) => break ReadOutcome::Reset(c.into_inner()),
             }
         };
-        // Whether credit must be sent is found out by poll_transmit, which the caller drains anyway.
+        // Whether credit must be sent is found out by poll_transmit, which the caller drains
+        // anyway.
         let _ = chunks.finalize();
         self.receiving.was_read(stream.0, filled, filled < buf.len());
         if !some {
             return last;
         }
-        // quinn-proto says once that a stream has ended, and knows it no more.
+        // quinn-proto reports the end of a stream once, and then forgets the stream.
         if last != ReadOutcome::Blocked {
             self.ended.insert(stream.0, last);
         }
@@ -712,7 +716,8 @@ impl ConnectionApi for Connection {
         if !self.may_send(stream) {
             return false;
         }
-        // quinn-proto tells it to nobody but by the window: a byte of room is free unless something is kept for the peer.
+        // quinn-proto reveals it only by the window: a byte of room is free unless something is
+        // kept for the peer.
         self.inner.set_send_window(1);
         let kept = self.inner.send_stream(stream.0).write(&[]) == Err(q::WriteError::Blocked);
         self.inner.set_send_window(self.window);
@@ -757,8 +762,9 @@ impl ConnectionApi for Connection {
     }
 
     fn suitable_receive_window(&mut self, now: Instant, streams: usize, give: bool) -> Option<u64> {
-        // What a round trip takes longer than that is mostly a queue of what the peer was let send: a window that follows it makes it
-        // longer, and where nothing but this host's speed is the limit, larger windows only leave its caches.
+        // What a round trip takes longer than that is mostly a queue of what the peer was let send:
+        // a window that follows it makes it longer, and where nothing but this host's speed is the
+        // limit, larger windows only leave its caches.
         let rtt = self.inner.rtt().min(INFLATED * self.inner.min_rtt());
         self.receiving.suitable(now, rtt, streams, give)
     }

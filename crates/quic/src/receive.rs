@@ -1,9 +1,10 @@
 //! How much the peer of a connection may send ahead of the program that reads.
 //!
-//! The window of the connection is the bound; that of a stream (see [`Tuning::stream_window`]) is fixed when the connection begins, and
-//! as large as one stream may ever need. The window follows what is read: twice as much as the program reads in one round trip, as the
-//! kernel sizes TCP's buffers, so that a program which reads nothing has what it had. What streams hold whose readers have stopped is
-//! added while other streams have nothing to be read, or it would hold those up.
+//! The window of the connection is the bound; that of a stream (see [`Tuning::stream_window`]) is
+//! fixed when the connection begins, and as large as one stream may ever need. The window follows
+//! what is read: twice as much as the program reads in one round trip, as the kernel sizes TCP's
+//! buffers, so that a program which reads nothing has what it had. What streams hold whose readers
+//! have stopped is added while other streams have nothing to be read, or it would hold those up.
 
 use crate::Tuning;
 use core::time::Duration;
@@ -11,7 +12,7 @@ use neater_base::Instant;
 use quinn_proto::StreamId;
 use std::collections::BTreeMap;
 
-/// A window that would be so much larger is worth telling the peer.
+/// A window that would be so much larger is worth announcing to the peer.
 const STEP: u64 = 4;
 
 /// The receive window of one connection.
@@ -73,7 +74,8 @@ impl Receiving {
         if all {
             self.frames -= self.unread.remove(&stream).unwrap_or(0);
         } else if let Some(frames) = self.unread.get_mut(&stream) {
-            // Headers took some of the datagrams: what a stream that is read holds is rather too little than more each time.
+            // Headers took some of the datagrams: what a stream that is read holds is rather too
+            // little than more each time.
             let read = (bytes as u64).div_ceil((self.largest - self.largest / 16).max(1)).min(*frames);
             *frames -= read;
             self.frames -= read;
@@ -88,13 +90,14 @@ impl Receiving {
         }
     }
 
-    /// Whether it is worth asking [`Receiving::suitable`] because of what streams hold. Says so once.
+    /// Whether it is worth asking [`Receiving::suitable`] because of what streams hold. Returns
+    /// true once.
     pub(crate) fn has_shifted(&mut self) -> bool {
         core::mem::take(&mut self.shifted)
     }
 
-    /// The window that would suit now, of a connection with so many streams, if that has changed. `give`: others need what this one
-    /// does not.
+    /// The window that would suit now, of a connection with so many streams, if that has changed.
+    /// `give`: others need what this one does not.
     pub(crate) fn suitable(&mut self, now: Instant, rtt: Duration, streams: usize, give: bool) -> Option<u64> {
         let since = *self.since.get_or_insert(now);
         let took = now - since;
@@ -111,12 +114,14 @@ impl Receiving {
             }
             (self.since, self.read) = (Some(now), 0);
         }
-        // quinn-proto tells the peer of room when that is an eighth of the window: the others' part is to be more than that.
+        // quinn-proto announces room to the peer when that is an eighth of the window: the others'
+        // part is to be more than that.
         let suits = (self.wanted + self.held + self.held / 4).min(Tuning::RECEIVE_WINDOW_MAX);
         if suits < self.window {
             return Some(suits);
         }
-        // What is lent because of some is for others: where all streams hold something, there is nobody to be held up.
+        // What is lent because of some is for others: where all streams hold something, there are
+        // no others to be held up.
         let others = streams > self.unread.len();
         let suits = if others { suits } else { self.wanted };
         // What the peer still has of a larger window is not given a second time.
@@ -151,7 +156,8 @@ mod tests {
         StreamId::new(quinn_proto::Side::Client, quinn_proto::Dir::Bi, n)
     }
 
-    /// Reads so many bytes in each of `rtts` round trips, ten times in each, and takes every window that would suit.
+    /// Reads so many bytes in each of `rtts` round trips, ten times in each, and takes every window
+    /// that would suit.
     fn reads(r: &mut Receiving, from: Instant, rtts: u32, each: impl Fn(u64) -> u64) -> Instant {
         let mut now = from;
         for _ in 0..rtts {
@@ -203,7 +209,8 @@ mod tests {
         let w = r.suitable(Instant::ZERO, RTT, 2, false).unwrap();
         assert!((MIN + MIN / 4 * 3..=MIN / 4 * 9).contains(&w), "{w}");
         r.set(w);
-        // Read again, all of it: the window is what it was, and all that was lent is paid back by what was read.
+        // Read again, all of it: the window is what it was, and all that was lent is paid back by
+        // what was read.
         r.was_read(stream(0), MIN as usize - 1, true);
         assert!(r.has_shifted());
         let w = r.suitable(Instant::ZERO, RTT, 2, false).unwrap();

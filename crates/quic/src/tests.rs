@@ -72,7 +72,7 @@ impl Pair {
         }
     }
 
-    /// Lets both sides talk until nobody has anything to say before `until`.
+    /// Lets both sides exchange packets until neither has any to send before `until`.
     fn run(&mut self, until: Duration) {
         let end = self.now + until;
         let mut idle = 0;
@@ -143,7 +143,8 @@ impl Pair {
         sent
     }
 
-    /// What an endpoint with the client's keys answers to a packet of a connection that it has forgotten.
+    /// What an endpoint with the client's keys answers to a packet of a connection that it has
+    /// forgotten.
     fn reset_from_the_client(&self, packet: &[u8], seed: u8) -> Vec<u8> {
         let mut amnesiac = Endpoint::new(Epoch::new(), &identity(1, seed), None).expect("endpoint");
         let meta = Datagram { source: self.server.addr, local: None, ecn: Ecn::NotEct };
@@ -164,7 +165,7 @@ impl Pair {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a read into a buffer of `room` bytes says, and what it wrote there.
+/// The result of a read into a buffer of `room` bytes, and what it wrote there.
 fn read(conn: &mut Connection, stream: StreamId, room: usize) -> (ReadOutcome, Vec<u8>) {
     let mut buf = vec![0; room];
     let outcome = conn.read(stream, &mut buf);
@@ -313,7 +314,8 @@ fn who_met_a_pause_in_the_handshake_waits_longer_for_a_peer_that_is_gone() {
         pair.client.events.iter().any(|e| matches!(e, Event::Lost(_)))
     };
     assert!(lost_within(Duration::ZERO, 31 * SECOND), "the idle timeout");
-    // Three probe timeouts, each of three times the first round trip, more or less (RFC 9000 section 10.1).
+    // Three probe timeouts, each of three times the first round trip, more or less (RFC 9000
+    // section 10.1).
     assert!(!lost_within(21 * SECOND, 100 * SECOND));
     assert!(lost_within(21 * SECOND, 9 * 21 * SECOND + 31 * SECOND));
 }
@@ -458,7 +460,8 @@ fn a_close_waits_for_nothing_although_data_does() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);
     let stream = pair.client().open(Direction::Both).expect("allowed");
-    // More than the congestion window takes: the rest waits for acknowledgements, which do not come any more.
+    // More than the congestion window takes: the rest waits for acknowledgements, which do not come
+    // any more.
     while pair.client().write(stream, &[7; 10_000]).is_ok_and(|n| n > 0) {}
     let (now, mut buf) = (pair.now, Vec::new());
     while pair.client().poll_transmit(now, 1, &mut buf).is_some() {}

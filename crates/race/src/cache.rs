@@ -1,37 +1,42 @@
-//! What worked last time, so that the next race begins with it or need not be run at all (RFC 9623 section 9).
+//! What worked last time, so that the next race begins with it or need not be run at all (RFC 9623
+//! section 9).
 //!
-//! *Responsible for* remembering, for a while and within a bound, which candidate won under which circumstances, and which
-//! ones were no good. *Not responsible for* what a key means: the caller derives its four numbers
-//! from network, endpoint, request and isolation, and so keeps histories apart that must not meet.
+//! *Responsible for* remembering, for a while and within a bound, which candidate won under which
+//! circumstances, and which ones were no good. *Not responsible for* what a key means: the caller
+//! derives its four numbers from network, endpoint, request and isolation, and so keeps histories
+//! apart that must not meet.
 //!
-//! *Invariants*: never more than the capacity; what was used longest ago goes first; [`OutcomeCache::get`] allocates nothing.
+//! *Invariants*: never more than the capacity; what was used longest ago goes first;
+//! [`OutcomeCache::get`] allocates nothing.
 
 mod saved;
 
 pub use saved::{MAX_SAVED, SavedError};
 
-use crate::{BadCause, Family, Lesson, Mark, PathId, RateKey, Rates, StackId};
+use crate::{BadCause, Family, Mark, PathId, Penalty, RateKey, Rates, StackId};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::Instant;
 use std::net::SocketAddr;
 
-/// How long an outcome is remembered, unless told otherwise.
+/// How long an outcome is remembered, by default.
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
-/// How many keys are remembered, unless told otherwise.
+/// How many keys are remembered, by default.
 pub const DEFAULT_CAPACITY: usize = 4096;
-/// How long a candidate counts as bad the first time. It is short, because a single forged packet can bring it about.
+/// How long a candidate counts as bad the first time. It is short, because a single forged packet
+/// can bring it about.
 pub const BAD_LIFETIME: Duration = Duration::from_secs(60);
-/// How long a candidate counts as bad at most: each time that it is found bad again after its mark has expired, the mark
-/// lives twice as long as the last one.
+/// How long a candidate counts as bad at most: each time that it is found bad again after its mark
+/// has expired, the mark lives twice as long as the last one.
 pub const MAX_BAD_LIFETIME: Duration = Duration::from_secs(600);
 /// How long a candidate counts as bad whose peer has refused to serve: that hardly changes within a
 /// minute.
 pub const REFUSAL_LIFETIME: Duration = MAX_BAD_LIFETIME;
 /// For how long after a mark has expired the next one is longer for it.
 pub const BAD_MEMORY: Duration = Duration::from_secs(600);
-/// How many bad candidates are remembered for each key; a further one displaces that which would be forgotten first.
+/// How many bad candidates are remembered for each key; a further one displaces that which would be
+/// forgotten first.
 pub const MAX_BAD: usize = 8;
 
 /// The circumstances of an outcome, as numbers that the caller makes up.
@@ -58,8 +63,8 @@ pub struct Outcome {
     pub path: PathId,
     /// Until when it is remembered. Set by the cache.
     pub expires: Instant,
-    /// How often a connection under this key failed right after set-up, counted until none has for a whole lifetime. Set by
-    /// the cache.
+    /// How often a connection under this key failed right after set-up, counted until none has for
+    /// a whole lifetime. Set by the cache.
     pub failures: u32,
     /// The round-trip time seen, if one was.
     pub rtt: Option<Duration>,
@@ -83,7 +88,7 @@ struct Bad {
 
 impl Bad {
     fn is_about(&self, stack: StackId, addr: SocketAddr) -> bool {
-        (self.mark.lesson.stack, self.mark.lesson.addr) == (stack, addr)
+        (self.mark.penalty.stack, self.mark.penalty.addr) == (stack, addr)
     }
 }
 
@@ -91,7 +96,7 @@ impl Bad {
 struct Slot {
     key: CacheKey,
     outcome: Option<Outcome>,
-    /// The outcome is not told before this instant: its candidate is bad.
+    /// The outcome is not returned before this instant: its candidate is bad.
     tell_from: Instant,
     failures: u32,
     last_failure: Instant,
@@ -121,13 +126,15 @@ pub struct OutcomeCache {
 }
 
 impl OutcomeCache {
-    /// An empty cache with the default limits. `seed` goes into the hash, so that peers cannot choose colliding keys.
+    /// An empty cache with the default limits. `seed` goes into the hash, so that peers cannot
+    /// choose colliding keys.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::with_limits(DEFAULT_LIFETIME, DEFAULT_CAPACITY, seed)
     }
 
-    /// An empty cache that remembers at most `capacity` keys (1 to 2³¹), each for `lifetime`. It grows as it is filled.
+    /// An empty cache that remembers at most `capacity` keys (1 to 2³¹), each for `lifetime`. It
+    /// grows as it is filled.
     #[must_use]
     pub fn with_limits(lifetime: Duration, capacity: usize, seed: u64) -> Self {
         Self {
@@ -142,7 +149,8 @@ impl OutcomeCache {
         }
     }
 
-    /// What worked under these circumstances, if it is still remembered and has not failed since. Counts as a use.
+    /// What worked under these circumstances, if it is still remembered and has not failed since.
+    /// Counts as a use.
     #[must_use]
     pub fn get(&mut self, now: Instant, key: &CacheKey) -> Option<Outcome> {
         self.look_up(now, key).copied()
@@ -152,7 +160,8 @@ impl OutcomeCache {
     #[inline]
     #[must_use]
     pub fn look_up(&mut self, now: Instant, key: &CacheKey) -> Option<&Outcome> {
-        // Flows come in bursts: what was used last is asked for again, and need not be searched for (80 instructions).
+        // Flows come in bursts: what was used last is asked for again, and need not be searched for
+        // (80 instructions).
         let last = self.slots.get(self.newest as usize).is_some_and(|slot| slot.key == *key);
         if !last {
             self.find(now, key)?;
@@ -161,7 +170,7 @@ impl OutcomeCache {
         slot.outcome.as_ref().filter(|o| now < o.expires && now >= slot.tell_from)
     }
 
-    /// Makes the slot of this key the newest, if its outcome can be told.
+    /// Makes the slot of this key the newest, if its outcome can be returned.
     fn find(&mut self, now: Instant, key: &CacheKey) -> Option<()> {
         let at = *self.index.get(key)?;
         let slot = self.slots.get(at as usize)?;
@@ -172,9 +181,9 @@ impl OutcomeCache {
 
     /// Remembers what worked. Its `expires` and `failures` are the cache's to set.
     ///
-    /// It refutes what was said against the candidate, and what was suspected of its stack and
-    /// family; but one that is bad for [how it served](BadCause::is_of_service) stays bad: set-up
-    /// has succeeded before, too. It is told once it is not.
+    /// It refutes the penalties of the candidate, and what was suspected of its stack and family;
+    /// but one that is bad for [how it served](BadCause::is_of_service) stays bad: set-up has
+    /// succeeded before, too. Its outcome is returned once it is not bad any more.
     pub fn record_success(&mut self, now: Instant, key: CacheKey, outcome: Outcome) {
         let expires = now + self.lifetime;
         let lifetime = self.lifetime;
@@ -187,23 +196,24 @@ impl OutcomeCache {
         slot.tell_from = slot.bad_until(outcome.stack, outcome.addr).unwrap_or(Instant::ZERO);
     }
 
-    /// The outcome of this key was tried again and was no good: it is dropped, and its candidate is bad. Without an outcome
-    /// that is remembered, nothing changes.
+    /// The outcome of this key was tried again and was no good: it is dropped, and its candidate is
+    /// bad. Without an outcome that is remembered, nothing changes.
     pub fn record_failure(&mut self, now: Instant, key: CacheKey, cause: BadCause) {
         let Some(outcome) = self.slot_of(&key).and_then(|slot| slot.outcome).filter(|o| now < o.expires) else {
             return;
         };
-        self.record_bad(now, key, Lesson::new(outcome.stack, outcome.addr, cause));
+        self.record_bad(now, key, Penalty::new(outcome.stack, outcome.addr, cause));
     }
 
-    /// A candidate was no good, whether or not it is the outcome that is remembered: it is bad for [`BAD_LIFETIME`], or for
-    /// longer if it was before. While it is bad, what is found against it again moves the end of its mark and no more: it
-    /// takes patience, and not many packets, to keep a candidate down for long.
-    pub fn record_bad(&mut self, now: Instant, key: CacheKey, lesson: Lesson) {
+    /// A candidate was no good, whether or not it is the outcome that is remembered: it is bad for
+    /// [`BAD_LIFETIME`], or for longer if it was before. While it is bad, what is found against it
+    /// again moves the end of its mark and no more: it takes patience, and not many packets, to
+    /// keep a candidate down for long.
+    pub fn record_bad(&mut self, now: Instant, key: CacheKey, penalty: Penalty) {
         let slot = self.slot(key);
-        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (lesson.stack, lesson.addr));
+        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (penalty.stack, penalty.addr));
         // All connections of one session die at once, for one reason.
-        let place = slot.bad.iter().position(|b| b.is_about(lesson.stack, lesson.addr));
+        let place = slot.bad.iter().position(|b| b.is_about(penalty.stack, penalty.addr));
         let known = place.and_then(|i| slot.bad.get(i)).copied();
         if slot.last_failure != now || known.is_none() {
             slot.failures = slot.failures.saturating_add(1);
@@ -214,10 +224,10 @@ impl OutcomeCache {
             Some(b) if now < b.mark.until + BAD_MEMORY => b.again.saturating_add(1),
             _ => 0,
         };
-        let first = if lesson.cause == BadCause::WantsOther { REFUSAL_LIFETIME } else { BAD_LIFETIME };
+        let first = if penalty.cause == BadCause::WantsOther { REFUSAL_LIFETIME } else { BAD_LIFETIME };
         let lifetime = first.saturating_mul(1 << again.min(16)).min(MAX_BAD_LIFETIME);
         let until = known.map_or(Instant::ZERO, |b| b.mark.until).max(now + lifetime);
-        let bad = Bad { mark: Mark { lesson, since: now, until }, again };
+        let bad = Bad { mark: Mark { penalty, since: now, until }, again };
         // Its own place, else a free one, else that of the one to be forgotten first.
         let earliest = || slot.bad.iter().enumerate().min_by_key(|(_, b)| b.mark.until).map(|(i, _)| i);
         let place = place.or_else(|| if slot.bad.len() < MAX_BAD { None } else { earliest() });
@@ -240,14 +250,15 @@ impl OutcomeCache {
     pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
         let before = slot.bad.len();
-        slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());
+        slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.penalty.cause.is_of_service());
         self.changed |= slot.bad.len() != before && key.isolation == 0;
         if slot.outcome.is_some_and(|o| (o.stack, o.addr) == (stack, addr)) {
             slot.tell_from = slot.bad_until(stack, addr).unwrap_or(Instant::ZERO);
         }
     }
 
-    /// Lets the outcome of this key be forgotten at this instant, if not earlier: what it rests on holds no longer.
+    /// Lets the outcome of this key be forgotten at this instant, if not earlier: what it rests on
+    /// holds no longer.
     pub fn expire_by(&mut self, key: &CacheKey, at: Instant) {
         let slot = self.index.get(key).and_then(|i| self.slots.get_mut(*i as usize));
         if let Some(outcome) = slot.and_then(|slot| slot.outcome.as_mut()) {
@@ -264,12 +275,14 @@ impl OutcomeCache {
         }
     }
 
-    /// Lets the outcome of this key be forgotten as soon as a bad candidate of a better stack is bad no more, so that what
-    /// was bad only for a while is tried again. `better(a, b)` tells whether the stack `a` is better than `b`.
+    /// Lets the outcome of this key be forgotten as soon as a bad candidate of a better stack is
+    /// bad no more, so that what was bad only for a while is tried again. `better(a, b)` returns
+    /// whether the stack `a` is better than `b`.
     pub fn give_way(&mut self, now: Instant, key: &CacheKey, better: impl Fn(StackId, StackId) -> bool) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
         let Some(outcome) = &mut slot.outcome else { return };
-        let marks = slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.lesson.stack, outcome.stack));
+        let marks =
+            slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.penalty.stack, outcome.stack));
         if let Some(until) = marks.map(|m| m.until).min() {
             self.changed |= until < outcome.expires && key.isolation == 0;
             outcome.expires = outcome.expires.min(until);
@@ -288,8 +301,8 @@ impl OutcomeCache {
         bad.iter().map(|b| &b.mark).filter(move |m| now < m.until)
     }
 
-    /// Forgets everything about one network: "flushed whenever a device changes the network to which it is attached" (RFC
-    /// 8305 section 4).
+    /// Forgets everything about one network: "flushed whenever a device changes the network to
+    /// which it is attached" (RFC 8305 section 4).
     pub fn flush_network(&mut self, network: u64) {
         let mut at = 0;
         while let Some(slot) = self.slots.get(at) {
@@ -414,17 +427,17 @@ impl Slot {
         self.bad.iter().find(|b| b.is_about(stack, addr)).map(|b| b.mark.until)
     }
 
-    /// This candidate gets through: what is said against its being reached, or was suspected of what it has in common with
-    /// others, is wrong.
+    /// This candidate is reachable: what was recorded against that, or was suspected of what it has
+    /// in common with others, is wrong.
     fn refute(&mut self, stack: StackId, addr: SocketAddr) {
-        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.lesson.cause.is_of_service());
+        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.penalty.cause.is_of_service());
         for bad in &mut self.bad {
-            let lesson = &mut bad.mark.lesson;
-            if lesson.cause.is_of_service() {
+            let penalty = &mut bad.mark.penalty;
+            if penalty.cause.is_of_service() {
                 continue;
             }
-            lesson.suspect_group &= lesson.stack != stack;
-            lesson.suspect_family &= Family::of(&lesson.addr.ip()) != Family::of(&addr.ip());
+            penalty.suspect_group &= penalty.stack != stack;
+            penalty.suspect_family &= Family::of(&penalty.addr.ip()) != Family::of(&addr.ip());
         }
     }
 }

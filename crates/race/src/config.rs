@@ -4,11 +4,14 @@ use crate::{Family, PathId, StackId};
 use core::time::Duration;
 use neater_base::Instant;
 
-/// "a subsequent connection MUST NOT be started within 10 milliseconds of the previous attempt" (RFC 8305 section 5).
+/// "a subsequent connection MUST NOT be started within 10 milliseconds of the previous attempt"
+/// (RFC 8305 section 5).
 pub const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(10);
-/// Maximum Connection Attempt Delay: "The current recommended value is 2 seconds" (RFC 8305 section 5).
+/// Maximum Connection Attempt Delay: "The current recommended value is 2 seconds" (RFC 8305 section
+/// 5).
 pub const MAX_ATTEMPT_DELAY: Duration = Duration::from_secs(2);
-/// The longest that [`Config::resolution_delay`] may be. RFC 8305 gives no upper bound; this is ours.
+/// The longest that [`Config::resolution_delay`] may be. RFC 8305 gives no upper bound; this is
+/// ours.
 pub const MAX_RESOLUTION_DELAY: Duration = Duration::from_secs(2);
 /// The most that [`Config::max_candidates`] may be.
 pub const MAX_CANDIDATES: usize = 256;
@@ -26,15 +29,18 @@ pub struct Config {
     pub attempt_delay: Duration,
     /// Resolution Delay: how long addresses wait for better answers. At most 2 s, 50 ms by default.
     pub resolution_delay: Duration,
-    /// First Address Family Count: attempts with the first family before another one's turn. 1 to 16, 1 by default.
+    /// First Address Family Count: attempts with the first family before another one's turn. 1 to
+    /// 16, 1 by default.
     pub first_family_count: usize,
-    /// The family whose answer is waited for. [`Family::V6`] (the default) leaves the order of families to RFC 6724;
-    /// [`Family::V4`] puts IPv4 first wherever it is as usable as IPv6 (RFC 6724 section 6 rules 1, 2 and 5).
+    /// The family whose answer is waited for. [`Family::V6`] (the default) leaves the order of
+    /// families to RFC 6724; [`Family::V4`] puts IPv4 first wherever it is as usable as IPv6 (RFC
+    /// 6724 section 6 rules 1, 2 and 5).
     pub preferred_family: Family,
-    /// The most candidates there ever are, however many addresses DNS returns (RFC 9623 section 12.2). 1 to 256,
-    /// 64 by default.
+    /// The most candidates there ever are, however many addresses DNS returns (RFC 9623 section
+    /// 12.2). 1 to 256, 64 by default.
     pub max_candidates: usize,
-    /// Whether an established candidate waits a little for a better one that is under way. True by default.
+    /// Whether an established candidate waits a little for a better one that is under way. True by
+    /// default.
     pub grace: bool,
     /// When the whole establishment has to be decided.
     pub deadline: Option<Instant>,
@@ -88,7 +94,8 @@ pub struct PathSpec {
 pub struct StackOption {
     /// The caller's name for it.
     pub id: StackId,
-    /// Stacks of one group tend to fail together, like all those that need UDP; attempts alternate between groups.
+    /// Stacks of one group tend to fail together, like all those that need UDP; attempts alternate
+    /// between groups.
     pub group: u8,
     /// A port other than the endpoint's; a port in a service record goes before it.
     pub port: Option<u16>,
@@ -103,7 +110,8 @@ pub struct StackOption {
 mod tests {
     use super::*;
 
-    /// RFC 8305 section 5: "a subsequent connection MUST NOT be started within 10 milliseconds of the previous attempt."
+    /// RFC 8305 section 5: "a subsequent connection MUST NOT be started within 10 milliseconds of
+    /// the previous attempt."
     #[test]
     fn values_out_of_range_are_moved_to_its_edge() {
         let low =

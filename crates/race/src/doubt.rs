@@ -1,8 +1,8 @@
-//! What earlier races say against a candidate, and how much of it concerns another one.
+//! The outcome history against a candidate, and how much of it concerns another one.
 //!
-//! *Responsible for* the words of a bad mark, and for judging a candidate by the marks of its circumstances. *Not
-//! responsible for* how long a mark lives (`cache`), nor for what is done about it (`race`): it is advice, and excludes
-//! nobody.
+//! *Responsible for* the words of a bad mark, and for judging a candidate by the marks of its
+//! circumstances. *Not responsible for* how long a mark lives (`cache`), nor for what is done about
+//! it (`race`): it is advice, and excludes no candidate.
 
 use crate::{Family, StackId};
 use core::fmt;
@@ -54,45 +54,48 @@ impl fmt::Display for BadCause {
 
 /// What is to be remembered of a candidate that was no good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lesson {
+pub struct Penalty {
     /// The protocol stack.
     pub stack: StackId,
     /// The endpoint.
     pub addr: SocketAddr,
     /// What was wrong with it.
     pub cause: BadCause,
-    /// It may be the group of its stack that does not get through, as where UDP is blocked: nothing of the same group
-    /// worked at that time.
+    /// It may be the group of its stack that does not get through, as where UDP is blocked: nothing
+    /// of the same group worked at that time.
     pub suspect_group: bool,
-    /// It may be its address family that does not get through: nothing of the same family worked at that time.
+    /// It may be its address family that does not get through: nothing of the same family worked at
+    /// that time.
     pub suspect_family: bool,
 }
 
-impl Lesson {
-    /// A lesson about this candidate alone.
+impl Penalty {
+    /// A penalty of this candidate alone.
     #[must_use]
     pub const fn new(stack: StackId, addr: SocketAddr, cause: BadCause) -> Self {
         Self { stack, addr, cause, suspect_group: false, suspect_family: false }
     }
 }
 
-/// A bad mark: a [`Lesson`] that is still remembered.
+/// A bad mark: a [`Penalty`] that is still remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// What was learnt.
-    pub lesson: Lesson,
+    pub penalty: Penalty,
     /// When, the last time.
     pub since: Instant,
     /// Until when it counts.
     pub until: Instant,
 }
 
-/// What speaks against a candidate of a race: it stands behind those against which less is said.
+/// The outcome history that deprioritises a candidate of a race: it stands behind candidates with
+/// less against them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The mark that weighs most.
     pub mark: Mark,
-    /// Whether the mark is the candidate's own. Otherwise they have the group of the stack or the family in common.
+    /// Whether the mark is the candidate's own. Otherwise they have the group of the stack or the
+    /// family in common.
     pub own: bool,
     /// The weight: higher is worse.
     pub(crate) weight: u8,
@@ -100,14 +103,16 @@ pub struct Doubt {
 
 /// The weight of a mark of the candidate's own: more than all suspicions together.
 const OWN: u8 = 4;
-/// A blocked protocol is commoner than a broken address family, and is what a silent candidate is first suspected of.
+/// A blocked protocol is commoner than a broken address family, and is what a silent candidate is
+/// first suspected of.
 const GROUP: u8 = 2;
 const FAMILY: u8 = 1;
 
-/// Judges a candidate. `group` tells the group of a stack, if it takes part.
+/// Judges a candidate. `group` returns the group of a stack, if it takes part.
 ///
-/// From one silent candidate it cannot be told whether its protocol or its family is dead, so that both are suspected:
-/// first goes what has neither, and the stack of the other group before the one of the other family.
+/// From one silent candidate it cannot be known whether its protocol or its family is dead, so that
+/// both are suspected: first goes what has neither, and the stack of the other group before the one
+/// of the other family.
 pub(crate) fn judge<'a>(
     marks: impl Iterator<Item = &'a Mark>,
     stack: StackId,
@@ -116,7 +121,7 @@ pub(crate) fn judge<'a>(
 ) -> Option<Doubt> {
     let (mut by_group, mut by_family) = (None, None);
     for mark in marks {
-        let bad = &mark.lesson;
+        let bad = &mark.penalty;
         if (bad.stack, bad.addr) == (stack, addr) {
             return Some(Doubt { mark: *mark, own: true, weight: OWN });
         }
@@ -150,9 +155,9 @@ mod tests {
     }
 
     fn mark(stack: u16, to: &str, suspect_group: bool, suspect_family: bool) -> Mark {
-        let lesson =
-            Lesson { suspect_group, suspect_family, ..Lesson::new(StackId(stack), addr(to), BadCause::Silent) };
-        Mark { lesson, since: Instant::ZERO, until: Instant::ZERO + Duration::from_secs(60) }
+        let penalty =
+            Penalty { suspect_group, suspect_family, ..Penalty::new(StackId(stack), addr(to), BadCause::Silent) };
+        Mark { penalty, since: Instant::ZERO, until: Instant::ZERO + Duration::from_secs(60) }
     }
 
     fn weight(marks: &[Mark], stack: u16, to: &str) -> u8 {
@@ -181,7 +186,7 @@ mod tests {
         let mut marks = [mark(1, "2001:db8::1", true, true), mark(1, "2001:db8::2", false, false)];
         for _ in 0..2 {
             let doubt = judge(marks.iter(), StackId(1), addr("2001:db8::2"), group).unwrap();
-            assert!(doubt.own && doubt.mark.lesson.addr == addr("2001:db8::2"));
+            assert!(doubt.own && doubt.mark.penalty.addr == addr("2001:db8::2"));
             marks.reverse();
         }
     }

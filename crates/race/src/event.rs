@@ -75,13 +75,15 @@ impl Address {
 pub struct Service {
     /// Lower numbers go first; among equal ones the race's seed decides.
     pub priority: u16,
-    /// The stacks that its ALPN set allows. Unknown ones are ignored; a service without a known one is not used.
+    /// The stacks that its ALPN set allows. Unknown ones are ignored; a service without a known one
+    /// is not used.
     pub stacks: Vec<StackId>,
     /// The port it names.
     pub port: Option<u16>,
     /// Its address hints, used for a family until the addresses themselves are known.
     pub hints: Vec<Address>,
-    /// The addresses of its target name, if that is not the name that was asked for; empty until they are known.
+    /// The addresses of its target name, if that is not the name that was asked for; empty until
+    /// they are known.
     pub target: Option<Vec<Address>>,
 }
 
@@ -95,15 +97,17 @@ pub enum Progress<F> {
     },
     /// The connection is ready for use, security handshake included.
     Established,
-    /// It came to nothing; also reported for a candidate that had been established, until the race is over.
+    /// It came to nothing; also reported for a candidate that had been established, until the race
+    /// is over.
     Failed(F),
 }
 
-/// One fact that the race is told. Facts about unknown paths or candidates, and facts that come too late, change nothing.
+/// One input of a race. Facts about unknown paths or candidates, and facts that come too late,
+/// change nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<F> {
-    /// The addresses of one family. An empty list is a negative answer. A later list replaces an earlier one; a failure
-    /// after a success leaves the addresses as they are.
+    /// The addresses of one family. An empty list is a negative answer. A later list replaces an
+    /// earlier one; a failure after a success leaves the addresses as they are.
     Answer {
         /// Where it was asked.
         path: PathId,
@@ -112,16 +116,17 @@ pub enum Input<F> {
         /// The addresses, or why there are none.
         result: Result<Vec<Address>, F>,
     },
-    /// The services of the name. A later list replaces an earlier one, for example when the addresses of a target have
-    /// become known.
+    /// The services of the name. A later list replaces an earlier one, for example when the
+    /// addresses of a target have become known.
     Services {
         /// Where it was asked.
         path: PathId,
         /// The services, or why there are none.
         result: Result<Vec<Service>, F>,
     },
-    /// What is known of the services while their targets' addresses are looked up. It can be tried, and is no reason to begin before
-    /// [`Input::Services`] has come or would be late; that replaces it.
+    /// What is known of the services while their targets' addresses are looked up. It can be tried,
+    /// and is no reason to begin before [`Input::Services`] has come or would be late; that
+    /// replaces it.
     ServicesSoFar {
         /// Where it was asked.
         path: PathId,
@@ -140,15 +145,17 @@ pub enum Input<F> {
 /// What the race wants done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Nothing is to be done: a candidate has come up that stands behind others, because of this. Told once for each.
+    /// Nothing is to be done: a candidate has come up that stands behind others, because of this.
+    /// Reported once for each.
     Doubted(Candidate, Doubt),
     /// Start an attempt.
     Start(Candidate),
-    /// Withdraw an attempt that was started. It is not heard of again.
+    /// Withdraw an attempt that was started. It is not mentioned again.
     Cancel(CandidateId),
     /// This candidate is the connection. The others have been, or will be next, cancelled.
     Won(CandidateId),
-    /// Every candidate has failed, or none exists, or the deadline has passed: [`crate::Race::report`] tells.
+    /// Every candidate has failed, or none exists, or the deadline has passed:
+    /// [`crate::Race::report`] explains it.
     Lost,
 }
 

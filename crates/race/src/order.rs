@@ -1,10 +1,12 @@
 //! The order in which one path's candidates are started.
 //!
-//! *Responsible for* flattening the branches below a path, protocol and endpoint (RFC 9623 section 4.1.2), to one list.
-//! *Not responsible for* time: whether a candidate of the list is started, and when, is the race's decision.
+//! *Responsible for* flattening the branches below a path, protocol and endpoint (RFC 9623 section
+//! 4.1.2), to one list. *Not responsible for* time: whether a candidate of the list is started, and
+//! when, is the race's decision.
 //!
-//! *Invariants*: no candidate appears twice; addresses without a route stand last; services leave room for what needs none; with a First Address Family Count of
-//! 1, the first two attempts differ in the stack's group and in the address family if the path has such candidates.
+//! *Invariants*: no candidate appears twice; addresses without a route stand last; services leave
+//! room for what needs none; with a First Address Family Count of 1, the first two attempts differ
+//! in the stack's group and in the address family if the path has such candidates.
 
 use crate::resolution::Resolution;
 use crate::sort::first_family;
@@ -30,7 +32,8 @@ struct Lane {
     port: u16,
 }
 
-/// Stacks and addresses that are tried with each other: those of one service, or those without a service.
+/// Stacks and addresses that are tried with each other: those of one service, or those without a
+/// service.
 struct Block {
     lanes: Vec<Lane>,
     /// Sorted by RFC 6724.
@@ -47,8 +50,9 @@ struct Attempt {
 
 /// The candidates of the path with rank `path`, best first, at most [`Config::max_candidates`].
 ///
-/// Services stand in the order of their priority, before addresses without a service. Within each, attempts are
-/// interleaved [diagonally](interleave). Addresses without a route follow after all the others.
+/// Services stand in the order of their priority, before addresses without a service. Within each,
+/// attempts are interleaved [diagonally](interleave). Addresses without a route follow after all
+/// the others.
 pub(crate) fn plan<F: Clone>(
     config: &Config,
     path: u16,
@@ -63,10 +67,11 @@ pub(crate) fn plan<F: Clone>(
     attempts.into_iter().map(|a| Planned { path, stack: a.stack, addr: a.addr }).collect()
 }
 
-/// How many candidates each path may have, when the paths have these numbers of them and `max` is the most altogether.
+/// How many candidates each path may have, when the paths have these numbers of them and `max` is
+/// the most altogether.
 ///
-/// Each has its equal share for certain, so that a path with many addresses does not crowd out the next one; what a path
-/// leaves of its share goes to the others, better ones first.
+/// Each has its equal share for certain, so that a path with many addresses does not crowd out the
+/// next one; what a path leaves of its share goes to the others, better ones first.
 pub(crate) fn shares(max: usize, wanted: &[usize]) -> Vec<usize> {
     let share = max / wanted.len().max(1);
     let mut granted: Vec<usize> = wanted.iter().map(|w| (*w).min(share)).collect();
@@ -141,16 +146,18 @@ struct Cell {
     lane: Lane,
     family: Family,
     used: usize,
-    /// How many of the used ones count as a turn: the surplus of a First Address Family Count above 1 does not.
+    /// How many of the used ones count as a turn: the surplus of a First Address Family Count above
+    /// 1 does not.
     turns: usize,
 }
 
 /// All attempts of a block.
 ///
-/// Each round gives every pair of stack and family one turn. The next turn goes to a pair that differs from the one before
-/// in the stack's group first and in the family second, and among those to the best stack. So (QUIC, TCP) × (IPv6, IPv4)
-/// becomes QUIC/v6, TCP/v4, QUIC/v4, TCP/v6: a dead family and a blocked protocol are both left after one delay. With
-/// one stack this is RFC 8305 section 4's interleaving; with one family, groups alternate.
+/// Each round gives every pair of stack and family one turn. The next turn goes to a pair that
+/// differs from the one before in the stack's group first and in the family second, and among those
+/// to the best stack. So (QUIC, TCP) × (IPv6, IPv4) becomes QUIC/v6, TCP/v4, QUIC/v4, TCP/v6: a
+/// dead family and a blocked protocol are both left after one delay. With one stack this is RFC
+/// 8305 section 4's interleaving; with one family, groups alternate.
 fn interleave(lanes: &[Lane], sorted: &[Address], preferred: Family, first_family_count: usize) -> Vec<Attempt> {
     let Some(first) = first_family(sorted, preferred) else { return Vec::new() };
     let of =
@@ -186,8 +193,9 @@ fn interleave(lanes: &[Lane], sorted: &[Address], preferred: Family, first_famil
 
 /// Moves up to second place the first attempt that differs most from the one in first place.
 ///
-/// [`interleave`] sees to that within a block. A service that lists one stack alone, or has addresses of one family alone,
-/// would otherwise keep the race on what may be blocked for as long as it has addresses.
+/// [`interleave`] sees to that within a block. A service that lists one stack alone, or has
+/// addresses of one family alone, would otherwise keep the race on what may be blocked for as long
+/// as it has addresses.
 fn vary_second(list: &mut [Attempt], first_family_count: usize) {
     let Some((first, rest)) = list.split_first_mut() else { return };
     let differs = |a: &Attempt| {

@@ -1,11 +1,12 @@
 //! The race: when to start which candidate, and which one wins.
 //!
-//! *Responsible for* the clockwork over a list that `order` makes: opening paths as answers come in, staggering starts,
-//! holding back what a reachable candidate makes needless, the grace, and the end. *Not responsible for* what an attempt
-//! is.
+//! *Responsible for* the clockwork over a list that `order` makes: opening paths as answers come
+//! in, staggering starts, holding back what a reachable candidate makes needless, the grace, and
+//! the end. *Not responsible for* what an attempt is.
 //!
-//! *Invariants*: those of the crate. All that can be done at an instant is done in the call that brings it, so a driver
-//! that drains [`Race::poll_output`] and then waits for [`Race::next_timeout`] misses nothing.
+//! *Invariants*: those of the crate. All that can be done at an instant is done in the call that
+//! brings it, so a driver that drains [`Race::poll_output`] and then waits for
+//! [`Race::next_timeout`] misses nothing.
 
 use crate::doubt::judge;
 use crate::order::{Planned, plan, shares};
@@ -19,8 +20,8 @@ use core::time::Duration;
 use neater_base::Instant;
 use std::collections::VecDeque;
 
-/// The longest round-trip time that waiting goes by; longer ones count as this. It is the Maximum Connection Attempt Delay
-/// of RFC 8305 section 5.
+/// The longest round-trip time that waiting goes by; longer ones count as this. It is the Maximum
+/// Connection Attempt Delay of RFC 8305 section 5.
 pub const RTT_LIMIT: Duration = crate::MAX_ATTEMPT_DELAY;
 
 /// How many of its round trips a reachable candidate holds back those that are no better.
@@ -28,7 +29,8 @@ const HOLD_ROUND_TRIPS: u32 = 2;
 /// How many of its round trips a better, reachable candidate is waited for.
 const GRACE_ROUND_TRIPS: u32 = 2;
 
-/// Path, then stack; lower is better. The endpoint does not count: another address of a stack is no better.
+/// Path, then stack; lower is better. The endpoint does not count: another address of a stack is no
+/// better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     path: u16,
@@ -55,8 +57,8 @@ impl<F> Node<F> {
         matches!(self.report.outcome, CandidateOutcome::NotStarted)
     }
 
-    /// The order in which candidates take their turns: those that are bad last, and among the others of a path those
-    /// behind against which more speaks.
+    /// The order in which candidates take their turns: those that are bad last, and among the
+    /// others of a path those behind against which more speaks.
     fn turn(&self) -> (bool, u16, u8, u16) {
         let (own, weight) = self.standing;
         (own, self.rank.path, weight, self.rank.stack)
@@ -74,7 +76,8 @@ fn doubts(doubt: Option<Doubt>) -> Standing {
     doubt.map_or((false, 0), |d| (d.own, d.weight))
 }
 
-/// The grace: begun by the first establishment, ended by the win or by the failure of all that were established.
+/// The grace: begun by the first establishment, ended by the win or by the failure of all that were
+/// established.
 #[derive(Clone, Copy, Debug)]
 struct Grace {
     since: Instant,
@@ -84,7 +87,8 @@ struct Grace {
 
 /// One race, from the first answer of name resolution to the connection that is used.
 ///
-/// See the crate's documentation for what it promises. `F` is the reason of a failure; the race only passes it on.
+/// See the crate's documentation for what it promises. `F` is the reason of a failure; the race
+/// only passes it on.
 #[derive(Clone, Debug)]
 pub struct Race<F> {
     config: Config,
@@ -102,7 +106,7 @@ pub struct Race<F> {
     failed_since_start: bool,
     grace: Option<Grace>,
     over: bool,
-    /// By path: what earlier races say against candidates.
+    /// By path: the outcome history against candidates.
     marks: Vec<(PathId, Mark)>,
     /// At most one start per call that is not drained, and one doubt and one end per node.
     outputs: VecDeque<Output>,
@@ -110,8 +114,9 @@ pub struct Race<F> {
 }
 
 impl<F: Clone + Debug + PartialEq> Race<F> {
-    /// A race over `paths` and `stacks`, both best first. The configuration is [clamped](Config::clamped); a second path or
-    /// stack of the same name, and what exceeds [`MAX_PATHS`] and [`MAX_STACKS`], is left out.
+    /// A race over `paths` and `stacks`, both best first. The configuration is
+    /// [clamped](Config::clamped); a second path or stack of the same name, and what exceeds
+    /// [`MAX_PATHS`] and [`MAX_STACKS`], is left out.
     ///
     /// Where nothing can ever come of it, it is lost at once.
     #[must_use]
@@ -136,8 +141,9 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         race
     }
 
-    /// Lets only these stacks be tried by a path, in this order, to be called before its first answer. What the race does not
-    /// have is left out; no stack at all leaves the path without candidates. Ranks of stacks are compared within a path only.
+    /// Lets only these stacks be tried by a path, in this order, to be called before its first
+    /// answer. What the race does not have is left out; no stack at all leaves the path without
+    /// candidates. Ranks of stacks are compared within a path only.
     pub fn restrict(&mut self, path: PathId, stacks: &[StackId]) {
         let Some(rank) = self.paths.iter().position(|r| r.spec.id == path) else { return };
         let known = |id: &StackId| self.stacks.iter().find(|s| s.id == *id).copied();
@@ -152,15 +158,17 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         own.map_or(&self.stacks, |(_, stacks)| stacks)
     }
 
-    /// Tells what earlier races say against candidates of a path, to be called before its first answer. It is advice: what is
-    /// bad goes to the end of the list, and is tried like any other when its turn comes; where all are bad, nothing changes.
-    /// At most [`crate::MAX_BAD`] marks for each path are heeded.
-    pub fn heed(&mut self, path: PathId, marks: impl Iterator<Item = Mark>) {
+    /// Passes the outcome history against candidates of a path, to be called before its first
+    /// answer. It is advice: what is bad goes to the end of the list, and is tried like any other
+    /// when its turn comes; where all are bad, nothing changes. At most [`crate::MAX_BAD`] marks
+    /// for each path are used.
+    pub fn pass_history(&mut self, path: PathId, marks: impl Iterator<Item = Mark>) {
         self.marks.extend(marks.take(crate::MAX_BAD).map(|m| (path, m)));
     }
 
-    /// Tells that a candidate which was started had been under way since `since`, before the race, because it has worked
-    /// before: the driver has taken that attempt for it. The next start is counted from there.
+    /// Reports that a candidate which was started had been under way since `since`, before the
+    /// race, because it has worked before: the driver has taken that attempt for it. The next start
+    /// is counted from there.
     pub fn began_before(&mut self, now: Instant, id: CandidateId, since: Instant) {
         self.tick(now);
         if let Some(node) = self.nodes.iter_mut().find(|n| n.report.candidate.id == id && n.is_running()) {
@@ -194,8 +202,9 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.advance();
     }
 
-    /// Replaces the addresses of one family, when DNS answers change: attempts that were started continue, other addresses
-    /// that are gone are dropped, new ones are "sorted into the list of addresses not yet attempted" (RFC 8305 section 6).
+    /// Replaces the addresses of one family, when DNS answers change: attempts that were started
+    /// continue, other addresses that are gone are dropped, new ones are "sorted into the list of
+    /// addresses not yet attempted" (RFC 8305 section 6).
     pub fn changed_addresses(&mut self, now: Instant, path: PathId, family: Family, addresses: Vec<Address>) {
         self.handle_input(now, Input::Answer { path, family, result: Ok(addresses) });
     }
@@ -206,7 +215,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.advance();
     }
 
-    /// What is to be done next; `None` when all has been told.
+    /// What is to be done next; `None` when all has been returned.
     pub fn poll_output(&mut self, now: Instant) -> Option<Output> {
         self.tick(now);
         self.outputs.pop_front()
@@ -236,14 +245,15 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.over
     }
 
-    /// Every candidate, in the order of the race: those whose address has since gone from the answers, then best first.
+    /// Every candidate, in the order of the race: those whose address has since gone from the
+    /// answers, then best first.
     #[must_use]
     pub fn report(&self) -> Vec<CandidateReport<F>> {
         self.nodes.iter().map(|n| n.report.clone()).collect()
     }
 
-    /// What became of each question to the resolver, by path and then services, AAAA, A; questions that were neither
-    /// expected nor answered are left out.
+    /// What became of each question to the resolver, by path and then services, AAAA, A; questions
+    /// that were neither expected nor answered are left out.
     #[must_use]
     pub fn resolution_report(&self) -> Vec<ResolutionReport<F>> {
         self.paths.iter().flat_map(Resolution::report).collect()
@@ -287,11 +297,13 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         }
     }
 
-    /// Lets paths take part whose resolution is complete enough, or has taken too long to wait on for.
+    /// Lets paths take part whose resolution is complete enough, or has taken too long to wait on
+    /// for.
     ///
-    /// For one path this is RFC 8305 section 3, widened to services by draft-ietf-happy-happyeyeballs-v3. Among several, a
-    /// path also waits for better ones, no longer than for its own better answers: otherwise the faster resolver would
-    /// decide between them.
+    /// For one path this is RFC 8305 section 3, widened to services by
+    /// draft-ietf-happy-happyeyeballs-v3. Among several, a path also waits for better ones, no
+    /// longer than for its own better answers: otherwise the faster resolver would decide between
+    /// them.
     fn open_paths(&mut self) {
         let mut better_settled = true;
         let mut opened = false;
@@ -310,8 +322,8 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         }
     }
 
-    /// Makes the list of candidates anew from all answers, as if they had been there from the start. Those that were
-    /// started stay.
+    /// Rebuilds the list of candidates from all answers, as if they had been there from the start.
+    /// Those that were started stay.
     fn rebuild(&mut self) {
         let open = self.paths.iter().enumerate().filter(|(_, r)| r.open);
         let plans: Vec<Vec<Planned>> = open.map(|(i, r)| plan(&self.config, i as u16, r, self.stacks_of(i))).collect();
@@ -339,7 +351,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.nodes = old.into_iter().flatten().filter(|n| !n.is_unstarted()).chain(nodes).collect();
     }
 
-    /// What earlier races say against a place of the plan.
+    /// The outcome history against a place of the plan.
     fn doubt(&self, place: &Planned) -> Option<Doubt> {
         let path = self.paths.get(usize::from(place.path))?.spec.id;
         let stack = self.stacks_of(usize::from(place.path)).get(usize::from(place.stack))?.id;
@@ -439,8 +451,9 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
 
     /// Until when reachable candidates hold back this one, whose turn is no earlier than theirs.
     ///
-    /// A peer that has answered will most likely complete the handshake, and what is started then is not better. But one
-    /// that stalls afterwards must not block the race: it is given max(attempt delay, 2 round trips) from its answer, and no more than
+    /// A peer that has answered will most likely complete the handshake, and what is started then
+    /// is not better. But one that stalls afterwards must not block the race: it is given
+    /// max(attempt delay, 2 round trips) from its answer, and no more than
     /// [`MAX_ATTEMPT_DELAY`](crate::MAX_ATTEMPT_DELAY).
     fn released_at(&self, node: &Node<F>) -> Instant {
         let holding = self.nodes.iter().filter(|n| n.is_running() && n.turn() <= node.turn());

@@ -14,7 +14,7 @@ use crate::StackId;
 use core::time::Duration;
 use neater_base::{Instant, Rng};
 
-/// A transfer of fewer bytes says nothing of a rate.
+/// A transfer of fewer bytes is no measurement of a rate.
 pub const MIN_TRANSFER: u64 = 1_000_000;
 /// How long a rate is remembered.
 pub const RATE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! What can be told of a race afterwards, or while it runs.
+//! The report of a race afterwards, or while it runs.
 
 use crate::{Candidate, Doubt, PathId};
 use core::time::Duration;
@@ -38,7 +38,7 @@ pub struct CandidateReport<F> {
     pub rtt: Option<Duration>,
     /// When it won, failed or was withdrawn.
     pub ended_at: Option<Instant>,
-    /// What earlier races say against it, if it was put back for that.
+    /// The outcome history against it, if it was deprioritised for that.
     pub doubt: Option<Doubt>,
     /// How it has fared.
     pub outcome: CandidateOutcome<F>,

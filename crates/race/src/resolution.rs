@@ -1,4 +1,5 @@
-//! What the resolver has said about one path, cut down to its bounds, and whether that is enough to begin with.
+//! The resolver's answers for one path, cut down to its bounds, and whether that is enough to begin
+//! with.
 
 use crate::{
     Address, Config, Family, PathSpec, Record, ResolutionReport, ResolutionState, Service, StackId, StackOption,
@@ -93,8 +94,8 @@ impl<F: Clone> Resolution<F> {
         self.note_addresses(now);
     }
 
-    /// The seed breaks ties of priority, each time in the same way: a list that is given again (because the addresses of a
-    /// target are known now) keeps its order.
+    /// The seed breaks ties of priority, each time in the same way: a list that is given again
+    /// (because the addresses of a target are known now) keeps its order.
     pub(crate) fn answer_services(&mut self, now: Instant, result: Result<Vec<Service>, F>, stacks: &[StackOption]) {
         let result = result.map(|list| self.usable(list, stacks));
         self.so_far.clear();
@@ -102,7 +103,8 @@ impl<F: Clone> Resolution<F> {
         self.note_addresses(now);
     }
 
-    /// What is known of the services before [`Resolution::answer_services`]; after it, it says nothing.
+    /// What is known of the services before [`Resolution::answer_services`]; after it, it has no
+    /// effect.
     pub(crate) fn services_so_far(&mut self, now: Instant, list: Vec<Service>, stacks: &[StackOption]) {
         if self.services.is_pending() {
             self.so_far = self.usable(list, stacks);
@@ -135,7 +137,8 @@ impl<F: Clone> Resolution<F> {
         }
     }
 
-    /// Appends the addresses of the name itself in one family; until they are known, the hints of its services.
+    /// Appends the addresses of the name itself in one family; until they are known, the hints of
+    /// its services.
     pub(crate) fn own_addresses(&self, family: Family, out: &mut Vec<Address>) {
         match self.question(family) {
             Question::Answered { items, .. } => out.extend_from_slice(items),
@@ -189,8 +192,8 @@ impl<F: Clone> Resolution<F> {
         self.v4.is_pending() || self.v6.is_pending() || self.services.is_pending()
     }
 
-    /// Whether the better answers are in: those of the preferred family, positive or negative, and those about services.
-    /// Hints and targets of that family count as its answer.
+    /// Whether the better answers are in: those of the preferred family, positive or negative, and
+    /// those about services. Hints and targets of that family count as its answer.
     pub(crate) fn has_preferred(&self, preferred: Family) -> bool {
         let of_family = |s: &Service| s.hints.iter().chain(s.target.iter().flatten()).any(|a| a.family() == preferred);
         let family_answered = !self.question(preferred).is_pending() || self.services().iter().any(of_family);
@@ -227,7 +230,8 @@ fn bounded(list: &[Address], family: Option<Family>) -> Vec<Address> {
     out
 }
 
-/// A service cut to its bounds; `None` if its ALPN set allows no stack of this race, so that it is not to be tried.
+/// A service cut to its bounds; `None` if its ALPN set allows no stack of this race, so that it is
+/// not to be tried.
 fn bounded_service(service: Service, options: &[StackOption]) -> Option<Service> {
     let listed = |option: &&StackOption| service.stacks.contains(&option.id);
     let stacks: Vec<StackId> = options.iter().filter(listed).map(|option| option.id).collect();

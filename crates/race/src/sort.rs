@@ -1,22 +1,25 @@
 //! Destination address selection (RFC 6724 section 6).
 //!
-//! *Responsible for* the order of addresses before families are interleaved. *Not responsible for* choosing source
-//! addresses: they come with the destinations, and rules 3, 4 and 7 need facts about them that nobody gives.
+//! *Responsible for* the order of addresses before families are interleaved. *Not responsible for*
+//! choosing source addresses: they come with the destinations, and rules 3, 4 and 7 need facts
+//! about them that no caller gives.
 
 use crate::{Address, Family};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Sorts destinations by RFC 6724 section 6, as far as source addresses are known: rules 1, 2, 5, 6, 8, 9 and 10, with the
-/// default policy table of section 2.1.
+/// Sorts destinations by RFC 6724 section 6, as far as source addresses are known: rules 1, 2, 5,
+/// 6, 8, 9 and 10, with the default policy table of section 2.1.
 ///
-/// Between rules 8 and 9 stands the rule of RFC 8305 section 4 that "prefers addresses with lower RTTs"; an address with
-/// a known round-trip time has been used, so it goes before one without. Rule 9 is applied to IPv6 alone, over the first
-/// 64 bits: the length of an IPv4 source's prefix is not known here, and comparing beyond it would undo the order by
-/// which DNS spreads load. The sort is stable, which is rule 10.
+/// Between rules 8 and 9 stands the rule of RFC 8305 section 4 that "prefers addresses with lower
+/// RTTs"; an address with a known round-trip time has been used, so it goes before one without.
+/// Rule 9 is applied to IPv6 alone, over the first 64 bits: the length of an IPv4 source's prefix
+/// is not known here, and comparing beyond it would undo the order by which DNS spreads load. The
+/// sort is stable, which is rule 10.
 pub fn sort_destinations(addresses: &mut [Address]) {
-    // One key for all pairs, hence a total order: rule 6 separates the families, so rule 9 never compares across them.
+    // One key for all pairs, hence a total order: rule 6 separates the families, so rule 9 never
+    // compares across them.
     addresses.sort_by_key(|a| {
         let usability = Usability::of(a);
         let policy = policy(mapped(a.addr));
@@ -117,8 +120,8 @@ fn scope(addr: IpAddr) -> u8 {
     }
 }
 
-/// RFC 6724 section 2.2, "up to the length of S's prefix (i.e., the portion of the address not including the interface
-/// ID)", which is 64 bits; 0 for IPv4.
+/// RFC 6724 section 2.2, "up to the length of S's prefix (i.e., the portion of the address not
+/// including the interface ID)", which is 64 bits; 0 for IPv4.
 fn common_prefix_len(source: IpAddr, destination: IpAddr) -> u32 {
     match (source.to_canonical(), destination.to_canonical()) {
         (IpAddr::V6(s), IpAddr::V6(d)) => (s.to_bits() ^ d.to_bits()).leading_zeros().min(64),
@@ -129,7 +132,8 @@ fn common_prefix_len(source: IpAddr, destination: IpAddr) -> u32 {
 /// The family whose attempts go first, of addresses already sorted; `None` when there are none.
 pub(crate) fn first_family(sorted: &[Address], preferred: Family) -> Option<Family> {
     let first = sorted.first()?;
-    // RFC 6724 prefers IPv6 by precedence. A caller who prefers IPv4 overrules that, but not what makes an address unusable.
+    // RFC 6724 prefers IPv6 by precedence. A caller that prefers IPv4 overrules that, but not what
+    // makes an address unusable.
     let overruling = sorted.iter().find(|a| preferred == Family::V4 && a.family() == Family::V4);
     Some(match overruling {
         Some(a) if Usability::of(a) <= Usability::of(first) => Family::V4,
@@ -151,8 +155,9 @@ mod tests {
         Address::new(destination.parse().unwrap(), source.parse().ok())
     }
 
-    /// RFC 6724 section 10.2. Each row: destinations with the source that source selection gives them, in the order of the
-    /// RFC's result. The fifth and sixth examples need rules 4 (home addresses) and 3 (deprecated addresses).
+    /// RFC 6724 section 10.2. Each row: destinations with the source that source selection gives
+    /// them, in the order of the RFC's result. The fifth and sixth examples need rules 4 (home
+    /// addresses) and 3 (deprecated addresses).
     #[test]
     fn the_examples_of_rfc_6724_section_10_2_come_out_as_printed() {
         let examples: [&[(&str, &str)]; 7] = [
@@ -178,7 +183,8 @@ mod tests {
         }
     }
 
-    /// RFC 6724 section 6: "If DB is known to be unreachable or if Source(DB) is undefined, then prefer DA."
+    /// RFC 6724 section 6: "If DB is known to be unreachable or if Source(DB) is undefined, then
+    /// prefer DA."
     #[test]
     fn an_address_without_a_route_goes_last() {
         let list = [("2001:db8::1", ""), ("192.0.2.1", "192.0.2.9"), ("2001:db8::2", "")];
@@ -192,8 +198,8 @@ mod tests {
         assert_eq!(sorted(&list), ["192.0.2.7", "192.0.2.3", "198.51.100.9"]);
     }
 
-    /// RFC 8305 section 4: "it SHOULD add a Destination Address Selection rule between rules 8 and 9 that prefers addresses
-    /// with lower RTTs"
+    /// RFC 8305 section 4: "it SHOULD add a Destination Address Selection rule between rules 8 and
+    /// 9 that prefers addresses with lower RTTs"
     #[test]
     fn a_shorter_round_trip_goes_before_a_longer_prefix_but_not_before_precedence() {
         let ms = |n| Some(Duration::from_millis(n));

@@ -103,8 +103,9 @@ impl<'b> PacketBuilder<'b> {
         if out.overflowed() { Err(Full) } else { Ok(Self { out, signing: None, slot: None }) }
     }
 
-    /// From now on chunks of the types that `signing` names are put behind an AUTH chunk, which is written when the first of
-    /// them comes. [`PacketBuilder::auth`] says whether there is one, and it needs its digest before the packet is finished.
+    /// From now on chunks of the types that `signing` names are put behind an AUTH chunk, which is
+    /// written when the first of them comes. [`PacketBuilder::auth`] returns it, if there is one,
+    /// and it needs its digest before the packet is finished.
     pub const fn sign(&mut self, signing: Signing) {
         self.signing = Some(signing);
     }
@@ -220,7 +221,7 @@ impl<'b> PacketBuilder<'b> {
         self.push(&Pad { len: missing - Pad::HEADER_LEN })
     }
 
-    /// Writes the checksum, and says how long the packet is, in bytes.
+    /// Writes the checksum, and returns the length of the packet, in bytes.
     #[must_use]
     pub fn finish(mut self, checksum: Checksum) -> usize {
         if checksum == Checksum::Crc32c {

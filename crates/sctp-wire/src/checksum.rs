@@ -7,7 +7,8 @@ use crate::error::{Problem, WireError};
 pub enum Checksum {
     /// The CRC32c of the packet.
     Crc32c,
-    /// Zero, because the packet layer detects errors better and the peer said that it accepts that (RFC 9653 section 5.2).
+    /// Zero, because the packet layer detects errors better and the peer has declared that it
+    /// accepts that (RFC 9653 section 5.2).
     Zero,
 }
 
@@ -16,7 +17,7 @@ pub enum Checksum {
 pub enum ZeroChecksum {
     /// No.
     Refused,
-    /// Yes: we told this peer so, and the packet layer has checked the packet.
+    /// Yes: this side has declared it, and the packet layer has checked the packet.
     Accepted,
 }
 

@@ -60,7 +60,8 @@ macro_rules! chunks {
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Chunk<'a> {
             $($(#[$doc])* $name($name$(<$life>)?),)*
-            /// A chunk of a type that is not known here: [`RawChunk::unknown_action`] says what to do with it.
+            /// A chunk of a type that is not known here: [`RawChunk::unknown_action`] returns what
+            /// to do with it.
             Unknown(RawChunk<'a>),
         }
 
@@ -68,7 +69,7 @@ macro_rules! chunks {
             /// Reads a chunk.
             ///
             /// # Errors
-            /// If its value is not as its type says.
+            /// If its value is not as its type requires.
             #[inline]
             pub fn decode(raw: &RawChunk<'a>) -> Result<Self, WireError> {
                 match raw.kind {

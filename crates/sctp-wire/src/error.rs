@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A packet, chunk, parameter or cause that is not as its format says.
+/// A packet, chunk, parameter or cause that is not as its format requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireError {
     /// Where, in bytes from the beginning of what was parsed (the packet, as a rule).

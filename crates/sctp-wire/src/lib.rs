@@ -1,4 +1,4 @@
-//! What SCTP says on the wire: packets, chunks, parameters and error causes of RFC 9260 and its extensions.
+//! SCTP's wire format: packets, chunks, parameters and error causes of RFC 9260 and its extensions.
 //!
 //! *Responsible for* the format: finding the chunks of a received packet and the parameters of a chunk, reading their
 //! fields, the checksum, and writing all of it into a buffer of the caller's. *Not responsible for* what a chunk means:

@@ -42,7 +42,7 @@ impl UnknownAction {
         matches!(self, Self::Stop | Self::StopAndReport)
     }
 
-    /// Whether the sender is told.
+    /// Whether the sender is notified.
     #[must_use]
     pub const fn reports(self) -> bool {
         matches!(self, Self::StopAndReport | Self::SkipAndReport)
@@ -51,7 +51,7 @@ impl UnknownAction {
 
 /// A parameter or cause as it stands in the packet.
 ///
-/// Two are equal if they say the same, wherever they stand.
+/// Two are equal if their content is the same, wherever they stand.
 #[derive(Clone, Copy)]
 pub struct RawItem<'a> {
     /// Its type, or cause code.
@@ -112,7 +112,7 @@ pub trait Item<'a>: Copy + PartialEq + fmt::Debug {
     /// Reads it.
     ///
     /// # Errors
-    /// If its value is not as its type says.
+    /// If its value is not as its type requires.
     fn decode(raw: &RawItem<'a>) -> Result<Self, WireError>;
 
     /// Writes it, type and length first, without padding.
@@ -141,7 +141,7 @@ impl<'a, T: Item<'a>> List<'a, T> {
         Self(Repr::Items(items))
     }
 
-    /// The list that `bytes` say. Offsets of errors count from their beginning.
+    /// The list in `bytes`. Offsets of errors count from their beginning.
     #[must_use]
     pub const fn from_bytes(bytes: &'a [u8]) -> Self {
         Self(Repr::Wire { bytes, offset: 0 })
@@ -194,7 +194,8 @@ impl<'a, T: Item<'a>> Iterator for Items<'a, T> {
             Repr::Wire { bytes: [], .. } => None,
             Repr::Wire { bytes, offset } => {
                 let item = RawItem::first(bytes, *offset, T::WHAT).and_then(|(raw, len)| {
-                    // The padding of the last is not counted by whoever carries the list.
+                    // The padding of the last is not counted in the length of what carries the
+                    // list.
                     *bytes = bytes.get(len..).unwrap_or_default();
                     *offset += len;
                     T::decode(&raw)

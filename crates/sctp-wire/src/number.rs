@@ -100,7 +100,7 @@ plain! {
 plain! {
     /// A payload protocol identifier: the application's, and not looked at here (RFC 9260 section 3.3.1).
     ///
-    /// The wire has it big-endian; 0 says nothing.
+    /// The wire has it big-endian; 0 means unspecified.
     Ppid(u32)
 }
 plain! {

@@ -129,7 +129,7 @@ impl<I: Iterator<Item: fmt::Debug> + Clone> fmt::Debug for DebugAll<I> {
 
 /// A chunk as it stands in the packet.
 ///
-/// Two are equal if they say the same, wherever they stand.
+/// Two are equal if their content is the same, wherever they stand.
 #[derive(Clone, Copy)]
 pub struct RawChunk<'a> {
     /// Its type.

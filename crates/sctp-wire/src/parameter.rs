@@ -70,7 +70,8 @@ macro_rules! parameters {
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Parameter<'a> {
             $($(#[$doc])* $name($name$(<$life>)?),)*
-            /// A parameter of a type that is not known here: [`RawItem::unknown_action`] says what to do with it.
+            /// A parameter of a type that is not known here: [`RawItem::unknown_action`] returns
+            /// what to do with it.
             Unknown(RawItem<'a>),
         }
 
@@ -141,7 +142,7 @@ parameters! {
     OutgoingReset<'a>,
     /// A request that the peer reset its outgoing streams (RFC 6525).
     IncomingReset<'a>,
-    /// A request to begin all numbers anew (RFC 6525).
+    /// A request to reset all numbers (RFC 6525).
     SsnTsnReset,
     /// The answer to a request of RFC 6525.
     ReconfigResponse,

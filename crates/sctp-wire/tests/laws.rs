@@ -49,7 +49,7 @@ fn chunk() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A chunk that is as its type says, as often as not.
+/// A chunk that is as its type requires, as often as not.
 fn likely_chunk() -> impl Strategy<Value = Vec<u8>> {
     let sack = (any::<u32>(), any::<u32>(), vec((1u16.., any::<u16>()), 0..20), vec(any::<u32>(), 0..5)).prop_map(
         |(cumulative, a_rwnd, gaps, duplicates)| {
@@ -95,7 +95,8 @@ proptest! {
         for raw in parsed.chunks() {
             let raw = raw.unwrap();
             prop_assert!(within(raw.bytes, &bytes) && within(raw.value, raw.bytes));
-            // In a packet of its own: what an error of a list says of its place in the packet is then the same again.
+            // In a packet of its own: the place in the packet that an error of a list reports is
+            // then the same again.
             let mut alone = raw.bytes.to_vec();
             alone.resize(alone.len().next_multiple_of(4), 0);
             let alone = packet(&[alone]);

@@ -1,4 +1,4 @@
-//! What values say of themselves, and views that are given what is not theirs.
+//! How values print, and views that are given what is not theirs.
 
 use neater_sctp_wire::chunk::{Auth, HmacId, Sack};
 use neater_sctp_wire::parameter::{Adaptation, Random};

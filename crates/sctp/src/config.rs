@@ -15,10 +15,12 @@ pub(crate) const MAX_REQUIRED: usize = 32;
 /// The most keys of one association.
 pub(crate) const MAX_KEYS: usize = 16;
 
-/// What a packet layer (UDP, raw IP, DTLS) says of itself. One instance per local address that packets leave from.
+/// The description of a packet layer (UDP, raw IP, DTLS). One instance per local address that
+/// packets leave from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// The local address, if it is fixed: told to the peer when [`Config::tell_addresses`] is set.
+    /// The local address, if it is fixed: announced to the peer when [`Config::tell_addresses`] is
+    /// set.
     pub address: Option<IpAddr>,
     /// The largest IP packet that the link takes, in bytes.
     pub mtu: u16,
@@ -109,8 +111,9 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// What makes transports fast today: CUBIC, an initial window of ten full packets, HyStart as Linux has it
-    /// (`docs/decisions/0017` says why), proportional rate reduction, loss detection by time, pacing.
+    /// What makes transports fast today: CUBIC, an initial window of ten full packets, HyStart as
+    /// Linux has it (`docs/decisions/0017` has the reasons), proportional rate reduction, loss
+    /// detection by time, pacing.
     #[must_use]
     pub fn modern() -> Self {
         Self {
@@ -128,7 +131,7 @@ impl Recovery {
         }
     }
 
-    /// What RFC 9260 says, and nothing more.
+    /// As in RFC 9260, and nothing more.
     #[must_use]
     pub const fn rfc9260() -> Self {
         Self {
@@ -171,7 +174,7 @@ impl Recovery {
     }
 }
 
-/// Who may send next when several streams have something to send (RFC 8260 section 3).
+/// Which stream may send next when several streams have something to send (RFC 8260 section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
     /// The message that was handed over first (section 3.1).
@@ -198,14 +201,15 @@ pub struct Extensions {
     pub partial_reliability: bool,
     /// RE-CONFIG (RFC 6525).
     pub reconfiguration: bool,
-    /// ECN (RFC 4960 appendix A, RFC 3168), for packet layers that send [`crate::Transmit::ect`] and say what arrived marked: one that
-    /// does only the former would hide congestion. Off unless asked for: RFC 9260 has taken the appendix out and only reserves the types
-    /// of its chunks, so that no standard in force says how peers react; where both ends have it the window comes down without a loss
-    /// (`tests/ecn.rs`, `tests/rfc9260_7.rs`).
+    /// ECN (RFC 4960 appendix A, RFC 3168), for packet layers that send [`crate::Transmit::ect`]
+    /// and report what arrived marked: one that does only the former would hide congestion. Off
+    /// unless asked for: RFC 9260 has taken the appendix out and only reserves the types of its
+    /// chunks, so that no standard in force defines how peers react; where both ends have it the
+    /// window comes down without a loss (`tests/ecn.rs`, `tests/rfc9260_7.rs`).
     pub ecn: bool,
     /// No checksum over a layer that authenticates (RFC 9653).
     pub zero_checksum: bool,
-    /// AUTH (RFC 4895), as [`AssociationConfig::authentication`] says.
+    /// AUTH (RFC 4895), as [`AssociationConfig::authentication`] describes.
     pub authentication: bool,
     /// NR-SACK (Natarajan 2009, chapter 3): what has arrived out of order and will not be dropped again is reported so, and the sender
     /// keeps it no longer.
@@ -255,7 +259,7 @@ impl Default for Extensions {
 pub struct SharedKey {
     /// Its number.
     pub id: u16,
-    /// Its bytes; none at all is the key that everybody has.
+    /// Its bytes; none at all is the default key of all endpoints.
     pub secret: Vec<u8>,
 }
 
@@ -272,7 +276,8 @@ pub struct Authentication {
     /// COMPLETE and AUTH cannot be (section 3.2) and are left out; at most 32 are taken. A peer that does not authenticate is
     /// refused if there are any.
     pub required: Vec<u8>,
-    /// SHA-256 is asked for before SHA-1, which everybody must have (section 3.3); else SHA-1 alone.
+    /// SHA-256 is asked for before SHA-1, which every endpoint must have (section 3.3); else SHA-1
+    /// alone.
     pub sha256: bool,
     /// The keys, at most 16. None: the empty one with number 0.
     pub keys: Vec<SharedKey>,
@@ -336,7 +341,8 @@ pub struct AssociationConfig {
     pub primary_switchover: Option<u32>,
     /// Search for the largest packet that each path takes, up to what its layer does (RFC 8899); else that is believed.
     pub search_mtu: bool,
-    /// Search also while there is next to nothing to send: many associations that are opened at once and say little need no probes.
+    /// Search also while there is next to nothing to send: many associations that are opened at
+    /// once and send little need no probes.
     pub search_idle: bool,
     /// The size of packets, in bytes, that every path is believed to take until something larger has been shown to arrive:
     /// `BASE_PLPMTU` (RFC 8899 section 5.1.2). At first 1,232, which is what the least link of IPv6 takes with UDP.
@@ -352,13 +358,14 @@ pub struct AssociationConfig {
     pub max_paths: usize,
     /// Congestion control and loss recovery.
     pub recovery: Recovery,
-    /// Who may send next.
+    /// Which stream may send next.
     pub scheduler: Scheduler,
     /// Extensions.
     pub extensions: Extensions,
-    /// Number the fragments of I-DATA as Linux does (6.1 at least), and expect it: those after the first from 0, and not from 1 as
-    /// RFC 8260 section 2.1 has it. Only for peers that are known to be Linux with interleaving, which nothing tells before it is
-    /// too late: with any other, and with Linux otherwise, a message of several fragments is lost or ends the association.
+    /// Number the fragments of I-DATA as Linux does (6.1 at least), and expect it: those after the
+    /// first from 0, and not from 1 as RFC 8260 section 2.1 has it. Only for peers that are known
+    /// to be Linux with interleaving, which cannot be known before it is too late: with any other,
+    /// and with Linux otherwise, a message of several fragments is lost or ends the association.
     pub linux_fragments: bool,
     /// Where a peer names as many addresses as there are layers, each goes by the layer of the same number; otherwise, and without this,
     /// all go by the layer that the peer was met on. For layers that stand for networks which both ends have.
@@ -367,10 +374,11 @@ pub struct AssociationConfig {
     pub adaptation: Option<u32>,
     /// Authenticated chunks.
     pub authentication: Authentication,
-    /// What was handed over before the peer has lost its memory and was not begun is sent to who it is now, and an end that was asked for
-    /// is still wanted (RFC 9260 section 5.2.4, action A). Otherwise all of that is given up: for who says different things on different
-    /// associations, it would reach the wrong one; and until [`crate::Event::Restarted`] has been taken, nothing more is taken for the
-    /// new one.
+    /// What was handed over before the peer has lost its memory and was not begun is sent to the
+    /// restarted peer, and an end that was asked for is still wanted (RFC 9260 section 5.2.4,
+    /// action A). Otherwise all of that is given up: for a program that sends different data on
+    /// different associations, it would reach the wrong one; and until [`crate::Event::Restarted`]
+    /// has been taken, nothing more is taken for the new one.
     pub outlives_restart: bool,
 }
 
@@ -494,24 +502,28 @@ pub struct Config {
     pub port: u16,
     /// Take associations that peers open.
     pub accept: bool,
-    /// Tell the peer the addresses of all layers (more than one path). Behind a NAT they mean nothing to the peer.
+    /// Announce to the peer the addresses of all layers (more than one path). Behind a NAT they
+    /// mean nothing to the peer.
     pub tell_addresses: bool,
     /// The first byte of every verification tag of ours: which of several engines on one port an association belongs to.
     pub engine: Option<u8>,
-    /// Says nothing to packets of associations that it does not know, where RFC 9260 section 8.4 wants an ABORT chunk, and nothing to
-    /// INIT chunks unless it accepts: for packet layers where a packet may be another program's.
+    /// Does not answer packets of associations that it does not know, where RFC 9260 section 8.4
+    /// wants an ABORT chunk, nor INIT chunks unless it accepts: for packet layers where a packet
+    /// may be another program's.
     pub reserved: bool,
     /// How long a state cookie may be used: `Valid.Cookie.Life`.
     pub cookie_life: Duration,
     /// The most associations at once.
     pub max_associations: usize,
-    /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have opened: who can receive at one address
-    /// gets through the cookies as often as it likes, and must not have them all. Many hosts may be behind one address.
+    /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have
+    /// opened: a host that can receive at one address gets through the cookies as often as it
+    /// likes, and must not have them all. Many hosts may be behind one address.
     pub max_per_source: usize,
-    /// What all associations together may hold of what peers have sent and nobody has taken, in bytes. Each may hold 64 kB beyond it (as a
-    /// receive buffer of that size: up to three times as much where holes are filled), so that it gets on when others keep everything, and
-    /// as much as its own buffer allows where nothing of what it holds could be read otherwise; what comes when there is no room is
-    /// dropped, as if the network had lost it, and windows close.
+    /// What all associations together may hold of unread data of peers, in bytes. Each may hold 64
+    /// kB beyond it (as a receive buffer of that size: up to three times as much where holes are
+    /// filled), so that it gets on when others keep everything, and as much as its own buffer
+    /// allows where nothing of what it holds could be read otherwise; what comes when there is no
+    /// room is dropped, as if the network had lost it, and windows close.
     pub receive_budget: usize,
     /// The most stateless answers that wait to be sent.
     pub max_replies: usize,

@@ -1,4 +1,4 @@
-//! What can go wrong, by who is to blame.
+//! What can go wrong, by its cause.
 
 use core::fmt;
 
@@ -115,8 +115,8 @@ pub enum AddressError {
     TooMany,
     /// The last address cannot be removed (RFC 5061 section 5.3, F5).
     LastAddress,
-    /// The layer's address is not told ([`crate::Config::tell_addresses`]), and with more than two layers in use the peer cannot be
-    /// told which one is meant: name the one to keep.
+    /// The layer's address is not announced ([`crate::Config::tell_addresses`]), and with more than
+    /// two layers in use the one that is meant cannot be expressed: name the one to keep.
     NotExpressible,
     /// The peer cannot have this address (unspecified, loopback, multicast or broadcast), or no path leads there.
     NotUsable,
@@ -130,7 +130,7 @@ impl fmt::Display for AddressError {
             Self::NoSuchLayer => "there is no such packet layer, or the peer does not know it",
             Self::TooMany => "too many changes of addresses wait already",
             Self::LastAddress => "an association has at least one address: add another one first",
-            Self::NotExpressible => "an address that is not told can only be removed by naming the one to keep",
+            Self::NotExpressible => "an address that is not announced can only be removed by naming the one to keep",
             Self::NotUsable => "the peer cannot have this address, or no path leads there",
         })
     }

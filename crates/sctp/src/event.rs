@@ -1,4 +1,4 @@
-//! What an association tells the application.
+//! The events of an association for the application.
 
 use crate::ids::{LayerId, MessageId, PathId, Route};
 use crate::path::PathState;
@@ -43,12 +43,13 @@ pub enum AddressChange {
     Prefer(LayerId),
 }
 
-/// What an ICMP or ICMPv6 message says (RFC 9260 section 10).
+/// The content of an ICMP or ICMPv6 message (RFC 9260 section 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
     /// Fragmentation needed, or Packet Too Big.
     PacketTooBig {
-        /// The largest SCTP packet that gets through: what the message says, less what the layer puts around it.
+        /// The largest SCTP packet that gets through: the size in the message, less what the layer
+        /// puts around it.
         size: u16,
     },
     /// Protocol unreachable, or an unrecognized next header.

@@ -1,11 +1,12 @@
 //! SCTP (RFC 9260 and its extensions) as sans-IO state machines.
 //!
-//! *Responsible for* associations: handshake, streams, reliability, congestion control, paths, shutdown, and telling which
-//! association a packet belongs to. *Not responsible for* sockets, clocks, IP and UDP headers, or the bytes of chunks
-//! (`neater-sctp-wire` has those). It sits on packet layers ([`Layer`]): UDP, raw IP or DTLS.
+//! *Responsible for* associations: handshake, streams, reliability, congestion control, paths,
+//! shutdown, and finding the association that a packet belongs to. *Not responsible for* sockets,
+//! clocks, IP and UDP headers, or the bytes of chunks (`neater-sctp-wire` has those). It sits on
+//! packet layers ([`Layer`]): UDP, raw IP or DTLS.
 //!
-//! Key types: [`Endpoint`] is one SCTP port with all its associations; [`Config`] and [`AssociationConfig`] say how it
-//! behaves; [`Event`] what happened.
+//! Key types: [`Endpoint`] is one SCTP port with all its associations; [`Config`] and
+//! [`AssociationConfig`] configure it; [`Event`] what happened.
 //!
 //! After any call, drain [`Endpoint::poll_transmit`] and [`Endpoint::poll_event`], then read [`Endpoint::next_timeout`].
 //! Calling [`Endpoint::handle_timeout`] early or again does nothing.

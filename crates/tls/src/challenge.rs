@@ -1,4 +1,4 @@
-//! Private-key operations that the application has a say in, or does itself: RFC 9622 section 6.3.8,
+//! Private-key operations that the application approves, or does itself: RFC 9622 section 6.3.8,
 //! `SetIdentityChallengeCallback`.
 
 use crate::error::SecurityError;
@@ -10,23 +10,24 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A handshake needs our signature, because the peer wants to know who we are.
+/// A handshake needs our signature, because the peer requests our identity.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge<'a> {
     /// Whose key it takes: the chain of the identity, end entity first.
     pub chain: &'a [CertificateDer<'static>],
     /// How to sign.
     pub scheme: SignatureScheme,
-    /// What to sign. It is not a hash: the scheme says how to make one.
+    /// What to sign. It is not a hash: the scheme determines its hash.
     pub message: &'a [u8],
 }
 
-/// What the application says to a [`Challenge`].
+/// The application's answer to a [`Challenge`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Sign with the key in memory. An identity without one cannot; the handshake fails then.
     Sign,
-    /// This is the signature, from wherever the key is: in the encoding of TLS, which for ECDSA is DER.
+    /// This is the signature, from wherever the key is: in the encoding of TLS, which for ECDSA is
+    /// DER.
     Signature(Vec<u8>),
     /// Do not sign: the handshake fails.
     Refuse,
@@ -44,16 +45,17 @@ impl fmt::Debug for Answer {
 
 /// Asked whenever a handshake needs a signature of ours, as a client or as a server.
 ///
-/// As the handshake waits for it, it is called while the engine is at work: it must neither block for long nor call back
-/// into the engine. A panic in it is a refusal. A key that takes long to sign is better asked by a process of its own, ahead of
-/// connections. It is not asked when a session is resumed.
+/// As the handshake waits for it, it is called while the engine is at work: it must neither block
+/// for long nor call back into the engine. A panic in it is a refusal. A key that takes long to
+/// sign is better asked by a process of its own, ahead of connections. It is not asked when a
+/// session is resumed.
 pub type IdentityChallenge = Arc<dyn Fn(&Challenge<'_>) -> Answer + Send + Sync>;
 
 /// A key behind the application's callback.
 pub(crate) struct Challenged {
     pub(crate) chain: Arc<[CertificateDer<'static>]>,
     pub(crate) callback: IdentityChallenge,
-    /// The key in memory, or what the certificate says of the one elsewhere.
+    /// The key in memory, or the certificate's description of the one elsewhere.
     pub(crate) key: Key,
 }
 

@@ -19,14 +19,16 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 use std::sync::Arc;
 
-/// How much early data a server of TLS over a byte stream takes per connection, in bytes. QUIC bounds it by flow control.
+/// How much early data a server of TLS over a byte stream takes per connection, in bytes. QUIC
+/// bounds it by flow control.
 pub const EARLY_DATA_LIMIT: u32 = 16_384;
 
 /// The configuration of clients with these parameters.
 ///
-/// `alpn` is what the protocol stack suggests; names in the parameters replace it. With `for_quic` only TLS 1.3 is spoken.
-/// Sessions are resumed from `sessions` (the part of its isolation key). Making a configuration costs some microseconds
-/// once the store knows the parameters; a caller that connects often still does well to keep it.
+/// `alpn` is what the protocol stack suggests; names in the parameters replace it. With `for_quic`
+/// only TLS 1.3 is spoken. Sessions are resumed from `sessions` (the part of its isolation key).
+/// Making a configuration costs some microseconds once the store knows the parameters; a caller
+/// that connects often still does well to keep it.
 ///
 /// # Errors
 /// What is wrong with the parameters. Nothing was sent.
@@ -70,9 +72,10 @@ pub fn client_config(
     Ok(Arc::new(config))
 }
 
-/// The same configuration with sessions of its own, of which at most `max` are kept for `lifetime` (as in the parameters that
-/// the configuration was made from). Nobody else may have the isolation key of `sessions`: what tells configurations apart
-/// besides is not looked at. It costs a copy, and none of the work that making a configuration is.
+/// The same configuration with sessions of its own, of which at most `max` are kept for `lifetime`
+/// (as in the parameters that the configuration was made from). No other configuration may have the
+/// isolation key of `sessions`: other differences are not compared. It costs a copy, and none of
+/// the work that making a configuration is.
 #[must_use]
 pub fn with_sessions(
     config: &ClientConfig,
@@ -88,11 +91,13 @@ pub fn with_sessions(
     Arc::new(own)
 }
 
-/// The configuration of a server with these parameters: one per listener, shared by its connections.
+/// The configuration of a server with these parameters: one per listener, shared by its
+/// connections.
 ///
-/// `alpn` and `for_quic` as for [`client_config`]. Sessions are kept in the configuration where early data is accepted,
-/// and otherwise in tickets that the clients keep. Where early data is accepted it may also be answered before the client
-/// has finished its handshake (RFC 8446 section 2.3), unless clients must show a certificate.
+/// `alpn` and `for_quic` as for [`client_config`]. Sessions are kept in the configuration where
+/// early data is accepted, and otherwise in tickets that the clients keep. Where early data is
+/// accepted it may also be answered before the client has finished its handshake (RFC 8446 section
+/// 2.3), unless clients must show a certificate.
 ///
 /// # Errors
 /// What is wrong with the parameters; [`SecurityError::NoServerCertificate`] if there is none.
@@ -137,7 +142,8 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// The cipher suite that protects QUIC's Initial packets (RFC 9001 section 5.2), whatever the parameters allow later.
+/// The cipher suite that protects QUIC's Initial packets (RFC 9001 section 5.2), whatever the
+/// parameters allow later.
 #[must_use]
 pub fn quic_initial_suite(crypto: &Crypto) -> Option<rustls::quic::Suite> {
     let suites = crypto.provider.cipher_suites.iter();
@@ -351,7 +357,7 @@ pub(crate) fn client_verifier(
         ClientAuthentication::Required => true,
     };
     let authorities = match &p.trust {
-        // A public authority says who someone is, not that they may come in.
+        // A public authority certifies an identity, not the right to connect.
         Trust::System | Trust::SystemAnd(_) => return Err(SecurityError::ClientTrust),
         Trust::Only(_) => {
             let roots = anchors(&p.trust, &Crypto::from_provider(CryptoProvider::clone(provider)))?
@@ -383,18 +389,20 @@ pub(crate) fn address<T: ?Sized>(of: &Arc<T>) -> [u8; 8] {
     (Arc::as_ptr(of).cast::<()>() as usize as u64).to_be_bytes()
 }
 
-/// What decides who the peer must be and who we are.
+/// What determines the peer's required identity and our own.
 ///
-/// Callbacks, anchors and providers count by identity. That is sound although memory is reused: whatever is kept under the
-/// digest holds on to them, except sessions, and those rustls offers under the very same verifier only.
+/// Callbacks, anchors and providers count by identity. That is sound although memory is reused:
+/// whatever is kept under the digest holds on to them, except sessions, and those rustls offers
+/// under the very same verifier only.
 fn authentication_digest(p: &SecurityParameters, crypto: &Crypto) -> Digest {
     let mut c = Context::new(&SHA256);
     c.update(&address(&crypto.provider));
-    // The system's roots may be read at any time; whom they do not concern goes on with the sessions that there are.
+    // The system's roots may be read at any time; configurations without them keep their sessions.
     if matches!(p.trust, Trust::System | Trust::SystemAnd(_)) {
         c.update(&address(&crypto.roots));
     }
-    // It changes nothing of what peers say to each other, but each is called for its own refusals.
+    // It does not change the exchange between peers, but each observer is called for its own
+    // refusals.
     c.update(&p.refused_certificate.as_ref().map_or([0; 8], address));
     hash_authentication(&mut c, p);
     finish(c)

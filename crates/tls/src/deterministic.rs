@@ -1,9 +1,10 @@
 //! A crypto provider that is a function of a seed, for the simulator.
 //!
-//! Randomness and X25519 keys come from one [`Rng`]; cipher suites and verification are those of *ring*; signatures are
-//! Ed25519, the only kind that needs no randomness of its own, or ECDSA on P-256 (which is all that DTLS has here), made
-//! again until their *length* is always the same: their bytes still differ from run to run, but no size and no time does.
-//! *Not* for programs that meet a network: who knows the seed knows every key.
+//! Randomness and X25519 keys come from one [`Rng`]; cipher suites and verification are those of
+//! *ring*; signatures are Ed25519, the only kind that needs no randomness of its own, or ECDSA on
+//! P-256 (which is all that DTLS has here), made again until their *length* is always the same:
+//! their bytes still differ from run to run, but no size and no time does. *Not* for programs that
+//! meet a network: the seed reveals every key.
 
 use crate::provider::Crypto;
 use core::fmt;
@@ -21,9 +22,11 @@ use x25519_dalek::{PublicKey, StaticSecret};
 impl Crypto {
     /// Cryptography whose every byte follows from `seed` and the order of calls.
     ///
-    /// The order is that of the calls from all threads together, so a repeatable run uses one thread. Private keys must be
-    /// Ed25519 or ECDSA P-256 in PKCS#8; of a signature of the latter kind only the length is repeatable. Each call leaks some 400
-    /// bytes, because rustls wants a source of randomness that lives for ever: make one per simulated host, not one per connection.
+    /// The order is that of the calls from all threads together, so a repeatable run uses one
+    /// thread. Private keys must be Ed25519 or ECDSA P-256 in PKCS#8; of a signature of the latter
+    /// kind only the length is repeatable. Each call leaks some 400 bytes, because rustls wants a
+    /// source of randomness that lives for ever: make one per simulated host, not one per
+    /// connection.
     #[must_use]
     pub fn deterministic(seed: [u8; 32]) -> Self {
         let source: &'static Source = Box::leak(Box::new(Source(Mutex::new(Rng::new(seed)))));
@@ -108,7 +111,8 @@ impl ActiveKeyExchange for Exchange {
     }
 }
 
-/// Loads Ed25519 and P-256 keys and refuses the rest: RSA-PSS signatures of *ring* draw from the operating system.
+/// Loads Ed25519 and P-256 keys and refuses the rest: RSA-PSS signatures of *ring* draw from the
+/// operating system.
 #[derive(Debug)]
 struct Repeatable;
 
@@ -149,7 +153,8 @@ impl SigningKey for Steady {
 #[derive(Debug)]
 struct SteadySigner(Box<dyn Signer>);
 
-/// The length of half of all ECDSA signatures on P-256 in DER: of the two integers of 32 bytes, one needs a leading zero.
+/// The length of half of all ECDSA signatures on P-256 in DER: of the two integers of 32 bytes, one
+/// needs a leading zero.
 const STEADY: usize = 71;
 
 impl Signer for SteadySigner {

@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by who is to blame.
+//! What can go wrong, sorted by the side that has to act.
 
 use crate::pem::PemError;
 use core::fmt;
@@ -7,10 +7,10 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 /// The longest text from a peer that an error repeats, in bytes.
 const MAX_PEER_TEXT: usize = 200;
 
-/// Who has to act for it to work the next time.
+/// The side that has to act for it to work the next time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blame {
-    /// Whoever runs the peer: its certificate is not acceptable.
+    /// The operator of the peer: its certificate is not acceptable.
     PeerCertificate,
     /// The peer does not speak TLS, or breaks its rules.
     Peer,
@@ -18,7 +18,7 @@ pub enum Blame {
     NoOverlap,
     /// The peer refused us: it did not like our certificate or our offer.
     RefusedByPeer,
-    /// Whoever configured this side.
+    /// The configuration of this side.
     Local,
 }
 
@@ -27,9 +27,9 @@ pub enum Blame {
 pub enum Looks {
     /// An HTTP request or answer in the clear.
     Http,
-    /// An SSH greeting.
+    /// The first line of an SSH server.
     Ssh,
-    /// A greeting of SMTP, FTP or NNTP (`220`, `200`) or of IMAP or POP (`* OK`, `+OK`).
+    /// The first line of SMTP, FTP or NNTP (`220`, `200`) or of IMAP or POP (`* OK`, `+OK`).
     MailOrFtp,
     /// Some other text.
     Text,
@@ -72,7 +72,8 @@ impl Looks {
     }
 }
 
-/// Why a TLS session failed. It is over; any alert for the peer is still to be written with `write_tls`.
+/// Why a TLS session failed. It is over; any alert for the peer is still to be written with
+/// `write_tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -90,7 +91,7 @@ pub enum TlsError {
         /// When it becomes valid.
         not_before: u64,
     },
-    /// The peer's certificate was not issued by anyone we trust.
+    /// The peer's certificate was not issued by a trusted authority.
     UnknownIssuer,
     /// The peer's certificate is for other names.
     WrongName {
@@ -101,7 +102,7 @@ pub enum TlsError {
     },
     /// The peer's certificate is none of those pinned.
     NotPinned,
-    /// The application's trust verification said no.
+    /// The application's trust verification rejected the peer.
     RefusedByApplication,
     /// The peer's certificate was revoked.
     CertificateRevoked,
@@ -146,7 +147,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Who has to act.
+    /// The side that has to act.
     #[must_use]
     pub fn blame(&self) -> Blame {
         match self {
@@ -175,7 +176,8 @@ impl TlsError {
         }
     }
 
-    /// What an alert that the peer sent means. QUIC carries the same alerts in its error codes (RFC 9001 section 4.8).
+    /// What an alert that the peer sent means. QUIC carries the same alerts in its error codes (RFC
+    /// 9001 section 4.8).
     #[must_use]
     pub fn from_alert(alert: AlertDescription) -> Self {
         match alert {
@@ -185,8 +187,8 @@ impl TlsError {
         }
     }
 
-    /// What a verdict on a certificate means of which only rustls's text is left, as QUIC passes it on. `None` where that
-    /// text is no such verdict, or readable as it is.
+    /// What a verdict on a certificate means of which only rustls's text is left, as QUIC passes it
+    /// on. `None` where that text is no such verdict, or readable as it is.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let verdict = text.strip_prefix("invalid peer certificate: ")?;
@@ -203,7 +205,8 @@ impl TlsError {
     }
 }
 
-/// The names of a certificate as webpki writes them, without its words for what kind of name each is.
+/// The names of a certificate as webpki writes them, without its words for what kind of name each
+/// is.
 fn names(list: &str) -> Box<str> {
     let bare = |name: &str| {
         let inner = name.split_once("(\"").and_then(|(_, rest)| rest.strip_suffix("\")"));
@@ -219,7 +222,7 @@ fn is_too_wide(wildcard: &str, name: &str) -> bool {
     top.is_some_and(|top| name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case(top)))
 }
 
-/// What rustls says of a certificate that is for others, which QUIC's TLS passes on as a text.
+/// rustls's message for a certificate with other names, which QUIC's TLS passes on as a text.
 fn wrong_name(sentence: &str) -> Option<TlsError> {
     let rest = sentence.strip_prefix("certificate not valid for name \"")?;
     let (expected, rest) = rest.split_once('"')?;
@@ -230,7 +233,7 @@ fn wrong_name(sentence: &str) -> Option<TlsError> {
     Some(TlsError::WrongName { expected: clean(expected), presented: names(&presented) })
 }
 
-/// What rustls says of a certificate that has expired, or is not valid yet.
+/// rustls's message for a certificate that has expired, or is not valid yet.
 fn wrong_time(sentence: &str) -> Option<TlsError> {
     let (early, rest) = match sentence.strip_prefix("certificate expired: verification time ") {
         Some(rest) => (false, rest),
@@ -392,7 +395,7 @@ impl fmt::Display for TlsError {
                 })
             }
             Self::NotPinned => f.write_str(
-                "the peer's certificate is none of those pinned: someone is in the way, or it was renewed and the pin is old",
+                "the peer's certificate is none of those pinned: the connection is intercepted, or it was renewed and the pin is old",
             ),
             Self::RefusedByApplication => {
                 f.write_str("the application's trust verification refused the peer's certificate")
@@ -426,7 +429,7 @@ impl fmt::Display for TlsError {
             Self::Decrypt => f.write_str("a record could not be decrypted: it was damaged or forged on the way; try again"),
             Self::ClosedDuringHandshake => f.write_str(
                 "the peer closed the connection during the TLS handshake: it may not speak TLS on this port, or refuse us \
-                 without saying why",
+                 without a reason",
             ),
             Self::NoCommonVersion => f.write_str(
                 "no TLS version in common: this side speaks 1.2 and 1.3 as far as min_version and max_version permit; one \
@@ -476,19 +479,21 @@ pub enum SecurityError {
     Disabled,
     /// A server has no certificate.
     NoServerCertificate,
-    /// A certificate chain is empty or cannot be parsed; the text tells which and why.
+    /// A certificate chain is empty or cannot be parsed; the text gives which and why.
     BadCertificate(Box<str>),
-    /// A private key cannot be used; the text tells which and why.
+    /// A private key cannot be used; the text gives which and why.
     BadKey(Box<str>),
     /// The private key does not belong to the certificate.
     KeyMismatch,
-    /// The system's trust anchors are wanted and there are none; the text tells why.
+    /// The system's trust anchors are wanted and there are none; the text gives the reason.
     NoSystemRoots(Box<str>),
-    /// No certificate is trusted at all: an empty list of authorities or pins, or a missing callback.
+    /// No certificate is trusted at all: an empty list of authorities or pins, or a missing
+    /// callback.
     NothingTrusted,
     /// A server would accept client certificates of every public authority.
     ClientTrust,
-    /// An ALPN name is empty or longer than 255 bytes, or all together exceed 65,535 (RFC 7301 section 3.1).
+    /// An ALPN name is empty or longer than 255 bytes, or all together exceed 65,535 (RFC 7301
+    /// section 3.1).
     BadAlpn,
     /// Nothing that is implemented is left by the restriction named.
     NothingLeft(&'static str),

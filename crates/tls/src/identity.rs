@@ -1,4 +1,4 @@
-//! Who we are: certificate chains with their keys, and which of them to show.
+//! Our identities: certificate chains with their keys, and which of them to show.
 
 use crate::challenge::{Challenged, IdentityChallenge, Key};
 use crate::error::SecurityError;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 pub struct Identity {
     /// The certificates: end entity first, each certified by the next; the root may be left out.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The private key: PKCS#8, PKCS#1 or SEC1. Empty if it is not in memory: see [`Identity::with_key_elsewhere`].
+    /// The private key: PKCS#8, PKCS#1 or SEC1. Empty if it is not in memory: see
+    /// [`Identity::with_key_elsewhere`].
     pub key: PrivateKeyDer<'static>,
 }
 
@@ -33,15 +34,15 @@ impl fmt::Debug for Identity {
 
 impl Identity {
     /// An identity whose key is not in memory, but in hardware or another process. It needs
-    /// [`identity_challenge`](crate::SecurityParameters::identity_challenge), which has to sign. The certificate's key must
-    /// be of P-256, P-384, Ed25519 or RSA.
+    /// [`identity_challenge`](crate::SecurityParameters::identity_challenge), which has to sign.
+    /// The certificate's key must be of P-256, P-384, Ed25519 or RSA.
     #[must_use]
     pub fn with_key_elsewhere(chain: Vec<CertificateDer<'static>>) -> Self {
         Self { chain, key: PrivatePkcs8KeyDer::from(Vec::new()).into() }
     }
 
-    /// Loads the key and checks that it belongs to the certificate; it will sign with `schemes` only, if any are given, and
-    /// after asking `challenge`, if there is one.
+    /// Loads the key and checks that it belongs to the certificate; it will sign with `schemes`
+    /// only, if any are given, and after asking `challenge`, if there is one.
     pub(crate) fn load(
         &self,
         provider: &CryptoProvider,
@@ -83,7 +84,7 @@ impl Identity {
     }
 }
 
-/// Why a key cannot be loaded. ring has no P-521, and says of its keys only that they cannot be parsed.
+/// Why a key cannot be loaded. ring has no P-521, and reports only that its keys cannot be parsed.
 fn unusable(key: &PrivateKeyDer<'_>, e: &Error) -> SecurityError {
     /// The identifier of the curve secp521r1, 1.3.132.0.35 (RFC 5480 section 2.1.1.1), in DER.
     const P521: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
@@ -134,8 +135,9 @@ fn is_for(key: &CertifiedKey, name: &ServerName<'_>) -> bool {
     matches!(parsed, Some(Ok(c)) if verify_server_name(&c, name).is_ok())
 }
 
-/// Shows the first certificate that is for the name asked for and that the client can verify; failing that the first that
-/// it can verify, so that a client without or with an unknown name still gets an answer to judge.
+/// Shows the first certificate that is for the name asked for and that the client can verify;
+/// failing that the first that it can verify, so that a client without or with an unknown name
+/// still gets an answer to judge.
 #[derive(Debug)]
 pub(crate) struct ServerIdentities(pub(crate) Vec<Arc<CertifiedKey>>);
 
@@ -147,7 +149,8 @@ impl ResolvesServerCert for ServerIdentities {
             (Some(name), 2..) => verifiable().find(|k| is_for(k, name)),
             _ => None,
         };
-        // If nothing fits, rustls finds out what both sides lack, and says it better than "no certificate".
+        // If nothing fits, rustls finds out what both sides lack, and reports it better than "no
+        // certificate".
         by_name.or_else(|| verifiable().next()).or_else(|| self.0.first()).cloned()
     }
 }

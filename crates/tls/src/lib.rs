@@ -1,17 +1,20 @@
 //! TLS over a byte stream: an adapter over rustls, and every security setting of TLS and QUIC.
 //!
-//! *Responsible for* the words in which an application states its security ([`SecurityParameters`], RFC 9622
-//! section 6.3), the configurations that follow from them ([`client_config`], [`server_config`]; the QUIC crate uses the
-//! same ones), the memory of past sessions ([`SessionStore`]), the machine that turns plaintext into records and back
-//! ([`TlsStream`]), and errors that say who is to blame and what to do next ([`TlsError`], [`SecurityError`]).
+//! *Responsible for* the parameters in which an application states its security
+//! ([`SecurityParameters`], RFC 9622 section 6.3), the configurations that follow from them
+//! ([`client_config`], [`server_config`]; the QUIC crate uses the same ones), the memory of past
+//! sessions ([`SessionStore`]), the machine that turns plaintext into records and back
+//! ([`TlsStream`]), and errors that name the cause and what to do next ([`TlsError`],
+//! [`SecurityError`]).
 //!
-//! *Deliberately not* responsible for bytes on the wire (the caller moves them), files (certificates and system roots are
-//! read outside and handed in), revocation lists, or DTLS.
+//! *Deliberately not* responsible for bytes on the wire (the caller moves them), files
+//! (certificates and system roots are read outside and handed in), revocation lists, or DTLS.
 //!
-//! *Invariants*: time is what the [`Clock`] was set to and randomness is what [`Crypto`] draws, so that with
-//! [`Crypto`] made from a seed a run is a function of that seed. What a peer can make this crate hold is bounded:
-//! [`HANDSHAKE_LIMIT`], [`EARLY_DATA_LIMIT`], [`DEFAULT_BUFFER_LIMIT`], [`MAX_SESSIONS`]. A session of one isolation key is
-//! never offered under another, and a certificate for client authentication never authenticates a server.
+//! *Invariants*: time is what the [`Clock`] was set to and randomness is what [`Crypto`] draws, so
+//! that with [`Crypto`] made from a seed a run is a function of that seed. What a peer can make
+//! this crate hold is bounded: [`HANDSHAKE_LIMIT`], [`EARLY_DATA_LIMIT`], [`DEFAULT_BUFFER_LIMIT`],
+//! [`MAX_SESSIONS`]. A session of one isolation key is never offered under another, and a
+//! certificate for client authentication never authenticates a server.
 
 #![forbid(unsafe_code)]
 

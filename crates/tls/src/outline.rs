@@ -1,7 +1,8 @@
-//! The outline of a certificate (RFC 5280 section 4.1): its version, dates and key, read without judging any of it.
+//! The outline of a certificate (RFC 5280 section 4.1): its version, dates and key, read without
+//! judging any of it.
 //!
-//! webpki reads certificates of version 3 alone. One that is trusted by its pin may be of version 1, as appliances still make them: then
-//! the handshake is verified with the key that stands in it.
+//! webpki reads certificates of version 3 alone. One that is trusted by its pin may be of version
+//! 1, as appliances still make them: then the handshake is verified with the key that stands in it.
 
 use core::time::Duration;
 use neater_base::WallTime;
@@ -15,7 +16,8 @@ const SEQUENCE: u8 = 0x30;
 /// The version, which one of version 1 does not have.
 const VERSION: u8 = 0xa0;
 
-/// From when until when a certificate is valid, both included. Seconds count from 1970; what is earlier is 1970.
+/// From when until when a certificate is valid, both included. Seconds count from 1970; what is
+/// earlier is 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The first second in which it is valid (`notBefore`).
@@ -24,8 +26,8 @@ pub struct Validity {
     pub not_after: WallTime,
 }
 
-/// From when until when a certificate is valid, as it stands there: nothing else of it is looked at. `None` if it is not a certificate in
-/// DER (RFC 5280 section 4.1.2.5).
+/// From when until when a certificate is valid, as it stands there: nothing else of it is looked
+/// at. `None` if it is not a certificate in DER (RFC 5280 section 4.1.2.5).
 #[must_use]
 pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     Outline::of(certificate)?.validity()
@@ -67,7 +69,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a certificate says of itself.
+/// The fields of a certificate.
 pub(crate) struct Outline<'a> {
     /// It has no version, and so is of version 1.
     pub(crate) is_v1: bool,
@@ -105,7 +107,8 @@ impl<'a> Outline<'a> {
         self.key.whole.into()
     }
 
-    /// Whether its key has made this signature, and with this algorithm. `None` if the key is not for the algorithm.
+    /// Whether its key has made this signature, and with this algorithm. `None` if the key is not
+    /// for the algorithm.
     pub(crate) fn verifies(
         &self,
         algorithm: &dyn SignatureVerificationAlgorithm,

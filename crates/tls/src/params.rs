@@ -1,4 +1,4 @@
-//! What an application says about security: RFC 9622 section 6.3.
+//! An application's security parameters: RFC 9622 section 6.3.
 
 use crate::challenge::IdentityChallenge;
 use crate::config::{finish, hash_authentication, list};
@@ -32,8 +32,8 @@ pub enum Protection {
     Disabled,
 }
 
-/// A certificate that is recognised by itself. Only the peer's own (end-entity) certificate is compared, since a server may
-/// show different paths to the same certificate.
+/// A certificate that is recognised by itself. Only the peer's own (end-entity) certificate is
+/// compared, since a server may show different paths to the same certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// The SHA-256 of the certificate in DER.
@@ -70,12 +70,13 @@ pub enum Trust {
     /// An authority of this system issued it.
     #[default]
     System,
-    /// One of these authorities issued it. A self-signed certificate is its own authority, even if it says of itself that it
-    /// is one; its names and dates are looked at.
+    /// One of these authorities issued it. A self-signed certificate is its own authority, even if
+    /// it is marked as one; its names and dates are looked at.
     Only(Vec<CertificateDer<'static>>),
     /// An authority of this system or one of these issued it.
     SystemAnd(Vec<CertificateDer<'static>>),
-    /// It is one of these. Its issuer, names and dates are not looked at: the pin says more than they do.
+    /// It is one of these. Its issuer, names and dates are not looked at: the pin is stronger
+    /// evidence.
     Pinned(Vec<Pin>),
     /// The trust verification callback accepts it; nothing else is looked at.
     Callback,
@@ -93,19 +94,22 @@ pub enum ClientAuthentication {
     Required,
 }
 
-/// Asked during the handshake about the peer's chain (end entity first) and the server's name (empty for clients);
-/// false ends the handshake. RFC 9622 section 6.3.8, `SetTrustVerificationCallback`.
+/// Asked during the handshake about the peer's chain (end entity first) and the server's name
+/// (empty for clients); false ends the handshake. RFC 9622 section 6.3.8,
+/// `SetTrustVerificationCallback`.
 ///
-/// It is the last word, not the first: unless trust is [`Trust::Callback`], it is asked only about chains that have passed
-/// every other check. It is called while the engine is at work, so it must neither block nor call back into it, which is a
-/// panic. It is not asked again when a session is resumed. A panic in it is a no.
+/// It is the last word, not the first: unless trust is [`Trust::Callback`], it is asked only about
+/// chains that have passed every other check. It is called while the engine is at work, so it must
+/// neither block nor call back into it, which is a panic. It is not asked again when a session is
+/// resumed. A panic in it is a no.
 pub type TrustVerification = Arc<dyn Fn(&[CertificateDer<'_>], &str) -> bool + Send + Sync>;
 
-/// Called with the peer's chain (end entity first) and the server's name (empty for clients) when that chain is refused, for whatever
-/// reason: for a message that names the certificate, as no error carries it.
+/// Called with the peer's chain (end entity first) and the server's name (empty for clients) when
+/// that chain is refused, for whatever reason: for a message that names the certificate, as no
+/// error carries it.
 ///
-/// Nothing can be allowed by it. It is called while the engine is at work, so it must neither block nor call back into it, which is a
-/// panic. A panic in it changes nothing.
+/// Nothing can be allowed by it. It is called while the engine is at work, so it must neither block
+/// nor call back into it, which is a panic. A panic in it changes nothing.
 pub type CertificateObserver = Arc<dyn Fn(&[CertificateDer<'_>], &str) + Send + Sync>;
 
 /// A key agreed upon beforehand (RFC 9622 section 6.3.7).
@@ -126,18 +130,19 @@ impl fmt::Debug for PreSharedKey {
 /// What setting a parameter does in this implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What the RFC says.
+    /// As in the RFC.
     Full,
-    /// Less than that; the text says what is missing.
+    /// Less than that; the text names what is missing.
     Partial(&'static str),
-    /// Nothing is implemented; setting it makes every configuration fail, so that it cannot be mistaken for protection.
+    /// Nothing is implemented; setting it makes every configuration fail, so that it cannot be
+    /// mistaken for protection.
     Refused(&'static str),
     /// There is no such parameter.
     Unknown,
 }
 
-/// The security parameters of connections (RFC 9622 section 6.3). The defaults are safe; a client needs to set nothing, a
-/// server only its certificate.
+/// The security parameters of connections (RFC 9622 section 6.3). The defaults are safe; a client
+/// needs to set nothing, a server only its certificate.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SecurityParameters {
@@ -147,16 +152,19 @@ pub struct SecurityParameters {
     pub min_version: TlsVersion,
     /// `allowedSecurityProtocols`: the highest TLS version. Default: 1.3.
     pub max_version: TlsVersion,
-    /// On what grounds the peer's certificate is believed. Default: an authority of this system issued it.
+    /// On what grounds the peer's certificate is believed. Default: an authority of this system
+    /// issued it.
     pub trust: Trust,
-    /// `pinnedServerCertificate`: if not empty, the server's certificate must be one of these *besides* being trusted.
+    /// `pinnedServerCertificate`: if not empty, the server's certificate must be one of these
+    /// *besides* being trusted.
     pub pinned_server_certificates: Vec<Pin>,
-    /// `serverCertificate`: who we are as a server. With several, the client's name and abilities decide.
+    /// `serverCertificate`: our identities as a server. With several, the client's name and
+    /// abilities decide.
     pub server_certificates: Vec<Identity>,
-    /// `clientCertificate`: who we are as a client, if the server asks. Never used as a server.
+    /// `clientCertificate`: our identities as a client, if the server asks. Never used as a server.
     pub client_certificates: Vec<Identity>,
-    /// Whether we, as a server, ask clients for a certificate. It is judged by `trust`, which must name authorities of our
-    /// own.
+    /// Whether we, as a server, ask clients for a certificate. It is judged by `trust`, which must
+    /// name authorities of our own.
     pub client_authentication: ClientAuthentication,
     /// `alpn`: application protocols, preferred first. Empty: what the protocol stack suggests.
     pub alpn: Vec<Vec<u8>>,
@@ -166,25 +174,31 @@ pub struct SecurityParameters {
     pub supported_groups: Vec<NamedGroup>,
     /// `signatureAlgorithm`: allowed signature algorithms of handshakes. Empty: all safe ones.
     pub signature_algorithms: Vec<SignatureScheme>,
-    /// `maxCachedSessions`: how many sessions are kept for resumption, 0 for none. Default: what the store allows.
+    /// `maxCachedSessions`: how many sessions are kept for resumption, 0 for none. Default: what
+    /// the store allows.
     pub max_cached_sessions: Option<usize>,
-    /// `cachedSessionLifetimeSeconds`: for how long. Default: what the store allows; at most seven days.
+    /// `cachedSessionLifetimeSeconds`: for how long. Default: what the store allows; at most seven
+    /// days.
     pub cached_session_lifetime: Option<Duration>,
-    /// `preSharedKey`: refused when set, so that it cannot be mistaken for protection. rustls, which does TLS and QUIC here,
-    /// has no external pre-shared keys in its interface (RFC 8446 section 2.2); those that it uses are of sessions.
+    /// `preSharedKey`: refused when set, so that it cannot be mistaken for protection. rustls,
+    /// which does TLS and QUIC here, has no external pre-shared keys in its interface (RFC 8446
+    /// section 2.2); those that it uses are of sessions.
     pub pre_shared_key: Option<PreSharedKey>,
-    /// Whether data may travel before the handshake is done (0-RTT). A client sends some only when asked to message by
-    /// message; a server accepts some only of sessions it has kept and takes each once, so that a replay to it fails.
-    /// Default: true; but a listener must ask for it besides, by preferring or requiring `zeroRttMsg`, and a client that
-    /// avoids or prohibits that property sends none.
+    /// Whether data may travel before the handshake is done (0-RTT). A client sends some only when
+    /// asked to message by message; a server accepts some only of sessions it has kept and takes
+    /// each once, so that a replay to it fails. Default: true; but a listener must ask for it
+    /// besides, by preferring or requiring `zeroRttMsg`, and a client that avoids or prohibits that
+    /// property sends none.
     pub early_data: bool,
-    /// Where session keys are written for debugging, in the format of NSS. Whoever reads them reads everything.
+    /// Where session keys are written for debugging, in the format of NSS. A reader of them can
+    /// decrypt everything.
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// The application's own judgement of the peer's chain.
     pub trust_verification: Option<TrustVerification>,
     /// Called with chains that are refused.
     pub refused_certificate: Option<CertificateObserver>,
-    /// The application's say in every signature of ours, and its own signatures where a key is not in memory.
+    /// The application's approval of every signature of ours, and its own signatures where a key is
+    /// not in memory.
     pub identity_challenge: Option<IdentityChallenge>,
     /// The name to ask for and to find in the certificate, instead of the one connected to.
     pub server_name: Option<String>,
@@ -197,7 +211,8 @@ impl Default for SecurityParameters {
 }
 
 impl SecurityParameters {
-    /// `NewSecurityParameters`: encrypted and authenticated, TLS 1.3 or 1.2, trusting the system's authorities.
+    /// `NewSecurityParameters`: encrypted and authenticated, TLS 1.3 or 1.2, trusting the system's
+    /// authorities.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -231,8 +246,9 @@ impl SecurityParameters {
         Self { protection: Protection::Disabled, ..Self::new() }
     }
 
-    /// `NewOpportunisticSecurityParameters`: connections without security are allowed, but unauthenticated security is
-    /// attempted if available. Pins and the verification callback still count where there is security.
+    /// `NewOpportunisticSecurityParameters`: connections without security are allowed, but
+    /// unauthenticated security is attempted if available. Pins and the verification callback still
+    /// count where there is security.
     #[must_use]
     pub fn opportunistic() -> Self {
         Self { protection: Protection::Opportunistic, ..Self::new() }
@@ -250,10 +266,12 @@ impl SecurityParameters {
         self.server_name.as_deref()
     }
 
-    /// A number that differs where any parameter of the security does (by chance it fails to once in 2⁶⁴).
+    /// A number that differs where any parameter of the security does (by chance it fails to once
+    /// in 2⁶⁴).
     ///
-    /// Callbacks count by identity, so it means something only while the parameters live, and in one process. A key log and an observer of
-    /// refused certificates do not count: they change nothing of what peers say to each other.
+    /// Callbacks count by identity, so it means something only while the parameters live, and in
+    /// one process. A key log and an observer of refused certificates do not count: they do not
+    /// change the exchange between peers.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut c = Context::new(&SHA256);

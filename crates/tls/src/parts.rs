@@ -1,8 +1,9 @@
-//! What DTLS takes from the security parameters: the same judgement of peers and the same identities as TLS.
+//! What DTLS takes from the security parameters: the same judgement of peers and the same
+//! identities as TLS.
 //!
 //! rustls does not speak DTLS, so the crate that does (`neater-dtls`) is handed the pieces of which
-//! [`client_config`](crate::client_config) and [`server_config`](crate::server_config) build rustls's configurations. There
-//! is one place that says whom to trust.
+//! [`client_config`](crate::client_config) and [`server_config`](crate::server_config) build
+//! rustls's configurations. Trust is decided in one place.
 
 use crate::config::{Common, client_verifier, load, server_verifier};
 use crate::error::SecurityError;
@@ -24,7 +25,8 @@ pub struct Parts {
     pub version12: bool,
     /// Whether version 1.3 may be spoken.
     pub version13: bool,
-    /// Who we are, each loaded and checked; a challenge callback is behind its key. May be empty for clients.
+    /// Our identities, each loaded and checked; a challenge callback is behind its key. May be
+    /// empty for clients.
     pub identities: Vec<Arc<CertifiedKey>>,
 }
 

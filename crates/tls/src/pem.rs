@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM text (RFC 7468), with errors that say what the text is instead.
+//! Certificates and keys from PEM text (RFC 7468), with errors that name what the text is instead.
 
 use crate::identity::Identity;
 use core::fmt;
@@ -30,7 +30,7 @@ pub enum PemError {
     EncryptedKey,
     /// It holds several private keys.
     SeveralKeys,
-    /// A section is damaged; the text tells how.
+    /// A section is damaged; the text explains how.
     Damaged(Box<str>),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for PemError {
                 f.write_str("the private key is encrypted: decrypt it with 'openssl pkey -in FILE -out NEWFILE'")
             }
             Self::SeveralKeys => f.write_str("the file holds several private keys: leave only the right one"),
-            Self::Damaged(why) => write!(f, "the file is damaged ({why}): get it anew"),
+            Self::Damaged(why) => write!(f, "the file is damaged ({why}): get it again"),
         }
     }
 }
@@ -130,7 +130,8 @@ pub fn certificates_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     Ok(certificates)
 }
 
-/// The one private key of a PEM text, in PKCS#8, PKCS#1 or SEC1 form. Other sections are passed over.
+/// The one private key of a PEM text, in PKCS#8, PKCS#1 or SEC1 form. Other sections are passed
+/// over.
 ///
 /// # Errors
 /// What the text is instead.
@@ -154,7 +155,8 @@ pub fn private_key_from_pem(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemErr
 /// A certificate chain, end entity first, and its key from PEM texts. Both may be the same text.
 ///
 /// # Errors
-/// What either text is instead. Whether the two belong together is checked when a configuration is made.
+/// What either text is instead. Whether the two belong together is checked when a configuration is
+/// made.
 pub fn identity_from_pem(chain: &[u8], key: &[u8]) -> Result<Identity, PemError> {
     Ok(Identity { chain: certificates_from_pem(chain)?, key: private_key_from_pem(key)? })
 }

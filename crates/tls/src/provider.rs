@@ -11,13 +11,14 @@ use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use std::sync::Arc;
 
-/// The value of a clock that nobody has set.
+/// The value of a clock that was never set.
 const UNSET: u64 = u64::MAX;
 
 /// The wall clock of every TLS and QUIC session: what the engine last set it to, in milliseconds.
 ///
-/// Certificates, tickets and cached sessions are judged by it. A clock that was never set gives no time, and handshakes
-/// fail with [`crate::TlsError::ClockNotSet`] instead of accepting or refusing certificates by a guess.
+/// Certificates, tickets and cached sessions are judged by it. A clock that was never set gives no
+/// time, and handshakes fail with [`crate::TlsError::ClockNotSet`] instead of accepting or refusing
+/// certificates by a guess.
 #[derive(Debug)]
 pub struct Clock(AtomicU64);
 
@@ -34,7 +35,8 @@ impl Clock {
         Self::default()
     }
 
-    /// Sets the time. The engine does so at the start of a turn, when what it set last is some hundredths of a second old.
+    /// Sets the time. The engine does so at the start of a turn, when what it set last is some
+    /// hundredths of a second old.
     pub fn set(&self, now: WallTime) {
         let millis = u64::try_from(now.0.as_millis()).unwrap_or(UNSET - 1).min(UNSET - 1);
         self.0.store(millis, Ordering::Relaxed);
@@ -61,7 +63,8 @@ impl TimeProvider for Clock {
     }
 }
 
-/// What TLS and QUIC need from outside: cryptography with its randomness, the wall clock, the system's trust anchors.
+/// What TLS and QUIC need from outside: cryptography with its randomness, the wall clock, the
+/// system's trust anchors.
 ///
 /// A clone shares the clock and the sessions.
 #[derive(Clone)]
@@ -74,17 +77,20 @@ pub struct Crypto {
     pub roots: Arc<RootCertStore>,
     /// Why trust anchors are missing, in words, if loading them went wrong.
     pub roots_error: Option<Arc<str>>,
-    /// The sessions that clients may resume: one store for all that use this, divided by isolation key.
+    /// The sessions that clients may resume: one store for all that use this, divided by isolation
+    /// key.
     pub sessions: SessionStore,
-    /// Where session keys are written for debugging, unless the parameters say otherwise. Whoever reads them reads everything.
+    /// Where session keys are written for debugging, unless the parameters override it. A reader of
+    /// them can decrypt everything.
     pub key_log: Option<Arc<dyn rustls::KeyLog>>,
-    /// All randomness follows from a seed (`Crypto::deterministic`): what a protocol draws besides that of the provider
-    /// has to follow from one, too.
+    /// All randomness follows from a seed (`Crypto::deterministic`): what a protocol draws besides
+    /// that of the provider has to follow from one, too.
     pub repeatable: bool,
 }
 
 impl Crypto {
-    /// Cryptography of *ring* with the operating system's randomness, a clock yet to be set, no trust anchors.
+    /// Cryptography of *ring* with the operating system's randomness, a clock yet to be set, no
+    /// trust anchors.
     #[must_use]
     pub fn system() -> Self {
         Self::from_provider(rustls::crypto::ring::default_provider())
@@ -107,7 +113,8 @@ impl Crypto {
 
     /// The same with the system's trust anchors, and what went wrong while they were loaded.
     ///
-    /// An error beside a non-empty store is kept but harmless: some anchors could not be read, the others are used.
+    /// An error beside a non-empty store is kept but harmless: some anchors could not be read, the
+    /// others are used.
     #[must_use]
     pub fn with_roots(self, roots: impl Into<Arc<RootCertStore>>, error: Option<String>) -> Self {
         Self { roots: roots.into(), roots_error: error.map(Arc::from), ..self }

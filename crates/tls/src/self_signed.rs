@@ -10,17 +10,20 @@ use rcgen::{
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// For how long a certificate is valid before the time it is made at, so that slow clocks take it too.
+/// For how long a certificate is valid before the time it is made at, so that slow clocks take it
+/// too.
 const BACKDATED: Duration = Duration::from_secs(24 * 60 * 60);
 /// For how long it is valid after that.
 const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// The latest time at which a certificate can be made: 2⁴² ms, in 2109. Dates of certificates end in 9999.
+/// The latest time at which a certificate can be made: 2⁴² ms, in 2109. Dates of certificates end
+/// in 9999.
 const LATEST: Duration = Duration::from_millis(1 << 42);
 
-/// A self-signed certificate for these names (DNS names or IP addresses) with an Ed25519 key, valid from a day before
-/// `wall` for a year after it. All of it follows from the arguments.
+/// A self-signed certificate for these names (DNS names or IP addresses) with an Ed25519 key, valid
+/// from a day before `wall` for a year after it. All of it follows from the arguments.
 ///
-/// Browsers do not take Ed25519 certificates; [`self_signed_p256`] makes one that they can be told to take.
+/// Browsers do not take Ed25519 certificates; [`self_signed_p256`] makes one that they can be
+/// configured to accept.
 ///
 /// # Panics
 /// If a name is not ASCII; [`try_self_signed`] returns that as an error.
@@ -42,8 +45,8 @@ pub fn try_self_signed(names: &[&str], wall: WallTime, seed: [u8; 32]) -> Result
     Ok(Identity { chain: vec![certificate.der().clone()], key: private(&key) })
 }
 
-/// A self-signed certificate with an ECDSA P-256 key that is drawn from the operating system: for servers that browsers and
-/// old clients visit. Neither repeatable nor fit for simulation.
+/// A self-signed certificate with an ECDSA P-256 key that is drawn from the operating system: for
+/// servers that browsers and old clients visit. Neither repeatable nor fit for simulation.
 ///
 /// # Errors
 /// As [`try_self_signed`].
@@ -53,7 +56,8 @@ pub fn self_signed_p256(names: &[&str], wall: WallTime) -> Result<Identity, Secu
     Ok(Identity { chain: vec![certificate.der().clone()], key: private(&key) })
 }
 
-/// A self-signed certificate for `names` that says of itself that it is an authority, as `openssl req -x509` makes it.
+/// A self-signed certificate for `names` that is marked as an authority, as `openssl req -x509`
+/// makes it.
 #[cfg(test)]
 pub(crate) fn authority_of_its_own(names: &[&str], wall: WallTime, seed: [u8; 32]) -> Identity {
     let make = || {
@@ -67,8 +71,8 @@ pub(crate) fn authority_of_its_own(names: &[&str], wall: WallTime, seed: [u8; 32
     make().unwrap()
 }
 
-/// An authority, and a certificate for `names` that it issued: the identity's chain has both, the authority last. For tests
-/// and for private networks that trust the authority.
+/// An authority, and a certificate for `names` that it issued: the identity's chain has both, the
+/// authority last. For tests and for private networks that trust the authority.
 ///
 /// # Errors
 /// As [`try_self_signed`].
@@ -97,8 +101,8 @@ fn private(key: &KeyPair) -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(key.serialize_der()).into()
 }
 
-/// A subject that no other key has. Issuers are looked up by subject: were they alike, an unknown certificate would look
-/// like a forged one.
+/// A subject that no other key has. Issuers are looked up by subject: were they alike, an unknown
+/// certificate would look like a forged one.
 fn subject(kind: &str, key: &KeyPair) -> DistinguishedName {
     let hash = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
     let short: String = hash.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect();

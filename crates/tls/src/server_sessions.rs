@@ -1,8 +1,9 @@
 //! The sessions that a server keeps itself.
 //!
-//! Needed where early data is accepted: a kept session can be taken only once, so that a replayed first flight finds
-//! nothing. That is the single-use ticket of RFC 8446 section 8.1. It holds for one process: another that does not share
-//! this memory accepts no early data of these sessions at all.
+//! Needed where early data is accepted: a kept session can be taken only once, so that a replayed
+//! first flight finds nothing. That is the single-use ticket of RFC 8446 section 8.1. It holds for
+//! one process: another that does not share this memory accepts no early data of these sessions at
+//! all.
 
 use crate::provider::Clock;
 use core::fmt;

@@ -1,12 +1,13 @@
 //! The sessions that a client may resume.
 //!
-//! One store serves an engine. It is divided by isolation key (RFC 9622's `isolateSession`), and within that by what was
-//! negotiated under: how the peer is authenticated, as whom we authenticate, the protocols offered, TCP or QUIC. A
-//! session is only ever offered in the division it came from, so neither can one isolation key be linked to another, nor
-//! can a session that was made without authentication pass for an authenticated one.
+//! One store serves an engine. It is divided by isolation key (RFC 9622's `isolateSession`), and
+//! within that by what was negotiated under: how the peer is authenticated, our own identity, the
+//! protocols offered, TCP or QUIC. A session is only ever offered in the division it came from, so
+//! neither can one isolation key be linked to another, nor can a session that was made without
+//! authentication pass for an authenticated one.
 //!
-//! rustls resumes only under the *same* verifier object, so the store also keeps the verifiers: two configurations made
-//! from equal parameters share one.
+//! rustls resumes only under the *same* verifier object, so the store also keeps the verifiers: two
+//! configurations made from equal parameters share one.
 
 use crate::provider::{Clock, Crypto};
 use core::fmt;
@@ -19,15 +20,18 @@ use rustls::{NamedGroup, RootCertStore};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many sessions a store holds unless told otherwise; also how many servers it remembers anything of.
+/// How many sessions a store holds by default; also how many servers it remembers anything of.
 ///
 /// A session is some 300 bytes plus the server's ticket and certificate chain: typically 3 kB.
 pub const MAX_SESSIONS: usize = 1024;
-/// How many TLS 1.3 tickets are kept for one server. Each serves one connection; servers usually send two.
+/// How many TLS 1.3 tickets are kept for one server. Each serves one connection; servers usually
+/// send two.
 pub const MAX_TICKETS_PER_SERVER: usize = 4;
-/// The longest time for which a session is kept: what RFC 8446 section 4.6.1 allows a ticket, seven days.
+/// The longest time for which a session is kept: what RFC 8446 section 4.6.1 allows a ticket, seven
+/// days.
 pub const MAX_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How many verifiers are kept: as many kinds of security parameters can be in use at once and still resume.
+/// How many verifiers are kept: as many kinds of security parameters can be in use at once and
+/// still resume.
 const MAX_VERIFIERS: usize = 64;
 
 /// A SHA-256 over everything that must be equal.
@@ -38,7 +42,8 @@ pub(crate) type Digest = [u8; 32];
 pub(crate) struct Authentication {
     pub(crate) verifier: Arc<dyn ServerCertVerifier>,
     pub(crate) resolver: Arc<dyn ResolvesClientCert>,
-    /// Kept alive, because the digest that finds this tells providers and anchors apart by address.
+    /// Kept alive, because the digest that finds this distinguishes providers and anchors by
+    /// address.
     pub(crate) _held: (Arc<CryptoProvider>, Arc<RootCertStore>),
 }
 
@@ -138,8 +143,8 @@ impl Table {
 
 /// The sessions that clients of one engine may resume. A clone is the same store.
 ///
-/// Bounded in number and time; the sessions of servers that were talked to longest ago make room. Its contents are as
-/// secret as keys, and never printed.
+/// Bounded in number and time; the sessions of servers that were talked to longest ago make room.
+/// Its contents are as secret as keys, and never printed.
 #[derive(Clone)]
 pub struct SessionStore {
     table: Arc<Mutex<Table>>,
@@ -157,7 +162,8 @@ impl SessionStore {
         Self::with_limits(clock, MAX_SESSIONS, MAX_LIFETIME)
     }
 
-    /// An empty store of at most `max` sessions, each kept for at most `lifetime` (never longer than [`MAX_LIFETIME`]).
+    /// An empty store of at most `max` sessions, each kept for at most `lifetime` (never longer
+    /// than [`MAX_LIFETIME`]).
     #[must_use]
     pub fn with_limits(clock: Arc<Clock>, max: usize, lifetime: Duration) -> Self {
         let scope = Scope { isolation: 0, context: [0; 32] };
@@ -165,13 +171,15 @@ impl SessionStore {
         Self { table: Arc::default(), clock, max, scope_max: max, lifetime, scope }
     }
 
-    /// The part of the store of `crypto` that belongs to an isolation key: what an engine's clients share.
+    /// The part of the store of `crypto` that belongs to an isolation key: what an engine's clients
+    /// share.
     #[must_use]
     pub fn global(crypto: &Crypto, isolation: u64) -> Self {
         crypto.sessions.isolated(isolation)
     }
 
-    /// The part of this store that belongs to an isolation key. The bounds hold for all parts together.
+    /// The part of this store that belongs to an isolation key. The bounds hold for all parts
+    /// together.
     #[must_use]
     pub fn isolated(&self, key: u64) -> Self {
         Self { scope: Scope { isolation: key, ..self.scope }, ..self.clone() }

@@ -1,14 +1,16 @@
 //! TLS over a byte stream: records in, plaintext out, and back.
 //!
-//! *Responsible for* one connection's handshake, records, early data, the orderly end and telling it from a cut. *Not* for
-//! moving bytes: the caller reads and writes the stream through `io::Read` and `io::Write` that never block.
+//! *Responsible for* one connection's handshake, records, early data, the orderly end and
+//! distinguishing it from a truncation. *Not* for moving bytes: the caller reads and writes the
+//! stream through `io::Read` and `io::Write` that never block.
 //!
-//! The turn of a caller: while [`TlsStream::wants_read`] and the stream gives bytes, [`TlsStream::read_tls`] then
-//! [`TlsStream::process`]; then [`TlsStream::read_plain`] until it has no more; while [`TlsStream::wants_write`] and the
-//! stream takes bytes, [`TlsStream::write_tls`]. After an error of `process` too: there may be an alert to send.
+//! The turn of a caller: while [`TlsStream::wants_read`] and the stream gives bytes,
+//! [`TlsStream::read_tls`] then [`TlsStream::process`]; then [`TlsStream::read_plain`] until it has
+//! no more; while [`TlsStream::wants_write`] and the stream takes bytes, [`TlsStream::write_tls`].
+//! After an error of `process` too: there may be an alert to send.
 //!
-//! *Invariants*: plaintext written before the handshake is done travels after it; `close_notify` travels after all
-//! plaintext; an end without `close_notify` is never reported as an orderly one.
+//! *Invariants*: plaintext written before the handshake is done travels after it; `close_notify`
+//! travels after all plaintext; an end without `close_notify` is never reported as an orderly one.
 
 use crate::error::{Looks, TlsError};
 use core::fmt;
@@ -20,12 +22,13 @@ use rustls::{
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;
 
-/// How much a peer may send before its handshake is complete, in bytes. Two certificate chains of the largest size that
-/// rustls takes (64 kB) and refused early data fit.
+/// How much a peer may send before its handshake is complete, in bytes. Two certificate chains of
+/// the largest size that rustls takes (64 kB) and refused early data fit.
 pub const HANDSHAKE_LIMIT: usize = 256 * 1024;
 /// How much written plaintext or its records may wait to be sent, in bytes, unless set otherwise.
 pub const DEFAULT_BUFFER_LIMIT: usize = 64 * 1024;
-/// How many of the first bytes are kept to tell what a peer speaks that does not speak TLS.
+/// How many of the first bytes are kept to recognise the protocol of a peer that does not speak
+/// TLS.
 const FIRST: usize = 8;
 
 /// Where a session stands after [`TlsStream::process`].
@@ -46,7 +49,8 @@ pub enum ReadState {
     WouldBlock,
     /// The peer has ended its direction with `close_notify`: everything it sent was received.
     Closed,
-    /// The stream ended without `close_notify`: what the peer sent may have been cut short, by accident or by an attacker.
+    /// The stream ended without `close_notify`: what the peer sent may have been cut short, by
+    /// accident or by an attacker.
     UnexpectedEof,
     /// The session has failed.
     Failed(TlsError),
@@ -93,7 +97,8 @@ pub struct TlsStream {
     failed: Option<TlsError>,
     /// Plaintext that waits in rustls.
     plain: usize,
-    /// A server's accepted early data that was not read yet: at most [`crate::EARLY_DATA_LIMIT`] bytes.
+    /// A server's accepted early data that was not read yet: at most [`crate::EARLY_DATA_LIMIT`]
+    /// bytes.
     early: Vec<u8>,
     early_read: usize,
     early_total: usize,
@@ -159,13 +164,15 @@ impl TlsStream {
         }
     }
 
-    /// Reads records from the stream, by one call of `rd.read`. Follow it with [`TlsStream::process`].
+    /// Reads records from the stream, by one call of `rd.read`. Follow it with
+    /// [`TlsStream::process`].
     ///
-    /// `Ok(0)` is the end of the stream, or of this session: the peer has said `close_notify`, or the session has failed.
+    /// `Ok(0)` is the end of the stream, or of this session: the peer has sent `close_notify`, or
+    /// the session has failed.
     ///
     /// # Errors
-    /// Those of `rd`; and [`ErrorKind::QuotaExceeded`], without a call of `rd`, while plaintext waits to be read or records
-    /// wait for [`TlsStream::process`].
+    /// Those of `rd`; and [`ErrorKind::QuotaExceeded`], without a call of `rd`, while plaintext
+    /// waits to be read or records wait for [`TlsStream::process`].
     pub fn read_tls(&mut self, rd: &mut dyn Read) -> io::Result<usize> {
         if self.failed.is_some() {
             return Ok(0);
@@ -177,8 +184,9 @@ impl TlsStream {
         let n = match connection.read_tls(&mut Tap { inner: &mut once, first, first_len, eof }) {
             Ok(n) => n,
             Err(e) if asked => return Err(e),
-            // rustls refuses before it asks the reader: with `InvalidData` if its buffer of records is full. If all of it
-            // has been processed, a handshake message is in there that is larger than any may be.
+            // rustls refuses before it asks the reader: with `InvalidData` if its buffer of records
+            // is full. If all of it has been processed, a handshake message is in there that is
+            // larger than any may be.
             Err(e) if e.kind() == ErrorKind::InvalidData && self.processed => {
                 self.fail(TlsError::HandshakeTooLarge);
                 return Ok(0);
@@ -195,7 +203,8 @@ impl TlsStream {
     /// Processes the records read: the handshake advances, plaintext becomes readable.
     ///
     /// # Errors
-    /// Why the session has failed; every later call says the same. An alert may wait to be written.
+    /// Why the session has failed; every later call returns the same. An alert may wait to be
+    /// written.
     pub fn process(&mut self) -> Result<State, TlsError> {
         if let Some(e) = &self.failed {
             return Err(e.clone());
@@ -244,7 +253,8 @@ impl TlsStream {
         }
     }
 
-    /// Writes records to the stream, by one call of `wr.write` or `wr.write_vectored`. Returns how many bytes it took.
+    /// Writes records to the stream, by one call of `wr.write` or `wr.write_vectored`. Returns how
+    /// many bytes it took.
     ///
     /// # Errors
     /// Those of `wr`.
@@ -252,7 +262,8 @@ impl TlsStream {
         self.connection.write_tls(wr)
     }
 
-    /// Whether the session wants bytes of the stream. Not while plaintext waits to be read: that slows the peer down.
+    /// Whether the session wants bytes of the stream. Not while plaintext waits to be read: that
+    /// slows the peer down.
     #[must_use]
     pub fn wants_read(&self) -> bool {
         self.failed.is_none() && !self.eof && self.connection.wants_read()
@@ -264,7 +275,8 @@ impl TlsStream {
         self.connection.wants_write()
     }
 
-    /// Reads plaintext: at least one byte, unless `buf` is empty. On a server accepted early data comes first.
+    /// Reads plaintext: at least one byte, unless `buf` is empty. On a server accepted early data
+    /// comes first.
     ///
     /// # Errors
     /// Why there is none. What was received before the end or a failure is given out first.
@@ -298,15 +310,15 @@ impl TlsStream {
         }
     }
 
-    /// How many bytes of plaintext wait to be read. After a failure there may be more than it says, but never some when it
-    /// says none.
+    /// How many bytes of plaintext wait to be read. After a failure there may be more than it
+    /// returns, but never some when it returns 0.
     #[must_use]
     pub fn pending_plain(&self) -> usize {
         self.plain + self.early_unread().len()
     }
 
-    /// Takes plaintext to be sent and returns how many bytes: fewer than given when the buffer limit is reached, none after
-    /// [`TlsStream::close_notify`] or a failure.
+    /// Takes plaintext to be sent and returns how many bytes: fewer than given when the buffer
+    /// limit is reached, none after [`TlsStream::close_notify`] or a failure.
     pub fn write_plain(&mut self, bufs: &[IoSlice<'_>]) -> usize {
         if self.closing != Closing::No || self.failed.is_some() {
             return 0;
@@ -314,13 +326,15 @@ impl TlsStream {
         self.connection.writer().write_vectored(bufs).unwrap_or(0)
     }
 
-    /// Limits how much written plaintext, or its records, may wait to be sent. In bytes; 1 is the least.
+    /// Limits how much written plaintext, or its records, may wait to be sent. In bytes; 1 is the
+    /// least.
     pub fn set_buffer_limit(&mut self, bytes: usize) {
         self.connection.set_buffer_limit(Some(bytes.max(1)));
     }
 
-    /// Ends the sending direction after everything written so far; no plaintext is taken any more. Called during the
-    /// handshake, it waits for its end. Close the stream's sending direction once nothing wants to be written.
+    /// Ends the sending direction after everything written so far; no plaintext is taken any more.
+    /// Called during the handshake, it waits for its end. Close the stream's sending direction once
+    /// nothing wants to be written.
     pub fn close_notify(&mut self) {
         if self.closing != Closing::No {
             return;
@@ -336,7 +350,8 @@ impl TlsStream {
         self.closing = Closing::Done;
     }
 
-    /// Whether [`TlsStream::close_notify`] was called and all it promises is on its way: only [`TlsStream::write_tls`] is left.
+    /// Whether [`TlsStream::close_notify`] was called and all it promises is on its way: only
+    /// [`TlsStream::write_tls`] is left.
     #[must_use]
     pub fn close_notify_queued(&self) -> bool {
         self.closing == Closing::Done
@@ -393,11 +408,12 @@ impl TlsStream {
         }
     }
 
-    /// Sends data with the client's first flight and returns how many bytes were taken: 0 if no session that permits it is
-    /// being resumed, or once the server has answered.
+    /// Sends data with the client's first flight and returns how many bytes were taken: 0 if no
+    /// session that permits it is being resumed, or once the server has answered.
     ///
-    /// Early data can be replayed by whoever sees it. Keep a copy: when the handshake is done and
-    /// [`TlsStream::early_data_accepted`] is `Some(false)`, the server has dropped it and it must be written again.
+    /// Early data can be replayed by any observer. Keep a copy: when the handshake is done and
+    /// [`TlsStream::early_data_accepted`] is `Some(false)`, the server has dropped it and it must
+    /// be written again.
     pub fn early_write(&mut self, data: &[u8]) -> usize {
         match &mut self.connection {
             Connection::Client(client) if self.closing == Closing::No && self.failed.is_none() => {
@@ -426,13 +442,15 @@ impl TlsStream {
         }
     }
 
-    /// On a client, how many bytes of early data were written, whether or not the server takes them.
+    /// On a client, how many bytes of early data were written, whether or not the server takes
+    /// them.
     #[must_use]
     pub fn early_data_sent(&self) -> usize {
         self.early_sent
     }
 
-    /// On a server, how many bytes of early data were accepted. [`TlsStream::read_plain`] gives them first.
+    /// On a server, how many bytes of early data were accepted. [`TlsStream::read_plain`] gives
+    /// them first.
     #[must_use]
     pub fn early_data_received(&self) -> usize {
         self.early_total
@@ -442,7 +460,8 @@ impl TlsStream {
         self.early.get(self.early_read..).unwrap_or_default()
     }
 
-    /// Moves accepted early data to where it can be counted. rustls bounds it by what the configuration permits.
+    /// Moves accepted early data to where it can be counted. rustls bounds it by what the
+    /// configuration permits.
     fn take_early_data(&mut self) {
         if let Connection::Server(server) = &mut self.connection
             && let Some(mut data) = server.early_data()

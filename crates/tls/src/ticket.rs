@@ -1,8 +1,9 @@
 //! Session tickets that a server can open without having kept anything.
 //!
-//! One implementation for production and simulation: rustls' own reads the system's clock and randomness, this one is
-//! given both. The sealed ticket is `key name (16) | nonce (12) | sealed session | tag (16)`, ChaCha20-Poly1305 with
-//! the key name as associated data.
+//! One implementation for production and simulation: rustls' own reads the system's clock and
+//! randomness, this one is given both. The sealed ticket is
+//! `key name (16) | nonce (12) | sealed session | tag (16)`, ChaCha20-Poly1305 with the key name as
+//! associated data.
 
 use crate::provider::Clock;
 use core::fmt;
@@ -32,7 +33,8 @@ struct Keys {
     longest: usize,
 }
 
-/// Seals and opens tickets with keys that are replaced every six hours of wall-clock time and then forgotten.
+/// Seals and opens tickets with keys that are replaced every six hours of wall-clock time and then
+/// forgotten.
 pub(crate) struct Ticketer {
     random: &'static dyn SecureRandom,
     clock: Arc<Clock>,
@@ -52,7 +54,8 @@ impl Ticketer {
         Some(Key { name, aead, made_at })
     }
 
-    /// The keys as of now, with those dropped that are too old. A clock that went backwards counts as a rotation.
+    /// The keys as of now, with those dropped that are too old. A clock that went backwards counts
+    /// as a rotation.
     fn keys(&self) -> MutexGuard<'_, Keys> {
         let now = self.clock.seconds();
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +86,8 @@ impl ProducesTickets for Ticketer {
             keys.current = Some(self.fresh_key(self.clock.seconds())?);
         }
         let key = keys.current.as_ref()?;
-        // A random nonce, because a counter would tell observers how busy the server is. Even 2³² tickets of one key
-        // collide with a probability below 2⁻³².
+        // A random nonce, because a counter would reveal to observers how busy the server is. Even
+        // 2³² tickets of one key collide with a probability below 2⁻³².
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).ok()?;
         let mut ticket = Vec::with_capacity(NAME_LEN + NONCE_LEN + plain.len() + CHACHA20_POLY1305.tag_len());

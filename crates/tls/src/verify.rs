@@ -99,7 +99,8 @@ impl Checks {
         }
     }
 
-    /// As [`verify_tls12_signature`]: rustls has no function for a key alone, as TLS 1.2 has no such keys there.
+    /// As [`verify_tls12_signature`]: rustls has no function for a key alone, as TLS 1.2 has no
+    /// such keys there.
     fn tls12_of_v1(&self, message: &[u8], certificate: &Outline<'_>, dss: &DigitallySignedStruct) -> Signature {
         let possible = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == dss.scheme);
         let Some((_, possible)) = possible else {
@@ -123,7 +124,8 @@ impl Checks {
     }
 }
 
-/// A certificate of version 1: webpki refuses it, and so it has passed only where its issuer, its names and its dates do not count.
+/// A certificate of version 1: webpki refuses it, and so it has passed only where its issuer, its
+/// names and its dates do not count.
 fn v1<'a>(certificate: &'a CertificateDer<'_>) -> Option<Outline<'a>> {
     Outline::of(certificate).filter(|outline| outline.is_v1)
 }
@@ -144,16 +146,18 @@ impl fmt::Debug for Checks {
 
 /// Certificates that are trusted by name of authority, and that a peer may also show as its own.
 ///
-/// A self-signed certificate as `openssl req -x509` makes it says of itself that it is an authority. RFC 5280 section 4.2.1.9
-/// does not keep it from being a peer's own, but webpki does; where the user has listed this very certificate, its issuer is
-/// beyond doubt.
+/// A self-signed certificate as `openssl req -x509` makes it is marked as an authority. RFC 5280
+/// section 4.2.1.9 does not keep it from being a peer's own, but webpki does; where the user has
+/// listed this very certificate, its issuer is beyond doubt.
 #[derive(Debug, Default)]
 pub(crate) struct Listed(pub(crate) Vec<CertificateDer<'static>>);
 
 impl Listed {
-    /// Whether `verdict` objects to nothing but that one of these is an authority. webpki looks at the dates before that.
+    /// Whether `verdict` objects to nothing but that one of these is an authority. webpki looks at
+    /// the dates before that.
     fn excuse(&self, verdict: &Error, end_entity: &CertificateDer<'_>) -> bool {
-        // The error within is of a crate that rustls does not show; if its name changed, nothing would be excused.
+        // The error within is of a crate that rustls does not show; if its name changed, nothing
+        // would be excused.
         matches!(verdict, Error::InvalidCertificate(CertificateError::Other(e)) if e.0.to_string() == "CaUsedAsEndEntity")
             && self.0.iter().any(|c| c == end_entity)
     }

@@ -2,8 +2,8 @@
 
 use neater_base::{Instant, Reader, WallTime};
 use neater_race::{
-    Address, BadCause, Candidate, CandidateId, Config, Family, Input, Lesson, MAX_SAVED, Mark, OutcomeCache, Output,
-    PathId, PathSpec, Progress, Race, Service, StackId, StackOption,
+    Address, BadCause, Candidate, CandidateId, Config, Family, Input, MAX_SAVED, Mark, OutcomeCache, Output, PathId,
+    PathSpec, Penalty, Progress, Race, Service, StackId, StackOption,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,14 +54,14 @@ fn address(byte: u8, v6: bool) -> Address {
 
 /// A bad mark.
 fn mark(byte: u8, now: Instant) -> Mark {
-    let lesson = Lesson {
+    let penalty = Penalty {
         stack: StackId(u16::from(byte & 3)),
         addr: SocketAddr::new(address(byte >> 5, byte & 4 != 0).addr, 443),
         cause: BadCause::Silent,
         suspect_group: byte & 8 != 0,
         suspect_family: byte & 16 != 0,
     };
-    Mark { lesson, since: now, until: now + Duration::from_secs(60) }
+    Mark { penalty, since: now, until: now + Duration::from_secs(60) }
 }
 
 /// Takes one input of the race from the fuzzer's; `None` at its end.
@@ -127,7 +127,7 @@ pub fn race_events(data: &[u8]) {
     seen.drain(&mut race, now);
     // What earlier races say is advice: none of the laws depends on it.
     for id in 0..2 {
-        race.heed(PathId(id), data.iter().rev().skip(usize::from(id)).step_by(2).map(|b| mark(*b, now)));
+        race.pass_history(PathId(id), data.iter().rev().skip(usize::from(id)).step_by(2).map(|b| mark(*b, now)));
     }
 
     let mut input = Reader::new(data);
@@ -179,7 +179,7 @@ pub fn race_saved(data: &[u8]) {
     assert_eq!(count, cache.len());
     // What was only imported is not written.
     let key = neater_race::CacheKey { network: u64::MAX, endpoint: 0, request: 0, isolation: 0 };
-    let bad = Lesson::new(StackId(0), SocketAddr::from(([192, 0, 2, 1], 1)), BadCause::Failed);
+    let bad = Penalty::new(StackId(0), SocketAddr::from(([192, 0, 2, 1], 1)), BadCause::Failed);
     cache.record_bad(now, key, bad);
     let count = cache.len();
     let written = cache.export(now, wall, BASIS).unwrap_or_default();

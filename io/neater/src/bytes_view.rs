@@ -7,34 +7,36 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_engine::QuicError;
-use neater_net::StreamLane;
+use neater_net::OsDirectStream;
 use std::any::Any;
 use std::io::{self, IoSlice};
 use std::sync::OnceLock;
 
 /// A connection without framer over a transport without boundaries, as bytes.
 ///
-/// Implements [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Writes go straight to the transport, so flushing has
-/// nothing to do: what was written is with the system (TCP) or with the session in this process (TLS, QUIC), which sends it as
-/// soon as the path allows while the process lives. Shutting down ends this side's direction and leaves the other open; it is
-/// done when the end needs this process no more, which is when the system has everything (TCP, TLS) or the peer has
-/// acknowledged everything, or has ended the session in order (QUIC). Only [`Connection::close`] waits for the peer on every
-/// transport.
+/// Implements [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Writes go straight to the
+/// transport, so flushing has nothing to do: what was written is with the system (TCP) or with the
+/// session in this process (TLS, QUIC), which sends it as soon as the path allows while the process
+/// lives. Shutting down ends this side's direction and leaves the other open; it is done when the
+/// end needs this process no more, which is when the system has everything (TCP, TLS) or the peer
+/// has acknowledged everything, or has ended the session in order (QUIC). Only
+/// [`Connection::close`] waits for the peer on every transport.
 ///
-/// A task that never has to wait lets others have their turn all the same: after 128 reads and writes in a row one of them
-/// is pending although it need not be, and wakes its task at once.
+/// A task that never has to wait lets others have their turn all the same: after 128 reads and
+/// writes in a row one of them is pending although it need not be, and wakes its task at once.
 #[derive(Debug)]
 pub struct ByteStream {
     connection: Connection,
     /// A way past the engine and its lock, made when bytes first flow.
-    lane: OnceLock<StreamLane>,
+    direct: OnceLock<OsDirectStream>,
     /// There is none.
-    no_lane: AtomicBool,
+    no_direct: AtomicBool,
     /// How many more reads and writes there may be before one has to wait.
     left: AtomicU32,
 }
 
-/// See [`ByteStream::write_all`]. By hand, because a program that writes little at a time makes one for each write.
+/// See [`ByteStream::write_all`]. By hand, because a program that writes little at a time makes one
+/// for each write.
 struct WriteAll<'a> {
     stream: &'a ByteStream,
     /// What is left.
@@ -48,7 +50,7 @@ impl Future for WriteAll<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         while !this.buf.is_empty() {
-            let quick = this.stream.lane_in_budget().and_then(|lane| lane.write(this.buf));
+            let quick = this.stream.direct_in_budget().and_then(|direct| direct.write(this.buf));
             let n = match quick {
                 Some(n) => n.get(),
                 None => match this.stream.poll_write_in_full(cx, &[IoSlice::new(this.buf)]) {
@@ -72,34 +74,41 @@ const BUDGET: u32 = 128;
 
 impl ByteStream {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, lane: OnceLock::new(), no_lane: AtomicBool::new(false), left: AtomicU32::new(BUDGET) }
+        Self { connection, direct: OnceLock::new(), no_direct: AtomicBool::new(false), left: AtomicU32::new(BUDGET) }
     }
 
-    /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
+    /// Counts one; `None` when it is time for others. A count that two threads lose makes that a
+    /// little later.
     #[inline(always)]
-    fn lane_in_budget(&self) -> Option<&StreamLane> {
-        let lane = self.lane.get()?;
+    fn direct_in_budget(&self) -> Option<&OsDirectStream> {
+        let direct = self.direct.get()?;
         // Counted down, because that it is over is seen from the sign.
         let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
         self.left.store(left, Ordering::Relaxed);
-        (left.cast_signed() >= 0).then_some(lane)
+        (left.cast_signed() >= 0).then_some(direct)
     }
 
-    /// Bytes have flowed: makes the lane, if there is none and may be one.
-    fn find_lane(&self, s: &mut State, id: ConnectionId) {
-        if self.lane.get().is_none() && !self.no_lane.load(Ordering::Relaxed) {
-            // By its own name, so that it is compiled into the program's loop. No other network here has lanes.
-            match s.engine.lane(id).and_then(|lane| (lane as Box<dyn Any>).downcast::<StreamLane>().ok()) {
-                Some(lane) => drop(self.lane.set(*lane)),
-                None => self.no_lane.store(true, Ordering::Relaxed),
+    /// Bytes have flowed: makes the direct stream, if there is none and may be one.
+    fn find_direct(&self, s: &mut State, id: ConnectionId) {
+        if self.direct.get().is_none() && !self.no_direct.load(Ordering::Relaxed) {
+            // By its own name, so that it is compiled into the program's loop. No other network
+            // here has direct streams.
+            match s
+                .engine
+                .direct_stream(id)
+                .and_then(|direct| (direct as Box<dyn Any>).downcast::<OsDirectStream>().ok())
+            {
+                Some(direct) => drop(self.direct.set(*direct)),
+                None => self.no_direct.store(true, Ordering::Relaxed),
             }
         }
     }
 
-    /// Whether others must have their turn first. They get it: this task is woken again behind them.
+    /// Whether others must have their turn first. They get it: this task is woken again behind
+    /// them.
     #[inline]
     fn must_yield(&self, cx: &Context<'_>) -> bool {
-        // The lane may have counted below it.
+        // The direct stream may have counted below it.
         let left = self.left.load(Ordering::Relaxed).cast_signed();
         let over = left <= 0;
         self.left.store(if over { BUDGET } else { left.cast_unsigned() - 1 }, Ordering::Relaxed);
@@ -109,14 +118,14 @@ impl ByteStream {
         over
     }
 
-    /// Nobody is kept from his turn by somebody who waits.
+    /// A waiter does not keep other callers from their turn.
     #[inline]
     fn waits(&self) {
         self.left.store(BUDGET, Ordering::Relaxed);
     }
 
-    /// Reads into `buf` what there is, at least one byte unless `buf` is empty; `Ok(0)` is the end of the peer's direction.
-    /// Cancel-safe: what is not returned is not read.
+    /// Reads into `buf` what there is, at least one byte unless `buf` is empty; `Ok(0)` is the end
+    /// of the peer's direction. Cancel-safe: what is not returned is not read.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -124,8 +133,8 @@ impl ByteStream {
         if buf.is_empty() {
             return Ok(0);
         }
-        if let Some(lane) = self.lane_in_budget()
-            && let Some(n) = lane.read(buf)
+        if let Some(direct) = self.direct_in_budget()
+            && let Some(n) = direct.read(buf)
         {
             return Ok(n.get());
         }
@@ -141,7 +150,8 @@ impl ByteStream {
         WriteAll { stream: self, buf }
     }
 
-    /// Ends this side's direction, and waits until that end needs this process no more, as [`ByteStream::poll_end`] does.
+    /// Ends this side's direction, and waits until that end needs this process no more, as
+    /// [`ByteStream::poll_end`] does.
     ///
     /// # Errors
     /// Why what was written may not arrive.
@@ -167,8 +177,8 @@ impl ByteStream {
     /// Why the connection is over.
     #[inline]
     pub fn poll_read_bytes(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
-        if let Some(lane) = self.lane_in_budget()
-            && let Some(n) = lane.read(buf)
+        if let Some(direct) = self.direct_in_budget()
+            && let Some(n) = direct.read(buf)
         {
             return Poll::Ready(Ok(n.get()));
         }
@@ -186,7 +196,7 @@ impl ByteStream {
         let id = self.connection.id();
         let read = self.connection.handle().with(|s| {
             // What the engine would find, by a longer way.
-            if self.lane.get().is_some_and(StreamLane::is_dry) {
+            if self.direct.get().is_some_and(OsDirectStream::is_dry) {
                 s.wait(id, Wait::Readable, cx.waker());
                 return Ok(None);
             }
@@ -194,7 +204,7 @@ impl ByteStream {
             match read {
                 Ok(None) => s.wait(id, Wait::Readable, cx.waker()),
                 // The end needs none: many connections carry nothing.
-                Ok(Some(1..)) => self.find_lane(s, id),
+                Ok(Some(1..)) => self.find_direct(s, id),
                 _ => {}
             }
             read
@@ -217,8 +227,8 @@ impl ByteStream {
     pub fn poll_write_bytes(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, SendError>> {
         if let [buf] = bufs
             && !buf.is_empty()
-            && let Some(lane) = self.lane_in_budget()
-            && let Some(n) = lane.write(buf)
+            && let Some(direct) = self.direct_in_budget()
+            && let Some(n) = direct.write(buf)
         {
             return Poll::Ready(Ok(n.get()));
         }
@@ -228,8 +238,9 @@ impl ByteStream {
     /// Ends this side's direction, and waits until that end needs this process no more.
     ///
     /// # Errors
-    /// Why what was written may not arrive. A connection that is closed in order has nothing to end: over QUIC, the peer of
-    /// a session that either side has ended in order is taken to have what had left by then.
+    /// Why what was written may not arrive. A connection that is closed in order has nothing to
+    /// end: over QUIC, the peer of a session that either side has ended in order is taken to have
+    /// what had left by then.
     pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let id = self.connection.id();
         self.connection.handle().with(|s| match s.engine.finish(id) {
@@ -257,7 +268,7 @@ impl ByteStream {
             let written = s.engine.write(id, bufs).map_err(Box::new);
             match written {
                 Ok(None) => s.wait(id, Wait::Writable, cx.waker()),
-                Ok(Some(_)) => self.find_lane(s, id),
+                Ok(Some(_)) => self.find_direct(s, id),
                 _ => {}
             }
             written
@@ -312,7 +323,8 @@ mod tokio_traits {
     use std::io::{self, IoSlice};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-    /// What is filled at a time, in bytes: what is to be read into is zeroed first, and so much of it stays in the processor's cache.
+    /// What is filled at a time, in bytes: what is to be read into is zeroed first, and so much of
+    /// it stays in the processor's cache.
     const READ_MOST: usize = 64 << 10;
 
     impl AsyncRead for ByteStream {

@@ -48,8 +48,8 @@ impl Carrier {
         self.inner.addr()
     }
 
-    /// The paths of the transport, as [`Connection::paths`](crate::Connection::paths); none when the
-    /// connection is gone.
+    /// The paths of the transport, as [`Connection::paths`](crate::Connection::paths); none when
+    /// the connection is gone.
     #[must_use]
     pub fn paths(&self) -> Vec<PathInfo> {
         self.handle.with(|s| s.engine.paths(self.conn))

@@ -20,14 +20,14 @@ use std::net::SocketAddr;
 
 /// A connection: messages in, messages out, over whichever transport was chosen.
 ///
-/// All methods take `&self` and may be called from any thread, and any number of tasks may wait on one connection: each is
-/// woken when there may be something for it. Dropping the connection closes it gracefully: what was sent
-/// is still delivered, and the socket is released then.
+/// All methods take `&self` and may be called from any thread, and any number of tasks may wait on
+/// one connection: each is woken when there may be something for it. Dropping the connection closes
+/// it gracefully: what was sent is still delivered, and the socket is released then.
 ///
 /// Every future here is cancel-safe: dropping one loses nothing and takes nothing.
 ///
-/// A task that never has to wait lets others have their turn all the same: after 128 messages in a row, sent or received,
-/// a future is pending although it need not be, and wakes its task at once.
+/// A task that never has to wait lets others have their turn all the same: after 128 messages in a
+/// row, sent or received, a future is pending although it need not be, and wakes its task at once.
 pub struct Connection {
     handle: Handle,
     id: ConnectionId,
@@ -58,7 +58,8 @@ impl Connection {
         self.id
     }
 
-    /// As [`Connection::ready`], for hand-written futures. Of several that poll by hand, the last is woken.
+    /// As [`Connection::ready`], for hand-written futures. Of several that poll by hand, the last
+    /// is woken.
     ///
     /// # Errors
     /// As [`Connection::ready`].
@@ -101,8 +102,8 @@ impl Connection {
         self.waiting(|s, who| self.poll_ready_as(s, who))
     }
 
-    /// Sends a message. Ends when the connection has taken it: from then on it is delivered, or reported by an event as
-    /// unsent. While the send buffer is full, it waits.
+    /// Sends a message. Ends when the connection has taken it: from then on it is delivered, or
+    /// reported by an event as unsent. While the send buffer is full, it waits.
     ///
     /// # Errors
     /// The message cannot be sent, and why; the connection may go on.
@@ -110,7 +111,8 @@ impl Connection {
         self.send_part(data.into(), Stated::default(), WHOLE)
     }
 
-    /// Sends a message with properties. Its lifetime, if it has one, counts from here on, while it waits for room, too.
+    /// Sends a message with properties. Its lifetime, if it has one, counts from here on, while it
+    /// waits for room, too.
     ///
     /// # Errors
     /// As [`Connection::send`]; [`SendError::Expired`] if there was no room for it in its lifetime.
@@ -122,8 +124,8 @@ impl Connection {
         self.send_part(data.into(), context.stated(), WHOLE)
     }
 
-    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one says `end_of_message`; until then no other
-    /// message can be sent where messages have boundaries.
+    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one has
+    /// `end_of_message`; until then no other message can be sent where messages have boundaries.
     ///
     /// # Errors
     /// As [`Connection::send`]; datagrams cannot be sent in parts.
@@ -142,7 +144,8 @@ impl Connection {
         stated: Stated,
         (begins, end_of_message): (bool, bool),
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        // When the message is pointless: its lifetime counts from here on, not from when there is room.
+        // When the message is pointless: its lifetime counts from here on, not from when there is
+        // room.
         let mut until = None;
         self.waiting(move |s, who| {
             if self.turns.are_over(who) {
@@ -191,19 +194,21 @@ impl Connection {
         self.handle.with(|s| s.engine.end_batch(self.id));
     }
 
-    /// Receives the next whole message; `None` when the peer will send no more. A byte stream without framer has no
-    /// boundaries, so whatever has arrived is delivered, with `end_of_message` false.
+    /// Receives the next whole message; `None` when the peer will send no more. A byte stream
+    /// without framer has no boundaries, so whatever has arrived is delivered, with
+    /// `end_of_message` false.
     ///
     /// # Errors
-    /// Why the connection is over. A message of more than 64 MB is an error here, again and again, and stays until
-    /// [`Connection::receive_partial`] has taken it.
+    /// Why the connection is over. A message of more than 64 MB is an error here, again and again,
+    /// and stays until [`Connection::receive_partial`] has taken it.
     pub fn receive(&self) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
         self.waiting(|s, who| self.poll_receive_as(s, who, usize::MAX, true))
     }
 
-    /// Receives what has arrived of the next message, at most `max` bytes of a byte stream (and at least one); `None` when the peer will
-    /// send no more. What a [`Connection::receive`] that was given up had gathered comes first. Where the connection is a whole SCTP
-    /// association, parts of several messages may alternate: [`MessageContext::message_number`] tells them apart.
+    /// Receives what has arrived of the next message, at most `max` bytes of a byte stream (and at
+    /// least one); `None` when the peer will send no more. What a [`Connection::receive`] that was
+    /// given up had gathered comes first. Where the connection is a whole SCTP association, parts
+    /// of several messages may alternate: [`MessageContext::message_number`] distinguishes them.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -214,7 +219,8 @@ impl Connection {
         self.waiting(move |s, who| self.poll_receive_as(s, who, max, false))
     }
 
-    /// As [`Connection::receive`], for hand-written futures. Of several that poll by hand, the last is woken.
+    /// As [`Connection::receive`], for hand-written futures. Of several that poll by hand, the last
+    /// is woken.
     ///
     /// # Errors
     /// As [`Connection::receive`].
@@ -255,7 +261,8 @@ impl Connection {
                 ReceiveOutcome::End => return Poll::Ready(Ok(None)),
                 ReceiveOutcome::Received(r) => r,
             };
-            // The end of a raw byte stream is an empty, final part: to a program that is simply the end.
+            // The end of a raw byte stream is an empty, final part: to a program that is simply the
+            // end.
             let bytes = part.ecn.is_none() && !s.engine.stack(self.id).is_some_and(Stack::is_sctp);
             let raw = bytes && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
             if raw && part.data.is_empty() && part.is_final {
@@ -277,7 +284,8 @@ impl Connection {
         Message { data: part.data, context, end_of_message: part.end_of_message }
     }
 
-    /// Ends this side's direction: what was sent is delivered, and the peer sees the end (half-close). Receiving goes on.
+    /// Ends this side's direction: what was sent is delivered, and the peer sees the end
+    /// (half-close). Receiving goes on.
     ///
     /// # Errors
     /// When the connection is over.
@@ -285,8 +293,9 @@ impl Connection {
         self.handle.with(|s| s.engine.finish(self.id))
     }
 
-    /// Closes the connection gracefully and waits until the peer has acknowledged everything that was sent. What the peer still
-    /// sends is thrown away. Dropping the future does not stop the closing.
+    /// Closes the connection gracefully and waits until the peer has acknowledged everything that
+    /// was sent. What the peer still sends is thrown away. Dropping the future does not stop the
+    /// closing.
     ///
     /// # Errors
     /// The connection failed first, the peer has not answered within ten seconds of the last
@@ -320,7 +329,8 @@ impl Connection {
         })
     }
 
-    /// Ends the connection at once; nothing more is delivered, and the peer is told where the protocol can.
+    /// Ends the connection at once; nothing more is delivered, and the peer is notified where the
+    /// protocol can.
     pub fn abort(&self) {
         self.handle.with(|s| s.engine.abort(self.id));
     }
@@ -330,21 +340,23 @@ impl Connection {
         self.handle.with(|s| s.engine.abort_with(self.id, code));
     }
 
-    /// Refuses what the peer may still send, with an application error code where the protocol has them (QUIC).
+    /// Refuses what the peer may still send, with an application error code where the protocol has
+    /// them (QUIC).
     pub fn stop_receiving(&self, code: u64) {
         self.handle.with(|s| s.engine.stop_receiving(self.id, code));
     }
 
-    /// Abandons the sending direction, with an application error code where the protocol has them (QUIC, SCTP). TCP and TLS cannot: there
-    /// the connection is aborted, unless all was said, because the peer would take a part for the whole. While it is being established, the
-    /// peer is told so at the end of that.
+    /// Abandons the sending direction, with an application error code where the protocol has them
+    /// (QUIC, SCTP). TCP and TLS cannot: there the connection is aborted, unless everything was
+    /// sent, because the peer would take a part for the whole. While the connection is being
+    /// established, the reset follows at the end of that.
     pub fn reset_sending(&self, code: u64) {
         self.handle.with(|s| s.engine.reset_sending(self.id, code));
     }
 
-    /// Adds a connection to this one's group (`Clone` of RFC 9622 section 7.4): a stream where the transport has them,
-    /// another transport connection otherwise. Returns it in state Establishing or Established; see
-    /// [`Connection::ready`].
+    /// Adds a connection to this one's group (`Clone` of RFC 9622 section 7.4): a stream where the
+    /// transport has them, another transport connection otherwise. Returns it in state Establishing
+    /// or Established; see [`Connection::ready`].
     ///
     /// # Errors
     /// This connection is not established, or cannot be cloned.
@@ -352,7 +364,8 @@ impl Connection {
         self.clone_in_direction(StreamDirection::Both)
     }
 
-    /// As [`Connection::clone_connection`]; [`StreamDirection::One`] asks for a stream that only this side sends on.
+    /// As [`Connection::clone_connection`]; [`StreamDirection::One`] asks for a stream that only
+    /// this side sends on.
     ///
     /// # Errors
     /// As [`Connection::clone_connection`]; also when the transport has no one-way streams.
@@ -365,7 +378,8 @@ impl Connection {
         Ok(Connection::new(self.handle.clone(), id))
     }
 
-    /// The group of this connection. While the result lives, streams that the peer opens come to it.
+    /// The group of this connection. While the result lives, streams that the peer opens come to
+    /// it.
     ///
     /// # Errors
     /// The connection is over.
@@ -390,8 +404,8 @@ impl Connection {
         }
     }
 
-    /// The events of this connection from now on, Readable and Writable left out; `None` after the last. Up to 1,024 are
-    /// kept for a subscriber that is slow; the oldest are dropped then.
+    /// The events of this connection from now on, Readable and Writable left out; `None` after the
+    /// last. Up to 1,024 are kept for a subscriber that is slow; the oldest are dropped then.
     pub fn next_event(&self) -> impl Future<Output = Option<Event>> + Send + '_ {
         self.waiting(|s, who| {
             let Some(slot) = s.slot(self.id) else { return Poll::Ready(None) };
@@ -445,19 +459,22 @@ impl Connection {
         self.handle.with(|s| s.engine.security(self.id))
     }
 
-    /// The paths of the transport below, with what is known of each: several where an SCTP association has them (`multipath`, RFC 9622
-    /// section 6.2.14), else the only one. [`Event::PathChange`] says that something about them has changed.
+    /// The paths of the transport below, with what is known of each: several where an SCTP
+    /// association has them (`multipath`, RFC 9622 section 6.2.14), else the only one.
+    /// [`Event::PathChange`] reports that something about them has changed.
     #[must_use]
     pub fn paths(&self) -> Vec<PathInfo> {
         self.handle.with(|s| s.engine.paths(self.id))
     }
 
-    /// Uses one more address of the peer's, which it has not named itself (RFC 9622 section 7.5). The port is the one below the transport:
-    /// of UDP where SCTP is encapsulated, 0 for the one in use. Data goes there after the peer has answered from there;
-    /// [`Event::PathChange`] says so, and [`Connection::paths`] shows it. One that is known already changes nothing.
+    /// Uses one more address of the peer's, which it has not named itself (RFC 9622 section 7.5).
+    /// The port is the one below the transport: of UDP where SCTP is encapsulated, 0 for the one in
+    /// use. Data goes there after the peer has answered from there; [`Event::PathChange`] reports
+    /// that, and [`Connection::paths`] shows it. One that is known already changes nothing.
     ///
     /// # Errors
-    /// [`EndpointError::OnePath`] unless SCTP carries the connection and `multipath` allows it; see [`EndpointError`] for the others.
+    /// [`EndpointError::OnePath`] unless SCTP carries the connection and `multipath` allows it; see
+    /// [`EndpointError`] for the others.
     pub fn add_remote(&self, remote: SocketAddr) -> Result<(), EndpointError> {
         self.change_endpoints(&EndpointChange::AddRemote(remote))
     }
@@ -467,14 +484,16 @@ impl Connection {
     /// 4.2.2): it goes on sending from there until its path has failed for want of answers.
     ///
     /// # Errors
-    /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for the others.
+    /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for
+    /// the others.
     pub fn remove_remote(&self, remote: SocketAddr) -> Result<(), EndpointError> {
         self.change_endpoints(&EndpointChange::RemoveRemote(remote))
     }
 
-    /// Uses one more interface or address of this host (RFC 9622 section 7.5). A client opens a path from there and asks the peer to use
-    /// it (RFC 5061). The connection of a listener names the address to its client, so it has to lead here from everywhere. An
-    /// interface that policy prohibits is refused.
+    /// Uses one more interface or address of this host (RFC 9622 section 7.5). A client opens a
+    /// path from there and asks the peer to use it (RFC 5061). The connection of a listener names
+    /// the address to its client, so it has to lead here from everywhere. An interface that policy
+    /// prohibits is refused.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -482,10 +501,12 @@ impl Connection {
         self.change_endpoints(&EndpointChange::AddLocal(local.clone()))
     }
 
-    /// Uses an interface or address of this host no more, also when it comes again, until it is added.
+    /// Uses an interface or address of this host no more, also when it comes again, until it is
+    /// added.
     ///
     /// # Errors
-    /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for the others.
+    /// [`EndpointError::Last`] if no other path has been found to work; see [`EndpointError`] for
+    /// the others.
     pub fn remove_local(&self, local: &LocalEndpoint) -> Result<(), EndpointError> {
         self.change_endpoints(&EndpointChange::RemoveLocal(local.clone()))
     }
@@ -500,7 +521,8 @@ impl Connection {
         self.handle.with(|s| s.engine.peer_certificates(self.id))
     }
 
-    /// How the race went: every candidate and what became of it. Empty when the outcome of an earlier race was used.
+    /// How the race went: every candidate and what became of it. Empty when the outcome of an
+    /// earlier race was used.
     #[must_use]
     pub fn candidates(&self) -> Vec<CandidateOutcome> {
         self.handle.with(|s| s.engine.candidates(self.id))
@@ -548,28 +570,29 @@ impl Connection {
         self.handle.with(|s| s.engine.stream_number(self.id))
     }
 
-    /// Reads a property by the name that RFC 9622 gives it; `None` if there is none of that name. Selection Properties of
-    /// type Preference read as what was asked for until a stack is chosen, and as Booleans then: what that stack really
-    /// does (section 6.2).
+    /// Reads a property by the name that RFC 9622 gives it; `None` if there is none of that name.
+    /// Selection Properties of type Preference read as what was asked for until a stack is chosen,
+    /// and as Booleans then: what that stack really does (section 6.2).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
         self.handle.with(|s| s.engine.get_property(self.id, name))
     }
 
-    /// Sets a Connection Property by name (RFC 9622 section 8). It holds for all connections of the group, except
-    /// `connPriority`. Selection Properties cannot be changed any more. A Message Property is a default for the messages that
-    /// are sent on this connection alone, from the next one on.
+    /// Sets a Connection Property by name (RFC 9622 section 8). It holds for all connections of the
+    /// group, except `connPriority`. Selection Properties cannot be changed any more. A Message
+    /// Property is a default for the messages that are sent on this connection alone, from the next
+    /// one on.
     ///
     /// # Errors
-    /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range. The
-    /// connection goes on in any case.
+    /// There is no such property, it cannot be set on a connection or on this transport, or the
+    /// value is out of range. The connection goes on in any case.
     pub fn set(&self, name: &str, value: impl Into<Value>) -> Result<(), SetPropertyError> {
         let value = value.into();
         self.handle.with(|s| s.engine.set_property(self.id, name, &value))
     }
 }
 
-/// What waits on an engine that nobody drives, or in a child of `fork`, waits in vain.
+/// The error of a call on an engine without a driver, or in a child of `fork`.
 fn not_usable(e: NetError) -> EstablishmentError {
     never_ready(Reason::EstablishmentFailed, e.kind.as_str())
 }

@@ -2,7 +2,7 @@
 
 use crate::policies::{Watch, Whence};
 use crate::shared::{AnyEngine, Driving, Handle, Shared};
-use crate::{Lookup, Preconnection, SavedOutcomesError, Siblings};
+use crate::{EngineShards, Lookup, Preconnection, SavedOutcomesError};
 use neater_engine::{EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
 use neater_property::Role;
@@ -12,12 +12,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One transport system: connections, listeners and caches that belong together. There is no global one; a program may
-/// have several, which share nothing.
+/// One transport system: connections, listeners and caches that belong together. There is no global
+/// one; a program may have several, which share nothing.
 ///
-/// Cheap to clone. On tokio, [`Neater::new`] starts a task that drives it; without tokio, [`Builder::without_driver`]
-/// gives a [`Driver`] with one descriptor to poll. It lives as long as any object made from it, and until what was sent
-/// on released connections is delivered.
+/// Cheap to clone. On tokio, [`Neater::new`] starts a task that drives it; without tokio,
+/// [`Builder::without_driver`] gives a [`Driver`] with one descriptor to poll. It lives as long as
+/// any object made from it, and until what was sent on released connections is delivered.
 #[derive(Clone, Debug)]
 pub struct Neater {
     pub(crate) handle: Handle,
@@ -33,7 +33,7 @@ pub struct Builder {
     reset_secret: Option<[u8; 32]>,
     sctp_ecn: bool,
     strict: bool,
-    siblings: Option<Siblings>,
+    shards: Option<EngineShards>,
     resolv_conf: Option<PathBuf>,
     hosts: Option<PathBuf>,
     key_log: Option<PathBuf>,
@@ -46,8 +46,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Other bounds than the default ones. Of what a listener may hold, untaken connections and unfinished handshakes, each
-    /// is at most a quarter of the descriptors that this process may have (`RLIMIT_NOFILE`), so that some are left to it.
+    /// Other bounds than the default ones. Of what a listener may hold, untaken connections and
+    /// unfinished handshakes, each is at most a quarter of the descriptors that this process may
+    /// have (`RLIMIT_NOFILE`), so that some are left to it.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -61,15 +62,17 @@ impl Builder {
         self
     }
 
-    /// One of several engines of this process that share ports, one per core for example: see [`Siblings`].
+    /// One of several engines of this process that share ports, one per core for example: see
+    /// [`EngineShards`].
     #[must_use]
-    pub fn sibling_of(mut self, siblings: &Siblings) -> Self {
-        self.siblings = Some(siblings.clone());
+    pub fn shard_of(mut self, shards: &EngineShards) -> Self {
+        self.shards = Some(shards.clone());
         self
     }
 
-    /// This engine's number among those that share a port, and the secret that they share. For engines of several
-    /// processes, between which nothing is passed on; within one process, [`Builder::sibling_of`] does more.
+    /// This engine's number among those that share a port, and the secret that they share. For
+    /// engines of several processes, between which nothing is passed on; within one process,
+    /// [`Builder::shard_of`] does more.
     #[must_use]
     pub fn engine(mut self, number: u8, shared_secret: [u8; 32]) -> Self {
         self.engine = number;
@@ -77,18 +80,21 @@ impl Builder {
         self
     }
 
-    /// A secret that a server keeps from one run to the next: clients of an earlier run learn at their next packet that their
-    /// QUIC connection is gone (stateless reset, RFC 9000 section 10.3); without it they wait for their idle timeout, 30 s.
-    /// 32 random bytes that nobody else has, and no other machine that may serve at the same address and port.
+    /// A secret that a server keeps from one run to the next: clients of an earlier run learn at
+    /// their next packet that their QUIC connection is gone (stateless reset, RFC 9000 section
+    /// 10.3); without it they wait for their idle timeout, 30 s. 32 random bytes that are secret,
+    /// and that no other machine has which may serve at the same address and port.
     #[must_use]
     pub fn reset_secret(mut self, secret: [u8; 32]) -> Self {
         self.reset_secret = Some(secret);
         self
     }
 
-    /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC 4960 appendix A). Where the peer
-    /// offers them too, as Linux' SCTP and usrsctp do, a queue on the way that marks brings the sender's window down without losing
-    /// anything. Off by default: RFC 9260 has taken the appendix out and only reserves its chunks. Over DTLS it has no effect.
+    /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC
+    /// 4960 appendix A). Where the peer offers them too, as Linux' SCTP and usrsctp do, a queue on
+    /// the way that marks brings the sender's window down without losing anything. Off by default:
+    /// RFC 9260 has taken the appendix out and only reserves its chunks. Over DTLS it has no
+    /// effect.
     #[must_use]
     pub fn sctp_ecn(mut self, offered: bool) -> Self {
         self.sctp_ecn = offered;
@@ -109,54 +115,59 @@ impl Builder {
         self
     }
 
-    /// Names are looked up by this function instead of at name servers: for names that no name server knows, or a directory of the
-    /// program's own. It is called by whoever drives the engine, once for all connections that wait for a name at the time, and should
-    /// not block: it may answer at once, or hand the [`Lookup`] to a task or thread that does so later.
+    /// Names are looked up by this function instead of at name servers: for names that no name
+    /// server knows, or a directory of the program's own. It is called by the driver of the engine,
+    /// once for all connections that wait for a name at the time, and should not block: it may
+    /// answer at once, or hand the [`Lookup`] to a task or thread that does so later.
     ///
-    /// Names of the hosts file and special ones (`localhost`) are not asked for, nor are HTTPS records, so that HTTP/3 has to be
-    /// known by other means.
+    /// Names of the hosts file and special ones (`localhost`) are not asked for, nor are HTTPS
+    /// records, so that HTTP/3 has to be known by other means.
     ///
-    /// A function that panics has failed to answer; what waits says so.
+    /// A function that panics has failed to answer; the waiting connections fail with that reason.
     #[must_use]
     pub fn names_by(mut self, answer: impl Fn(Lookup) + Send + Sync + 'static) -> Self {
         self.names = Some(crate::names::Answers::by(answer));
         self
     }
 
-    /// Names are looked up by the system's resolver (`getaddrinfo`) instead of at name servers: what nsswitch.conf names counts, such
-    /// as multicast DNS (`.local`) or a directory service. It blocks, so that each lookup is made in a helper thread, of which there
-    /// are at most 16 at a time and none while nobody asks. It does not tell how long an answer holds: ten seconds are taken for it.
-    /// It cannot ask through one interface, so that all have the same answer; link-local addresses, which mean nothing without an
-    /// interface, are left out.
+    /// Names are looked up by the system's resolver (`getaddrinfo`) instead of at name servers:
+    /// what nsswitch.conf names counts, such as multicast DNS (`.local`) or a directory service. It
+    /// blocks, so that each lookup is made in a helper thread, of which there are at most 16 at a
+    /// time and none while there are no lookups. The system does not report how long an answer is
+    /// valid: ten seconds are assumed. It cannot ask through one interface, so that all have the
+    /// same answer; link-local addresses, which mean nothing without an interface, are left out.
     #[must_use]
     pub fn names_by_system(mut self) -> Self {
         self.names = Some(crate::names::Answers::by(crate::names::system()));
         self
     }
 
-    /// Writes the keys of all TLS and QUIC sessions to the file that the environment names in `SSLKEYLOGFILE`, if it names one,
-    /// behind what is there: then tools such as Wireshark can read what was captured, and so can anybody who has the file.
-    /// Without the variable nothing is written. Parameters with a `key_log` of their own keep it.
+    /// Writes the keys of all TLS and QUIC sessions to the file that the environment names in
+    /// `SSLKEYLOGFILE`, if it names one, behind what is there: then tools such as Wireshark can
+    /// read what was captured, and so can any reader of the file. Without the variable nothing is
+    /// written. Parameters with a `key_log` of their own keep it.
     #[must_use]
     pub fn key_log_from_environment(mut self) -> Self {
         self.key_log = crate::logs::key_file();
         self
     }
 
-    /// Writes a log of each QUIC connection to a file of its own in this folder, which must be there:
-    /// `neater-PROCESS-NUMBER-client.sqlog` or `-server.sqlog`, in the qlog format (draft-ietf-quic-qlog-main-schema), for
-    /// tools such as qvis. It tells sizes, times and losses of packets, and nothing of what they carry. A file is complete
-    /// when its connection is gone; it costs time, and one descriptor per connection.
+    /// Writes a log of each QUIC connection to a file of its own in this folder, which must be
+    /// there: `neater-PROCESS-NUMBER-client.sqlog` or `-server.sqlog`, in the qlog format
+    /// (draft-ietf-quic-qlog-main-schema), for tools such as qvis. It records sizes, times and
+    /// losses of packets, and nothing of their contents. A file is complete when its connection is
+    /// gone; it costs time, and one descriptor per connection.
     #[must_use]
     pub fn qlog_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.qlog = Some(folder.into());
         self
     }
 
-    /// Has connections opened as the policies of these folders say, of which each must be there; later ones count more. Without this,
-    /// it is the folders that the environment names in `NEATER_POLICY` (with `:` between them; empty, none), and without that
-    /// `/etc/neater/policy` and `neater/policy` in the user's folder of configurations, where they are there. Files that
-    /// change are read anew, a second later at most, when the next connection is opened.
+    /// Has connections opened by the policies of these folders, of which each must exist; later
+    /// ones count more. Without this, it is the folders that the environment names in
+    /// `NEATER_POLICY` (with `:` between them; empty, none), and without that `/etc/neater/policy`
+    /// and `neater/policy` in the user's folder of configurations, where they are there. Files that
+    /// change are read again, a second later at most, when the next connection is opened.
     ///
     /// No policy has a connection opened that is less secure than the program asked.
     #[must_use]
@@ -165,9 +176,11 @@ impl Builder {
         self
     }
 
-    /// Nothing begins while a file of policies cannot be used: what it is to say would not count, and what it denies would be
-    /// allowed. Building fails with [`io::ErrorKind::InvalidData`] and the first such file. While the program runs, a file that goes bad
-    /// leaves what it said before, and one that comes and cannot be used is told ([`Neater::policy_faults`]) and says nothing.
+    /// Nothing begins while a file of policies cannot be used: its policies would not apply, and
+    /// what it denies would be allowed. Building fails with [`io::ErrorKind::InvalidData`] and the
+    /// first such file. While the program runs, a file that becomes invalid leaves its earlier
+    /// policies in force, and a new one that cannot be used is reported ([`Neater::policy_faults`])
+    /// and ignored.
     #[must_use]
     pub const fn strict_policies(mut self) -> Self {
         self.strict = true;
@@ -228,18 +241,18 @@ impl Builder {
     /// # Errors
     /// The system has no descriptor or memory left.
     pub fn without_driver(mut self) -> io::Result<(Neater, Driver)> {
-        let siblings = self.siblings.take();
-        if let Some(siblings) = &siblings {
-            return siblings.join(|number, secret| {
+        let shards = self.shards.take();
+        if let Some(shards) = &shards {
+            return shards.join(|number, secret| {
                 self.engine = number;
                 self.shared_secret = Some(secret);
-                self.make(Some(siblings.clone()))
+                self.make(Some(shards.clone()))
             });
         }
         self.make(None)
     }
 
-    fn make(&self, siblings: Option<Siblings>) -> io::Result<(Neater, Driver)> {
+    fn make(&self, shards: Option<EngineShards>) -> io::Result<(Neater, Driver)> {
         let watch = match &self.policies {
             _ if self.unadvised => None,
             whence => Watch::begin(whence.clone().unwrap_or_default())?,
@@ -250,7 +263,7 @@ impl Builder {
         let engine = self.engine_over(net)?;
         let guard = waker.clone();
         let forked = Box::new(move || guard.is_forked());
-        let shared = Shared::new(engine, siblings, Box::new(move || waker.wake()), forked);
+        let shared = Shared::new(engine, shards, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
         if let Some(names) = &self.names {
             crate::names::install(&shared, names);
@@ -263,7 +276,7 @@ impl Builder {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string()));
                 }
             }
-            // Only where nobody has said which, they may come.
+            // The folders may appear later only where the program has named none.
             None if !self.unadvised && !matches!(self.policies, Some(Whence::These(_))) => neater.follow_later(name()),
             None => {}
         }
@@ -303,9 +316,10 @@ impl Neater {
         Builder::default()
     }
 
-    /// A transport system over another network than the operating system's: the simulator's, or one that injects faults.
-    /// `wake` must make whoever drives it call [`Driver::turn`]; it is called from any thread. Lanes
-    /// ([`Lane`](neater_base::net::Lane)) of such a network are not used: all bytes go by the engine.
+    /// A transport system over another network than the operating system's: the simulator's, or one
+    /// that injects faults. `wake` must make the driver call [`Driver::turn`]; it is called from
+    /// any thread. Direct streams ([`DirectStream`](neater_base::net::DirectStream)) of such a
+    /// network are not used: all bytes go by the engine.
     pub fn over<N: neater_base::net::Net + Send + 'static>(
         net: N,
         config: EngineConfig,
@@ -328,7 +342,8 @@ impl Neater {
         self.handle.with(|s| s.engine.stats())
     }
 
-    /// Forgets names, outcomes of races and nothing else: the next connection resolves and races anew.
+    /// Forgets names, outcomes of races and nothing else: the next connection resolves names and
+    /// races again.
     pub fn flush_caches(&self) {
         self.handle.with(|s| s.engine.caches().flush());
     }
@@ -358,10 +373,11 @@ impl Neater {
         self.handle.with(|s| s.engine.caches().import_outcomes(text))
     }
 
-    /// What connections over TLS are configured with by these parameters: trust, identity, versions, remembered sessions and the key
-    /// log are the same. For TLS over a byte stream that this transport system carries, and that leads to another peer than the one
-    /// that was connected to, as a tunnel through a proxy does. Early data is never sent. Certificates are judged by the time of the
-    /// engine's last turn: ask for it when the stream is there.
+    /// What connections over TLS are configured with by these parameters: trust, identity,
+    /// versions, remembered sessions and the key log are the same. For TLS over a byte stream that
+    /// this transport system carries, and that leads to another peer than the one that was
+    /// connected to, as a tunnel through a proxy does. Early data is never sent. Certificates are
+    /// judged by the time of the engine's last turn: ask for it when the stream is there.
     ///
     /// # Errors
     /// What is wrong with the parameters. Nothing was sent.
@@ -384,15 +400,17 @@ impl Neater {
     }
 }
 
-/// Drives a transport system without tokio: wait until the descriptor is readable, then call [`Driver::turn`]. There is
-/// nothing else to wait for: the descriptor becomes readable at every deadline, too. It may be watched level-triggered,
-/// edge-triggered or one-shot, from inside another epoll or event loop.
+/// Drives a transport system without tokio: wait until the descriptor is readable, then call
+/// [`Driver::turn`]. There is nothing else to wait for: the descriptor becomes readable at every
+/// deadline, too. It may be watched level-triggered, edge-triggered or one-shot, from inside
+/// another epoll or event loop.
 ///
-/// After calls on public objects it is not necessary to call `turn`: they make the descriptor readable if they must.
+/// After calls on public objects it is not necessary to call `turn`: they make the descriptor
+/// readable if they must.
 ///
-/// When it is dropped, or the future that [`Driver::into_task`] makes of it, as at the end of the runtime on which
-/// [`Neater::new`] was called, nobody drives the transport system any more: its connections end with an error that says so, and
-/// all further calls fail with it.
+/// When it is dropped, or the future that [`Driver::into_task`] makes of it, as at the end of the
+/// runtime on which [`Neater::new`] was called, the transport system has no driver any more: its
+/// connections end with that error, and all further calls fail with it.
 #[derive(Debug)]
 pub struct Driver {
     shared: Driving,
@@ -405,7 +423,8 @@ impl Driver {
         self.shared.turn(None);
     }
 
-    /// Whether there is nothing left to drive: every object is dropped and what was sent is delivered.
+    /// Whether there is nothing left to drive: every object is dropped and what was sent is
+    /// delivered.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.shared.is_idle()
@@ -452,8 +471,8 @@ impl Turner {
     }
 }
 
-/// Leaves descriptors to the program: a listener may not hold more than a quarter of them in either way. Of handshakes there may be as
-/// many again that have not begun.
+/// Leaves descriptors to the program: a listener may not hold more than a quarter of them in either
+/// way. Of handshakes there may be as many again that have not begun.
 #[allow(unsafe_code, reason = "asking how many descriptors there may be")]
 fn within_descriptors(mut limits: Limits) -> Limits {
     let mut descriptors = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

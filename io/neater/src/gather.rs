@@ -1,15 +1,18 @@
 //! Messages that come in parts, put together for receivers of whole ones.
 //!
-//! *Responsible for* keeping what was gathered whatever becomes of the receiver: a future that was dropped, a message that is
-//! too long, a receiver that takes parts from then on. *Not responsible for* reading.
+//! *Responsible for* keeping what was gathered whatever becomes of the receiver: a future that was
+//! dropped, a message that is too long, a receiver that takes parts from then on. *Not responsible
+//! for* reading.
 //!
-//! *Invariants*: the bytes of a message come out in the order in which they went in, each once, and none of one message with those
-//! of another; messages whose parts alternated come out in the order of their ends.
+//! *Invariants*: the bytes of a message come out in the order in which they went in, each once, and
+//! none of one message with those of another; messages whose parts alternated come out in the order
+//! of their ends.
 
 use bytes::{Bytes, BytesMut};
 use neater_engine::{ConnectionError, Received};
 
-/// The most that whole-message receiving gathers, in bytes; `Connection::receive_partial` takes a longer message.
+/// The most that whole-message receiving gathers, in bytes; `Connection::receive_partial` takes a
+/// longer message.
 pub(crate) const GATHER_MAX: usize = 64 << 20;
 
 /// Parts of messages that have come and have not been taken. Mostly they are of one.
@@ -26,7 +29,8 @@ struct Begun {
 }
 
 impl Gathered {
-    /// Takes what is here for a receiver: `Some` if that answers it, so that nothing needs to be read.
+    /// Takes what is here for a receiver: `Some` if that answers it, so that nothing needs to be
+    /// read.
     pub(crate) fn take(&mut self, max: usize, whole: bool) -> Option<Result<Received, ConnectionError>> {
         if !whole {
             return if self.is_empty() { None } else { self.take_part(0, max).map(Ok) };
@@ -49,13 +53,14 @@ impl Gathered {
             return Some(Received { data, end_of_message: false, is_final: false, ..begun.last.clone() });
         }
         let Begun { last, .. } = self.begun.remove(at);
-        // Parts that were all empty and did not end the message say nothing.
+        // Parts that were all empty and did not end the message are no data.
         (last.end_of_message || !data.is_empty()).then_some(Received { data, ..last })
     }
 
-    /// Adds a part, for a receiver of whole messages. What [`Gathered::take`] says then is its answer, or there is more to be
-    /// read. Returns the part's own data, of which there is a copy now: it may be the program's own, whose destructor must not run while
-    /// the engine is borrowed.
+    /// Adds a part, for a receiver of whole messages. The receiver's answer is then
+    /// [`Gathered::take`], or there is more to be read. Returns the part's own data, of which there
+    /// is a copy now: it may be the program's own, whose destructor must not run while the engine
+    /// is borrowed.
     #[must_use]
     pub(crate) fn add(&mut self, mut part: Received) -> Bytes {
         let data = core::mem::take(&mut part.data);

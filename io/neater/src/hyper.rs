@@ -1,11 +1,12 @@
-//! A connector for `hyper_util::client::legacy::Client`: HTTP/1.1 and HTTP/2 over whatever neater finds.
+//! A connector for `hyper_util::client::legacy::Client`: HTTP/1.1 and HTTP/2 over whatever neater
+//! finds.
 //!
-//! *Responsible for* turning a URI into a byte stream: `https` over TLS with `h2` and `http/1.1` offered, `http` over TCP in
-//! the clear. *Not responsible for* HTTP, pooling or redirections, which are hyper's, nor for HTTP/3, which hyper does not
-//! speak.
+//! *Responsible for* turning a URI into a byte stream: `https` over TLS with `h2` and `http/1.1`
+//! offered, `http` over TCP in the clear. *Not responsible for* HTTP, pooling or redirections,
+//! which are hyper's, nor for HTTP/3, which hyper does not speak.
 //!
-//! *Invariants*: `https` is never answered by anything unauthenticated; a connector shares its transport system's caches
-//! with everything else that uses it.
+//! *Invariants*: `https` is never answered by anything unauthenticated; a connector shares its
+//! transport system's caches with everything else that uses it.
 
 use crate::{
     ByteStream, EstablishmentError, Neater, Preconnection, Protection, Reason, RemoteEndpoint, SecurityParameters,
@@ -30,7 +31,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector with the defaults: any byte stream that is reliable and in order, and the system's roots of trust.
+    /// A connector with the defaults: any byte stream that is reliable and in order, and the
+    /// system's roots of trust.
     #[must_use]
     pub fn new(neater: &Neater) -> Self {
         Self { neater: neater.clone(), properties: TransportProperties::new(), security: SecurityParameters::new() }
@@ -108,7 +110,8 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-/// A connection for hyper. Its [`Connected`] says whether HTTP/2 was agreed on and carries a [`Remote`].
+/// A connection for hyper. Its [`Connected`] shows whether HTTP/2 was negotiated and carries a
+/// [`Remote`].
 #[derive(Debug)]
 pub struct HttpStream {
     io: TokioIo<ByteStream>,

@@ -1,8 +1,9 @@
-//! What a child of `fork` finds behind a lock that nobody will ever open: another thread of the parent's held it at that
-//! moment, and there is no such thread here.
+//! What a child of `fork` finds behind a lock that is never released: another thread of the
+//! parent's held it at that moment, and there is no such thread here.
 //!
-//! *Responsible for* an engine in that place, so that every call is answered as it is on any inherited engine: it fails. *Not
-//! responsible for* locks that are free, behind which the copy of the parent's engine says the same itself.
+//! *Responsible for* an engine in that place, so that every call is answered as it is on any
+//! inherited engine: it fails. *Not responsible for* locks that are free, behind which the copy of
+//! the parent's engine returns the same error itself.
 //!
 //! *Invariant*: nothing here looks at the parent's engine, which may be half done.
 

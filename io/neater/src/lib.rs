@@ -1,9 +1,11 @@
-//! **neater**: a program says what it needs from the network, and neater chooses and tries protocols, addresses,
-//! interfaces and options until the best one that really works is carrying the data.
+//! **neater**: a program states what it needs from the network, and neater chooses and tries
+//! protocols, addresses, interfaces and options until the best one that really works is carrying
+//! the data.
 //!
-//! The vocabulary is that of the IETF's Transport Services (RFC 9621 and RFC 9622): a [`Preconnection`] holds endpoints,
-//! [`TransportProperties`] and [`SecurityParameters`]; it is initiated and becomes a [`Connection`], or listens and becomes
-//! a [`Listener`]. Messages go in and out; [`Connection::into_bytes`] gives a stream of bytes instead.
+//! The vocabulary is that of the IETF's Transport Services (RFC 9621 and RFC 9622): a
+//! [`Preconnection`] holds endpoints, [`TransportProperties`] and [`SecurityParameters`]; it is
+//! initiated and becomes a [`Connection`], or listens and becomes a [`Listener`]. Messages go in
+//! and out; [`Connection::into_bytes`] gives a stream of bytes instead.
 //!
 //! ```no_run
 //! use neater::{FramerSpec, Neater};
@@ -23,14 +25,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Preconnection::needs`] lists the words in which a program says what it needs.
+//! [`Preconnection::needs`] lists the words in which a program states its needs.
 //!
-//! *Responsible for* the public objects, their futures, and driving the engine: on tokio by a task ([`Neater::new`]),
-//! anywhere else through one descriptor ([`Driver`]). *Not responsible for* any decision or protocol: those are below.
+//! *Responsible for* the public objects, their futures, and driving the engine: on tokio by a task
+//! ([`Neater::new`]), anywhere else through one descriptor ([`Driver`]). *Not responsible for* any
+//! decision or protocol: those are below.
 //!
-//! *Invariants*: public objects are `Send + Sync`; no waker, callback or destructor of the program runs while the engine
-//! is borrowed; a future that is dropped has done all of what it is for, or nothing ([`ByteStream::write_all`] and its like say so
-//! where it may be a part); dropping the last handle of anything releases it.
+//! *Invariants*: public objects are `Send + Sync`; no waker, callback or destructor of the program
+//! runs while the engine is borrowed; a future that is dropped has done all of what it is for, or
+//! nothing ([`ByteStream::write_all`] and similar functions document where it may be a part);
+//! dropping the last handle of anything releases it.
 
 #![deny(unsafe_code)]
 
@@ -54,8 +58,8 @@ mod relay;
 mod roots;
 #[cfg(feature = "self-signed")]
 mod self_made;
+mod shards;
 mod shared;
-mod siblings;
 mod waiting;
 
 pub use bytes_view::ByteStream;
@@ -69,7 +73,7 @@ pub use policies::{PolicySource, PolicyStory};
 pub use preconnection::{Initiate, Plan, PlannedCandidate, Preconnection, security_for};
 #[cfg(feature = "self-signed")]
 pub use self_made::self_signed;
-pub use siblings::Siblings;
+pub use shards::EngineShards;
 
 pub use neater_base::WallTime;
 pub use neater_base::net::{ErrorKind, NetError};
@@ -106,7 +110,7 @@ const _: fn() = || {
     assert::<Group>();
     assert::<Driver>();
     assert::<Request>();
-    assert::<Siblings>();
+    assert::<EngineShards>();
     assert::<EstablishmentError>();
     assert::<Builder>();
     assert::<Turner>();

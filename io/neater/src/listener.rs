@@ -9,7 +9,8 @@ use core::task::{Context, Poll};
 use neater_engine::{Delivery, Stack, StreamDirection};
 use std::net::SocketAddr;
 
-/// Receives connections over every eligible protocol. Dropping it stops listening; connections that were accepted go on.
+/// Receives connections over every eligible protocol. Dropping it stops listening; connections that
+/// were accepted go on.
 #[derive(Debug)]
 pub struct Listener {
     handle: Handle,
@@ -41,14 +42,16 @@ impl Listener {
         Self { handle, id, handler: Handler(handler), turns: Turns::default() }
     }
 
-    /// The next connection (the ConnectionReceived event); `None` when the listener has stopped. Any number of tasks may
-    /// wait for one at the same time. What keeps the listener from accepting for now, such as a lack of descriptors, is told
-    /// to the function of [`crate::Preconnection::on_event`], or to `tracing` if there is none; it is tried again.
+    /// The next connection (the ConnectionReceived event); `None` when the listener has stopped.
+    /// Any number of tasks may wait for one at the same time. What keeps the listener from
+    /// accepting for now, such as a lack of descriptors, is reported to the function of
+    /// [`crate::Preconnection::on_event`], or to `tracing` if there is none; it is tried again.
     pub fn accept(&self) -> impl Future<Output = Option<Connection>> + Send + '_ {
         Waiting::new(&self.handle, Place::Listener(self.id), |s, who| self.poll_accept_as(s, who))
     }
 
-    /// As [`Listener::accept`], for hand-written futures. Of several that poll by hand, the last is woken.
+    /// As [`Listener::accept`], for hand-written futures. Of several that poll by hand, the last is
+    /// woken.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Connection>> {
         Who::by_hand(&self.handle, cx, |s, who| self.poll_accept_as(s, who))
     }
@@ -59,7 +62,7 @@ impl Listener {
                 Poll::Ready(Some(Incoming::Connection(id))) => {
                     return Poll::Ready(Some(Connection::new(self.handle.clone(), id)));
                 }
-                // Not asked for: a group that nobody takes is closed.
+                // Not requested by the program: an unaccepted group is closed.
                 Poll::Ready(Some(Incoming::Group(id))) => {
                     s.engine.close_group(id);
                     s.disown_group(id);
@@ -88,7 +91,8 @@ impl Listener {
         }
         match s.next_incoming(self.id, who) {
             Ok(Some(incoming)) => {
-                // A group has had its place since it was reported, for the streams that came with it.
+                // A group has had its place since it was reported, for the streams that came with
+                // it.
                 if let Incoming::Connection(id) = incoming {
                     s.adopt_received(id, self.handler.0.as_ref());
                 }
@@ -127,8 +131,10 @@ impl Listener {
         self.handle.with(|s| s.engine.deliver_groups(self.id, groups));
     }
 
-    /// Stops listening. What was received and not accepted can still be accepted. Whom this listener has not received yet is refused, with
-    /// an error: who is at his handshake, streams that wait for [`Listener::set_new_connection_limit`], and sessions without any other.
+    /// Stops listening. What was received and not accepted can still be accepted. What this
+    /// listener has not received yet is refused, with an error: connections in their handshake,
+    /// streams that wait for [`Listener::set_new_connection_limit`], and sessions without any
+    /// other.
     pub fn stop(&self) {
         self.handle.with(|s| s.engine.stop(self.id));
     }
@@ -149,8 +155,8 @@ impl Drop for Listener {
     }
 }
 
-/// A connection group: the connections that share a transport connection. While it lives, streams that the peer opens are
-/// received from it.
+/// A connection group: the connections that share a transport connection. While it lives, streams
+/// that the peer opens are received from it.
 #[derive(Debug)]
 pub struct Group {
     handle: Handle,
@@ -171,7 +177,8 @@ impl Group {
         Waiting::new(&self.handle, Place::Group(self.id), |s, who| self.poll_accept_as(s, who))
     }
 
-    /// As [`Group::accept`], for hand-written futures. Of several that poll by hand, the last is woken.
+    /// As [`Group::accept`], for hand-written futures. Of several that poll by hand, the last is
+    /// woken.
     ///
     /// # Errors
     /// As [`Group::accept`].
@@ -220,7 +227,8 @@ impl Group {
         self.handle.with(|s| s.engine.group_stack(self.id))
     }
 
-    /// Whether the session is over: [`Group::accept`] has nothing but an error any more, once the streams that came before are taken.
+    /// Whether the session is over: [`Group::accept`] has nothing but an error any more, once the
+    /// streams that came before are taken.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.handle.with(|s| s.engine.session_error(self.id).is_some())

@@ -1,9 +1,9 @@
-//! What is written down for those who look for a fault: keys and packets, and only where somebody asks for it.
+//! Logs for diagnosis: keys and packets, and only where the program requests them.
 //!
 //! *Responsible for* the files. *Not responsible for* what is in them: rustls and quinn-proto know.
 //!
-//! *Invariants*: nothing is written unless it was asked for; a file with keys is its owner's alone; no file that is there is
-//! written over.
+//! *Invariants*: nothing is written unless it was asked for; a file with keys is its owner's alone;
+//! no file that is there is written over.
 
 use neater_engine::{Qlog, QlogOf};
 use neater_tls::rustls::KeyLog;

@@ -25,8 +25,9 @@ pub struct MessageContext {
 }
 
 impl MessageContext {
-    /// A context that says nothing: each property is what it is by default for the connection that the message is sent on, as
-    /// set there or on its Preconnection. [`MessageContext::get`] reads RFC 9622's defaults of those that were not set here.
+    /// A context that sets nothing: each property has its default for the connection that the
+    /// message is sent on, as set there or on its Preconnection. [`MessageContext::get`] reads RFC
+    /// 9622's defaults of those that were not set here.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -74,36 +75,40 @@ impl MessageContext {
         self
     }
 
-    /// The message goes on this stream of the SCTP association that the connection is. It means something only where the peer is
-    /// not one of ours, which gives streams a meaning of their own; elsewhere streams are connections of a group.
+    /// The message goes on this stream of the SCTP association that the connection is. It means
+    /// something only where the peer is not one of ours, which gives streams a meaning of their
+    /// own; elsewhere streams are connections of a group.
     #[must_use]
     pub fn on_stream(mut self, stream: u16) -> Self {
         self.stream = Some(stream);
         self
     }
 
-    /// The stream that a received message came on, where the connection is a whole SCTP association.
+    /// The stream that a received message came on, where the connection is a whole SCTP
+    /// association.
     #[must_use]
     pub fn stream(&self) -> Option<u16> {
         self.stream
     }
 
-    /// Tells such a peer what the bytes are: a payload protocol identifier of SCTP (RFC 9260 section 3.3.1), from IANA's list
-    /// or as both ends have agreed. 0 unless it is set; like the stream it means something only where the peer is not one of ours.
+    /// Sets the type of the bytes for such a peer: a payload protocol identifier of SCTP (RFC 9260
+    /// section 3.3.1), from IANA's list or as both ends have agreed. 0 unless it is set; like the
+    /// stream it means something only where the peer is not one of ours.
     #[must_use]
     pub fn with_payload_protocol(mut self, ppid: u32) -> Self {
         self.ppid = Some(ppid);
         self
     }
 
-    /// The payload protocol identifier of a received message, where the connection is a whole SCTP association.
+    /// The payload protocol identifier of a received message, where the connection is a whole SCTP
+    /// association.
     #[must_use]
     pub fn payload_protocol(&self) -> Option<u32> {
         self.ppid
     }
 
-    /// Tells messages apart whose parts alternate, which only those of a whole SCTP association do: all parts of one have the same
-    /// number, and no other message has it.
+    /// Distinguishes messages whose parts alternate, which only those of a whole SCTP association
+    /// do: all parts of one have the same number, and no other message has it.
     #[must_use]
     pub fn message_number(&self) -> Option<u64> {
         self.message
@@ -115,8 +120,9 @@ impl MessageContext {
         self.properties.safely_replayable
     }
 
-    /// Whether it is the last message, of one that is sent. Of one that was received: whether that was known when it was received. Over a
-    /// byte stream the end comes behind the message, and the next receive tells it.
+    /// Whether it is the last message, of one that is sent. Of one that was received: whether that
+    /// was known when it was received. Over a byte stream the end comes behind the message, and the
+    /// next receive reports it.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.properties.is_final || self.received_final
@@ -140,9 +146,10 @@ impl MessageContext {
         self.ecn
     }
 
-    /// Whether a received message came as early data, before the peer had finished its handshake: it may be a replay of
-    /// what somebody saw, so nothing that must not be done twice may follow from it (RFC 9622 section 9.3.3.2). Only on
-    /// connections of a listener that prefers or requires `zeroRttMsg`.
+    /// Whether a received message came as early data, before the peer had finished its handshake:
+    /// it may be a replay by an observer, so nothing that must not be done twice may follow from it
+    /// (RFC 9622 section 9.3.3.2). Only on connections of a listener that prefers or requires
+    /// `zeroRttMsg`.
     #[must_use]
     pub fn is_early_data(&self) -> bool {
         self.early
@@ -152,7 +159,7 @@ impl MessageContext {
         self.stated |= 1 << property as u16;
     }
 
-    /// What it says, to be put over what is said by default.
+    /// The properties that it sets, to override the defaults.
     pub(crate) fn stated(&self) -> Stated {
         let says = |p: MessageProperty| self.stated & 1 << p as u16 != 0;
         Stated {
@@ -174,7 +181,7 @@ impl MessageContext {
     }
 }
 
-/// What a context says of the properties that the engine acts on.
+/// The properties of a context that the engine acts on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stated {
     is_final: Option<bool>,
@@ -189,7 +196,7 @@ pub(crate) struct Stated {
 }
 
 impl Stated {
-    /// The options of a message: the connection's own where the context says nothing.
+    /// The options of a message: the connection's own where the context sets nothing.
     pub(crate) fn over(self, defaults: SendOptions) -> SendOptions {
         SendOptions {
             is_final: self.is_final.unwrap_or(defaults.is_final),

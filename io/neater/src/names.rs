@@ -1,7 +1,8 @@
 //! Names that the program, or the system's resolver, finds the addresses of.
 //!
-//! *Responsible for* asking outside the lock, and for every question having an answer, whatever becomes of it. *Not responsible for*
-//! who waits for which name: that is the engine's.
+//! *Responsible for* asking outside the lock, and for every question having an answer, whatever
+//! becomes of it. *Not responsible for* which connection waits for which name: that is the
+//! engine's.
 
 use crate::shared::Shared;
 use neater_engine::{NameFailure, NameQuestion};
@@ -40,8 +41,8 @@ pub(crate) struct Asker {
 
 /// A name whose addresses are to be found: see [`Builder::names_by`](crate::Builder::names_by).
 ///
-/// Answered from any thread, once. One that is dropped without an answer has failed, and what waits for it says so; so has one that
-/// has no answer after 30 seconds.
+/// Answered from any thread, once. One that is dropped without an answer has failed, and so have
+/// the connections that wait for it; so has one that has no answer after 30 seconds.
 #[derive(Debug)]
 pub struct Lookup {
     question: NameQuestion,
@@ -61,8 +62,9 @@ impl Lookup {
         self.question.interface
     }
 
-    /// These are the addresses, and so long they hold for further connections: a day at most; zero, for those that wait now. They are
-    /// tried in the order of RFC 6724. Of each family 64 are kept.
+    /// These are the addresses, and so long they hold for further connections: a day at most; zero,
+    /// for those that wait now. They are tried in the order of RFC 6724. Of each family 64 are
+    /// kept.
     pub fn answer(mut self, addresses: &[IpAddr], lifetime: Duration) {
         self.end(Ok(addresses), lifetime);
     }
@@ -77,7 +79,8 @@ impl Lookup {
         if shared.is_forked() {
             return;
         }
-        // Whom it concerns is told by whoever drives: who answers may hold locks of the program's.
+        // The driver notifies the waiting tasks: the thread that answers may hold locks of the
+        // program's.
         shared.with_later(|s| s.engine.answer_name(self.question.id, answer, lifetime));
     }
 }
@@ -110,7 +113,7 @@ pub(crate) fn ask(shared: &Shared) {
     }
 }
 
-/// For how long anybody waits for an answer: see [`Lookup`].
+/// The longest wait for an answer: see [`Lookup`].
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What waits for a thread, since when, and how many there are.
@@ -155,7 +158,8 @@ fn serve(queue: &Mutex<Queue>) {
         let lookup = {
             let mut q = queue.lock().unwrap_or_else(PoisonError::into_inner);
             match q.waiting.pop_front() {
-                // While the system's resolver did not answer, nobody waits for these any more. Others may still be in time.
+                // These have waited too long while the system's resolver did not answer. Others may
+                // still be in time.
                 Some((since, _late)) if since.elapsed() >= PATIENCE => continue,
                 Some((_, lookup)) => lookup,
                 None => {
@@ -173,7 +177,8 @@ fn serve(queue: &Mutex<Queue>) {
             Err(e) if e.to_string().contains("No address associated") => lookup.answer(&[], SYSTEM_LIFETIME),
             Err(e) => {
                 tracing::debug!(target: "neater::dns", name = lookup.name(), error = %e, "the system's resolver has no answer");
-                // The standard library tells by words alone: those of glibc, of musl, and of the BSDs and macOS.
+                // The standard library reports the cause as text alone: those of glibc, of musl,
+                // and of the BSDs and macOS.
                 let text = e.to_string();
                 if ["not known", "does not resolve"].iter().any(|words| text.contains(words)) {
                     lookup.no_such_name();

@@ -1,4 +1,5 @@
-//! Preconnections (RFC 9622 section 6): endpoints, needs and security, before there is a connection.
+//! Preconnections (RFC 9622 section 6): endpoints, needs and security, before there is a
+//! connection.
 
 mod plan;
 
@@ -20,11 +21,11 @@ use neater_tls::{Protection, TlsVersion};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What a connection or a listener is made from. It can be used any number of times; changing it afterwards does not
-/// affect what was made from it.
+/// What a connection or a listener is made from. It can be used any number of times; changing it
+/// afterwards does not affect what was made from it.
 ///
-/// Security is on unless it is switched off: by default a connection is encrypted with TLS 1.2 or better and the peer is
-/// authenticated by the system's roots of trust.
+/// Security is on unless it is switched off: by default a connection is encrypted with TLS 1.2 or
+/// better and the peer is authenticated by the system's roots of trust.
 #[derive(Clone)]
 pub struct Preconnection {
     handle: Handle,
@@ -36,9 +37,9 @@ pub struct Preconnection {
     handler: Option<EventHandler>,
     /// What was compiled, and for which role, if that is known.
     request: Option<(Option<Role>, Request)>,
-    /// What words say of security.
+    /// The need for security, from words.
     need: Option<SecurityNeed>,
-    /// The program has said itself what it asks of security.
+    /// The program has set its security parameters itself.
     security_set: bool,
 }
 
@@ -92,12 +93,15 @@ impl Preconnection {
         self
     }
 
-    /// What is asked, in words: `"reliable, low-delay, tls13"`. The words are those of [`TransportProperties::parse`], and those
-    /// about security count, too: without [`Preconnection::security`] they decide alone, and beside it they may ask for more
-    /// than it does. If they ask for less, nothing is made of it: that is [`crate::Reason::InvalidConfiguration`].
+    /// What is asked, in words: `"reliable, low-delay, tls13"`. The words are those of
+    /// [`TransportProperties::parse`], and those about security count, too: without
+    /// [`Preconnection::security`] they decide alone, and beside it they may ask for more than it
+    /// does. If they ask for less, nothing is made of it: that is
+    /// [`crate::Reason::InvalidConfiguration`].
     ///
-    /// Besides these words, each property of RFC 9622 can be named with a preference or a value (`multistreaming=avoid`), and so can its
-    /// profiles (`reliable-message`). Case, hyphens and underscores do not matter.
+    /// Besides these words, each property of RFC 9622 can be named with a preference or a value
+    /// (`multistreaming=avoid`), and so can its profiles (`reliable-message`). Case, hyphens and
+    /// underscores do not matter.
     ///
     #[doc = include_str!("words.md")]
     ///
@@ -122,8 +126,8 @@ impl Preconnection {
     ///
     /// Without a framer TCP, TLS and QUIC streams join messages to a stream of bytes, and QUIC
     /// datagrams, UDP, DTLS and SCTP keep them apart. So they are not candidates of one connection
-    /// then: those are that the properties speak for, or else those that keep messages apart. With a
-    /// framer all may serve.
+    /// then: those are that the properties speak for, or else those that keep messages apart. With
+    /// a framer all may serve.
     #[must_use]
     pub fn framer(mut self, framer: FramerSpec) -> Self {
         self.options.framer = crate::reentry::marked(framer, &self.handle.downgrade());
@@ -131,8 +135,8 @@ impl Preconnection {
         self
     }
 
-    /// Only these stacks are eligible, whatever the properties say. For diagnosis and for experiments: a program that
-    /// names protocols gives up what this library is for.
+    /// Only these stacks are eligible, regardless of the properties. For diagnosis and for
+    /// experiments: a program that names protocols gives up what this library is for.
     #[must_use]
     pub fn stacks(mut self, stacks: &[Stack]) -> Self {
         self.options.stacks = stacks.to_vec();
@@ -140,11 +144,12 @@ impl Preconnection {
         self
     }
 
-    /// Properties beyond those of RFC 9622 for policies to look at, such as `profile` and `flow_size`: a name, and a text or, where it reads
-    /// as one, a number or a Boolean. What connections have themselves (`transport`, `port`) is not changed by them. The ready-made
+    /// Properties beyond those of RFC 9622 for policies to look at, such as `profile` and
+    /// `flow_size`: a name, and a text or, where it reads as one, a number or a Boolean. What
+    /// connections have themselves (`transport`, `port`) is not changed by them. The ready-made
     /// profiles and policies count from then on, if no others did; a program that wants none
-    /// ([`Builder::without_policies`](crate::Builder::without_policies)) is heard by nobody.
-    /// [`Neater::policy_profiles`](crate::Neater::policy_profiles) tells which profiles there are.
+    /// ([`Builder::without_policies`](crate::Builder::without_policies)) has no policies that could
+    /// act on it. [`Neater::policy_profiles`](crate::Neater::policy_profiles) lists the profiles.
     #[must_use]
     pub fn policy_property(mut self, name: &str, value: &str) -> Self {
         let value: NeatValue = match (value.parse::<bool>(), value.parse::<f64>()) {
@@ -167,12 +172,15 @@ impl Preconnection {
         self
     }
 
-    /// Called with every event of the connections made from this, in order, the timeline of establishment included, and with
-    /// [`Event::ListenerError`] of its listeners. An event does not say whose it is: of clones and of the streams that a
-    /// [`Group`](crate::Group) opens or accepts it hears nothing; they have [`Connection::next_event`]. Of a received connection it hears
-    /// from when the program has accepted it; if that has ended before, it is told so then. It runs on the thread that drives, when the
-    /// engine is not borrowed: it may call anything. Of a connection that the program has dropped it hears nothing more. If it panics, that is reported as an error by `tracing` (target `neater::event`), and
-    /// everything goes on; it is called with the next event again.
+    /// Called with every event of the connections made from this, in order, the timeline of
+    /// establishment included, and with [`Event::ListenerError`] of its listeners. An event does
+    /// not name its connection: the function gets no events of clones and of the streams that a
+    /// [`Group`](crate::Group) opens or accepts; they have [`Connection::next_event`]. It gets the
+    /// events of a received connection from when the program has accepted it; if that has ended
+    /// before, it gets that event then. It runs on the thread that drives, when the engine is not
+    /// borrowed: it may call anything. It gets no more events of a connection that the program has
+    /// dropped. If it panics, that is reported as an error by `tracing` (target `neater::event`),
+    /// and everything goes on; it is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
@@ -181,11 +189,13 @@ impl Preconnection {
         self
     }
 
-    /// Checks and compiles the needs now, so that many connections share the work. Sends nothing. The first request that is
-    /// verified by the system's roots of trust ([`crate::Trust::System`]) reads them from their files; no other one does.
+    /// Checks and compiles the needs now, so that many connections share the work. Sends nothing.
+    /// The first request that is verified by the system's roots of trust ([`crate::Trust::System`])
+    /// reads them from their files; no other one does.
     ///
     /// # Errors
-    /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with what rules out each protocol.
+    /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with what rules
+    /// out each protocol.
     pub fn compile(&mut self, role: Role) -> Result<Request, EstablishmentError> {
         let request = self.request(role)?;
         self.request = Some((Some(role), request.clone()));
@@ -240,8 +250,8 @@ impl Preconnection {
         Ok(Cow::Owned(security))
     }
 
-    /// Opens a connection: `Initiate` of RFC 9622 section 7.1. Establishment begins at once; the future ends when the
-    /// connection is ready, and dropping it gives the connection up.
+    /// Opens a connection: `Initiate` of RFC 9622 section 7.1. Establishment begins at once; the
+    /// future ends when the connection is ready, and dropping it gives the connection up.
     pub fn initiate(&self) -> Initiate {
         let made;
         let request = match &self.request {
@@ -286,16 +296,19 @@ impl Preconnection {
 
     /// Opens a connection and hands it its first message (RFC 9622 section 9.2.5).
     ///
-    /// If the context says that it is safely replayable it may travel with the handshake (0-RTT) and arrive more than once:
-    /// over QUIC and TLS 1.3, if an earlier connection with equal parameters has left a session and its server takes early
-    /// data, the message is no longer than that server allows (16 kB if it is one of ours) and has no lifetime, the
-    /// connection has no message framer, and the properties do not avoid or prohibit `zeroRttMsg`. In all other cases it is
-    /// sent right after the handshake, exactly as by [`Connection::send`]; so is early data that the server refuses.
+    /// If the context marks it as safely replayable it may travel with the handshake (0-RTT) and
+    /// arrive more than once: over QUIC and TLS 1.3, if an earlier connection with equal parameters
+    /// has left a session and its server takes early data, the message is no longer than that
+    /// server allows (16 kB if it is one of ours) and has no lifetime, the connection has no
+    /// message framer, and the properties do not avoid or prohibit `zeroRttMsg`. In all other cases
+    /// it is sent right after the handshake, exactly as by [`Connection::send`]; so is early data
+    /// that the server refuses.
     ///
-    /// A message that no connection of these needs can take (it is larger than [`crate::Limits::message`], its framer
-    /// refuses it, the direction does not allow it) fails the future, with the reason in its message; the function of
-    /// [`Preconnection::on_event`] is told of it by [`Event::SendError`]. There is no connection then. Whether it fits a
-    /// datagram is known later, and told by that event alone.
+    /// A message that no connection of these needs can take (it is larger than
+    /// [`crate::Limits::message`], its framer refuses it, the direction does not allow it) fails
+    /// the future, with the reason in its message; the function of [`Preconnection::on_event`] gets
+    /// [`Event::SendError`] with it. There is no connection then. Whether it fits a datagram is
+    /// known later, and reported by that event alone.
     pub fn initiate_with_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Initiate {
         let request = match self.request(Role::Initiate) {
             Ok(r) => r,
@@ -322,7 +335,7 @@ impl Preconnection {
             // A first message cannot be blocked: the queue is empty. Anything else is final.
             if let Err(e) = s.engine.send(id, data, options) {
                 if s.engine.state(id) == ConnectionState::Closed {
-                    // It has failed already (no descriptor is left): the future tells why.
+                    // It has failed already (no descriptor is left): the future returns the reason.
                     return Ok(id);
                 }
                 s.engine.abort(id);
@@ -342,15 +355,16 @@ impl Preconnection {
     /// Opens a connection that is read and written as a stream of bytes.
     ///
     /// # Errors
-    /// Before anything is sent, when the request can only be served by datagrams or has a message framer; and when it was given by
-    /// [`Preconnection::request_of`] and may be served by datagrams: what it was compiled from is not known here, its security
-    /// included, so that no other one can be made for bytes.
+    /// Before anything is sent, when the request can only be served by datagrams or has a message
+    /// framer; and when it was given by [`Preconnection::request_of`] and may be served by
+    /// datagrams: what it was compiled from is not known here, its security included, so that no
+    /// other one can be made for bytes.
     pub async fn connect_bytes(&self) -> Result<ByteStream, EstablishmentError> {
         if self.options.framer.frames() {
             return Err(invalid("a connection with a message framer has no byte view"));
         }
-        // Compiled needs that leave nothing but streams are good enough as they are. Beside SCTP others
-        // may have been left out, which join what is a message there.
+        // Compiled needs that leave nothing but streams are good enough as they are. Beside SCTP
+        // others may have been left out, which join what is a message there.
         if self.request.as_ref().is_some_and(|(made_for, r)| {
             let all = made_for.is_none() || !r.stacks().iter().any(|s| s.is_sctp());
             all && !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream())
@@ -374,7 +388,8 @@ impl Preconnection {
         connection.into_bytes().map_err(|(_, e)| invalid(&e.to_string()))
     }
 
-    /// Listens: `Listen` of RFC 9622 section 7.2, with every eligible protocol on every local endpoint.
+    /// Listens: `Listen` of RFC 9622 section 7.2, with every eligible protocol on every local
+    /// endpoint.
     ///
     /// # Errors
     /// No local endpoint, no eligible protocol, or a port that cannot be bound.
@@ -409,7 +424,8 @@ impl Preconnection {
     }
 }
 
-/// Whether a first message may travel with the handshake. One that expires may not: nobody could tell whether it had left.
+/// Whether a first message may travel with the handshake. One that expires may not: it could not be
+/// known whether it had left.
 fn may_be_early(options: &SendOptions, request: &Request) -> bool {
     options.safely_replayable && options.lifetime.is_none() && !request.framer().frames()
 }
@@ -417,7 +433,7 @@ fn may_be_early(options: &SendOptions, request: &Request) -> bool {
 /// The number of a first message.
 const FIRST: MessageId = MessageId(1);
 
-/// Keeps why the first message is refused; whoever initiates with it wants no connection without it.
+/// Keeps why the first message is refused; without it the program wants no connection.
 #[cold]
 fn refuse(refused: &mut Option<SendError>, e: SendError) -> EstablishmentError {
     let error = invalid(&format!("the first message cannot be sent: {e}"));
@@ -437,8 +453,8 @@ fn invalid(message: &str) -> EstablishmentError {
 
 /// A connection that is being established; ends with the connection when it is ready.
 ///
-/// Dropping it gives the attempt up and releases every socket. Nothing is lost by polling it in a `select!`: establishment
-/// does not depend on being polled.
+/// Dropping it gives the attempt up and releases every socket. Nothing is lost by polling it in a
+/// `select!`: establishment does not depend on being polled.
 #[derive(Debug)]
 #[must_use = "dropping it gives the connection up"]
 pub struct Initiate {
@@ -447,8 +463,8 @@ pub struct Initiate {
 }
 
 impl Initiate {
-    /// The connection, at once, in state Establishing: messages sent on it wait until it is ready. Its
-    /// [`Connection::ready`] tells when.
+    /// The connection, at once, in state Establishing: messages sent on it wait until it is ready.
+    /// [`Connection::ready`] waits for that.
     ///
     /// # Errors
     /// What was wrong before anything was sent.
@@ -467,7 +483,7 @@ impl Initiate {
     }
 }
 
-/// Whoever does not wait for the connection does not want it, nor what was to be sent on it.
+/// A program that drops the future wants neither the connection nor what was to be sent on it.
 impl Drop for Initiate {
     fn drop(&mut self) {
         if let Ok(Some(connection)) = &self.state {
@@ -502,7 +518,8 @@ impl Future for Initiate {
     }
 }
 
-/// The security parameters that say no more than this need: the system's roots of trust, no identity of our own.
+/// The security parameters that state no more than this need: the system's roots of trust, no
+/// identity of our own.
 #[must_use]
 pub fn security_for(need: SecurityNeed) -> SecurityParameters {
     match need {

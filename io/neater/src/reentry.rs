@@ -1,9 +1,10 @@
-//! A framer of the program's runs while the engine is borrowed, and so do the callbacks of a handshake and a key log. If one of
-//! them calls the objects of that engine, it would wait for itself for ever: here it is told apart from others who wait, and
-//! panics with the reason, which ends its connection.
+//! A framer of the program's runs while the engine is borrowed, and so do the callbacks of a
+//! handshake and a key log. If one of them calls the objects of that engine, it would wait for
+//! itself for ever: here it is distinguished from other waiting threads, and panics with the
+//! reason, which ends its connection.
 //!
-//! Their destructors are the program's, too, and may call what they like: the engine may let go of them while it is borrowed, and
-//! they are dropped when it is not.
+//! Their destructors are the program's, too, and may call what they like: the engine may let go of
+//! them while it is borrowed, and they are dropped when it is not.
 
 use crate::shared::Shared;
 use crate::{FramerSpec, SecurityParameters, tls};
@@ -15,11 +16,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 std::thread_local! {
-    /// The engine, by the address of its lock, whose framer or callback runs on this thread; 0: none.
+    /// The engine, by the address of its lock, whose framer or callback runs on this thread; 0:
+    /// none.
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Panics if this thread is inside a framer or callback of the engine behind the lock at `engine`: it would wait for itself.
+/// Panics if this thread is inside a framer or callback of the engine behind the lock at `engine`:
+/// it would wait for itself.
 #[cold]
 pub(crate) fn check(engine: usize) {
     let inside = INSIDE.try_with(|i| i.get() == engine).unwrap_or(false);
@@ -45,7 +48,8 @@ impl Drop for Inside {
     }
 }
 
-/// Something of the program's. Whoever lets go of it may be the engine: then it is dropped when the engine is not borrowed.
+/// Something of the program's. If the engine releases it last, it is dropped when the engine is not
+/// borrowed.
 struct Foreign<T: ?Sized + Send + Sync + 'static> {
     /// There until it is dropped.
     inner: Option<Arc<T>>,
@@ -75,7 +79,8 @@ impl<T: ?Sized + Send + Sync + 'static> Drop for Foreign<T> {
     }
 }
 
-/// A panic is the log's alone: what it would have written is lost, and the connection is none of its business.
+/// A panic is the log's alone: what it would have written is lost, and the connection is none of
+/// its business.
 impl KeyLog for Foreign<dyn KeyLog> {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         if catch_unwind(AssertUnwindSafe(|| self.run(|log| log.log(label, client_random, secret)))).is_err() {
@@ -148,19 +153,23 @@ pub(crate) fn marked(spec: FramerSpec, engine: &Weak<Shared>) -> FramerSpec {
     }
 }
 
-/// The callbacks of handshakes that this engine knows: what the program gave, and the same known to be running while it runs.
+/// The callbacks of handshakes that this engine knows: what the program gave, and the same known to
+/// be running while it runs.
 ///
-/// *Invariant*: the same callback has the same answer here for as long as the program or a request keeps it, because
-/// requests share their sessions if their callbacks are the same. A key log is not among what is compared, and ends with the last
-/// request that has it: whoever writes it to a file waits for that.
+/// *Invariant*: the same callback has the same answer here for as long as the program or a request
+/// keeps it, because requests share their sessions if their callbacks are the same. A key log is
+/// not among what is compared, and ends with the last request that has it: its writer to a file
+/// waits for that.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     trust: Vec<(tls::TrustVerification, tls::TrustVerification)>,
     refused: Vec<(tls::CertificateObserver, tls::CertificateObserver)>,
     identity: Vec<(tls::IdentityChallenge, tls::IdentityChallenge)>,
-    /// By the address of what the program gave: a marked log keeps that, so that it is nobody else's meanwhile.
+    /// By the address of what the program gave: a marked log keeps that, so that no other log has
+    /// it meanwhile.
     logs: Vec<(usize, Weak<Foreign<dyn KeyLog>>)>,
-    /// What is not needed any more. Dropping it may run the program's code, which must not find this locked.
+    /// What is not needed any more. Dropping it may run the program's code, which must not find
+    /// this locked.
     pub(crate) gone: Vec<Box<dyn Send>>,
 }
 
@@ -201,8 +210,8 @@ impl Callbacks {
     }
 }
 
-/// What `inner` was marked as before, or is now. Those that nobody but this list and the marked one itself has are forgotten: they are
-/// `gone`.
+/// What `inner` was marked as before, or is now. Those that only this list and the marked one
+/// itself have are forgotten: they are `gone`.
 fn same<T: ?Sized + Send + Sync + 'static>(
     known: &mut Vec<(Arc<T>, Arc<T>)>,
     gone: &mut Vec<Box<dyn Send>>,

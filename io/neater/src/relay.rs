@@ -1,14 +1,16 @@
 //! The engine's descriptor in tokio's reactor.
 //!
-//! *Responsible for* what happens when the reactor reports it: whoever waits for bytes of a plain stream, or for one to be connected or
-//! accepted, is woken there and then, and for everything else the task that drives the engine is. So such a wake-up goes through the
-//! runtime's queue of tasks once and not twice. *Not responsible for* turns, which are the task's.
+//! *Responsible for* what happens when the reactor reports it: a task that waits for bytes of a
+//! plain stream, or for one to be connected or accepted, is woken at once, and for everything else
+//! the task that drives the engine is. So such a wake-up goes through the runtime's queue of tasks
+//! once and not twice. *Not responsible for* turns, which are the task's.
 //!
-//! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of it does for tokio's own sockets;
-//! whoever takes the readiness of the descriptor has looked since that was reported, or has the task woken, which looks; what is
-//! dropped with the task is gone with it, because the reactor holds no more than a weak reference.
+//! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of
+//! it does for tokio's own sockets; the thread that takes the readiness of the descriptor has
+//! polled since that was reported, or has the task woken, which looks; what is dropped with the
+//! task is gone with it, because the reactor holds no more than a weak reference.
 
-use crate::shared::{Driving, Glance, Shared};
+use crate::shared::{Driving, FastPoll, Shared};
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Context, Poll};
@@ -32,9 +34,10 @@ struct Relay {
     bell: Waker,
     /// The task that drives.
     task: Mutex<Option<Waker>>,
-    /// The reactor has reported something, and nobody could look.
+    /// The reactor has reported something, and the engine was busy.
     missed: AtomicBool,
-    /// What a waker of the program's has panicked with: the task goes on with it, because the reactor is not to be disturbed.
+    /// What a waker of the program's has panicked with: the task goes on with it, because the
+    /// reactor is not to be disturbed.
     panicked: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -56,14 +59,16 @@ impl Wake for Bell {
 }
 
 impl Relay {
-    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it is.
+    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it
+    /// is.
     ///
     /// # Errors
     /// The runtime has no reactor any more.
     #[inline]
     fn readiness(&self, take: bool) -> Poll<io::Result<()>> {
-        // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it is given, and where there is no
-        // scheduler it does so within this call, which would ring the bell within the bell.
+        // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it
+        // is given, and where there is no scheduler it does so within this call, which would ring
+        // the bell within the bell.
         let ready = poll_fn(|cx| {
             self.fd.poll_read_ready(cx).map_ok(|mut guard| {
                 if take {
@@ -77,17 +82,18 @@ impl Relay {
     /// The reactor has reported something.
     fn ring(&self) {
         for _ in 0..ROUNDS {
-            // Takes the readiness that there was when it began to look, and none that was reported meanwhile. It asks for nobody to be
-            // woken, so that a wake-up costs one such request and not two.
-            let mut found = Glance::Done;
+            // Takes the readiness that there was when it began to look, and none that was reported
+            // meanwhile. It requests no wake-up, so that a wake-up costs one such request and not
+            // two.
+            let mut found = FastPoll::Done;
             let _ = self.fd.try_io(tokio::io::Interest::READABLE, |_| -> io::Result<()> {
-                found = self.shared.glance();
+                found = self.shared.poll_fast();
                 Err(io::ErrorKind::WouldBlock.into())
             });
             match found {
-                Glance::Done => {}
-                Glance::More => self.wake_task(),
-                Glance::Busy => {
+                FastPoll::Done => {}
+                FastPoll::More => self.wake_task(),
+                FastPoll::Busy => {
                     self.missed.store(true, Ordering::Release);
                     self.wake_task();
                 }
@@ -110,7 +116,7 @@ impl Relay {
         }
     }
 
-    /// Somebody drives: it is his waker that is woken from now on.
+    /// The engine has a driver: its waker is woken from now on.
     fn attend(&self, waker: &Waker) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         let replaced =
@@ -127,7 +133,7 @@ impl Relay {
         }
         for _ in 0..ROUNDS {
             if self.missed.swap(false, Ordering::Acquire) {
-                self.shared.look_again();
+                self.shared.poll_again();
             }
             self.shared.turn(Some(cx.waker()));
             match self.readiness(true) {
@@ -166,7 +172,8 @@ pub(crate) fn task(driving: Driving, fd: OwnedFd) -> io::Result<impl Future<Outp
 
 #[allow(unsafe_code, reason = "tokio cannot know that an OwnedFd always names the same descriptor; we do")]
 fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an OwnedFd names one descriptor for its whole life and keeps it open, and the AsyncFd owns it.
+    // SAFETY: an OwnedFd names one descriptor for its whole life and keeps it open, and the AsyncFd
+    // owns it.
     let registered = unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
     Ok(registered?)
 }

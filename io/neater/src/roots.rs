@@ -1,10 +1,11 @@
 //! The system's roots of trust.
 //!
-//! *Responsible for* reading them when the first request is compiled that is verified by them, and not before: that is
-//! some 150 files. *Deliberately not here*: what they are used for (`neater-tls`).
+//! *Responsible for* reading them when the first request is compiled that is verified by them, and
+//! not before: that is some 150 files. *Deliberately not here*: what they are used for
+//! (`neater-tls`).
 //!
-//! *Invariants*: a request that does not need them never fails or waits for them, nobody waits for the files while
-//! the engine is locked, and a failure to read them is not remembered.
+//! *Invariants*: a request that does not need them never fails or waits for them, no thread waits
+//! for the files while the engine is locked, and a failure to read them is not remembered.
 
 use crate::SecurityParameters;
 use crate::shared::Shared;
@@ -15,13 +16,15 @@ use std::io;
 
 /// Whether what is compiled from these parameters verifies its peer by the system's roots.
 fn needs_system_roots(security: &SecurityParameters, role: Role) -> bool {
-    // A server verifies its clients by authorities of its own, and opportunistic encryption verifies nobody.
+    // A server verifies its clients by authorities of its own, and opportunistic encryption
+    // verifies no peer.
     security.protection == Protection::Required
         && role != Role::Listen
         && matches!(security.trust, Trust::System | Trust::SystemAnd(_))
 }
 
-/// Sees to it that the engine has the system's roots, if this request needs them. It is compiling that reports their lack.
+/// Sees to it that the engine has the system's roots, if this request needs them. It is compiling
+/// that reports their lack.
 pub(crate) fn provide(shared: &Shared, security: &SecurityParameters, role: Role) {
     if !needs_system_roots(security, role) || shared.look(|s| s.roots_loaded) {
         return;
@@ -42,7 +45,8 @@ fn read() -> (RootCertStore, Option<String>) {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
-    // A part of the roots, because descriptors ran out half-way, would fail connections for no reason they could tell.
+    // A part of the roots, because descriptors ran out half-way, would fail connections without a
+    // visible reason.
     let exhausted = found.errors.iter().any(|e| is_exhaustion(e));
     if added > 0 && !exhausted {
         return (roots, None);
@@ -60,7 +64,8 @@ fn read() -> (RootCertStore, Option<String>) {
 /// How many of the files that could not be read are named.
 const REASONS_MAX: usize = 3;
 
-/// Whether an error, or what caused it, is that the process or the system has no descriptor or memory left.
+/// Whether an error, or what caused it, is that the process or the system has no descriptor or
+/// memory left.
 fn is_exhaustion(error: &(dyn core::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(e) = cause {

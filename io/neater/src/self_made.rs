@@ -3,9 +3,10 @@
 use crate::{SecurityParameters, Trust, WallTime, tls};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Security for a server that shows a certificate of its own making, and for clients that trust this certificate and nothing else: for
-/// trying things out, and for tests. The certificate is for these names (DNS names or addresses), has an ECDSA key on P-256 and is
-/// valid from yesterday on, for a year. Clients elsewhere are given it as a file: [`tls::certificates_to_pem`].
+/// Security for a server that shows a certificate of its own making, and for clients that trust
+/// this certificate and nothing else: for trying things out, and for tests. The certificate is for
+/// these names (DNS names or addresses), has an ECDSA key on P-256 and is valid from yesterday on,
+/// for a year. Clients elsewhere are given it as a file: [`tls::certificates_to_pem`].
 ///
 /// # Errors
 /// A name cannot stand in a certificate, or the system's clock is before 1970.

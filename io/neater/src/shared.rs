@@ -1,4 +1,4 @@
-//! The engine behind its lock, and who waits for what.
+//! The engine behind its lock, and its waiters.
 
 mod after;
 mod dispatch;
@@ -14,7 +14,7 @@ pub(crate) use slots::{Incoming, Slot, Wait};
 
 use crate::gather::Gathered;
 use crate::waiting::{Place, Ticket, Waiter, Who};
-use crate::{EventHandler, GroupId, ListenerId, Siblings};
+use crate::{EngineShards, EventHandler, GroupId, ListenerId};
 use bytes::Bytes;
 use neater_base::net::Net;
 use neater_engine::{ConnectionId, ConnectionState, Engine, Event, Spent};
@@ -24,9 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
-/// The engine over any network: the public objects name none, a program compiles one engine, and the simulator puts
-/// its own network under the same objects. Each operation of a socket is an indirect call. A byte stream does not pay it
-/// for each piece: it finds the sockets' lane by its type, and uses none over any other network.
+/// The engine over any network: the public objects name none, a program compiles one engine, and
+/// the simulator puts its own network under the same objects. Each operation of a socket is an
+/// indirect call. A byte stream does not pay it for each piece: it finds the sockets' direct stream
+/// by its type, and uses none over any other network.
 pub(crate) type AnyEngine = Engine<Box<dyn Net + Send>>;
 
 /// What the public objects share: one engine, one lock.
@@ -35,7 +36,7 @@ pub(crate) struct Shared {
     /// How many public objects there are; the driver ends after the last of them.
     pub(crate) users: AtomicUsize,
     /// The engines that share ports with this one.
-    siblings: Option<Siblings>,
+    shards: Option<EngineShards>,
     /// Makes the pollable descriptor readable, from any thread.
     wake_fd: Box<dyn Fn() + Send + Sync>,
     /// Whether this process is a child of the one that made the engine, without its lock.
@@ -44,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) policies: OnceLock<Mutex<crate::policies::Watch>>,
     /// Looks for them where there are none yet.
     pub(crate) later: OnceLock<crate::policies::Later>,
-    /// Who finds the addresses of names, if it is not the engine.
+    /// The external resolver of names, if there is one.
     pub(crate) names: OnceLock<crate::names::Asker>,
     /// What stands in such a child for what another thread of the parent's had locked.
     inherited: OnceLock<Box<Mutex<State>>>,
@@ -59,13 +60,15 @@ pub(crate) struct State {
     pub(crate) engine: AnyEngine,
     pub(crate) conns: Vec<Slot>,
     listeners: Vec<ListenerSlot>,
-    /// Those that have stopped and still have a place, where the engine has given their index to another one.
+    /// Those that have stopped and still have a place, where the engine has given their index to
+    /// another one.
     stopped: Vec<ListenerSlot>,
     groups: Vec<GroupSlot>,
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
-    /// Whoever drives has been told that there is work, and has not had a turn since: to tell him again would be in vain.
-    told: bool,
+    /// The driver was notified of work, and has not had a turn since: another notification would be
+    /// useless.
+    notified: bool,
     pub(crate) roots_loaded: bool,
     /// The last that was given out.
     tickets: Ticket,
@@ -73,8 +76,8 @@ pub(crate) struct State {
     calls: VecDeque<(EventHandler, Event)>,
     /// One of these functions is being run.
     calling: bool,
-    /// Wakers and handlers that are not needed any more. Dropping them may run the program's code, which must not find the
-    /// engine borrowed.
+    /// Wakers and handlers that are not needed any more. Dropping them may run the program's code,
+    /// which must not find the engine borrowed.
     discarded: Vec<Discarded>,
 }
 
@@ -88,27 +91,28 @@ fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     }
 }
 
-/// What [`Shared::glance`] has found.
+/// The result of [`Shared::poll_fast`].
 #[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Glance {
+pub(crate) enum FastPoll {
     /// Everything is done.
     Done,
     /// A turn has something to do.
     More,
-    /// Somebody is at the engine, and nobody has looked: a turn must, after [`Shared::look_again`].
+    /// Another thread has the engine, and the network was not polled: a turn must do it, after
+    /// [`Shared::poll_again`].
     Busy,
 }
 
 impl Shared {
     pub(crate) fn new(
         engine: AnyEngine,
-        siblings: Option<Siblings>,
+        shards: Option<EngineShards>,
         wake_fd: Box<dyn Fn() + Send + Sync>,
         forked: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            siblings,
+            shards,
             state: Mutex::new(State::new(engine)),
             users: AtomicUsize::new(0),
             wake_fd,
@@ -136,14 +140,15 @@ impl Shared {
     fn lock_slowly(&self) -> MutexGuard<'_, State> {
         crate::reentry::check(self.address());
         if (self.forked)() {
-            // Whoever holds it may be a thread that is not here. Behind the lock there is nothing but refusals in any case.
+            // Its holder may be a thread that does not exist in this process. Behind the lock there
+            // is nothing but refusals in any case.
             let elsewhere = || Box::new(Mutex::new(State::new(crate::inherited::engine())));
             return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells this engine from others while it lives.
+    /// What distinguishes this engine from others while it lives.
     pub(crate) fn address(&self) -> usize {
         core::ptr::from_ref(&self.state).addr()
     }
@@ -159,7 +164,7 @@ impl Shared {
         if matches!(self.state.try_lock(), Err(TryLockError::WouldBlock)) {
             self.outside.lock().unwrap_or_else(PoisonError::into_inner).push(thing);
             self.has_outside.store(true, Ordering::Release);
-            // Whoever has the engine may be about to leave it, and not look any more.
+            // The thread that has the engine may be about to release it without another poll.
             (self.wake_fd)();
         }
     }
@@ -181,14 +186,14 @@ impl Shared {
         }
     }
 
-    /// Does something with the engine, then tells everybody whom it concerns.
+    /// Does something with the engine, then notifies every task that it concerns.
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state);
-        // Most calls concern nobody, and leave nothing to be done or dropped.
+        // Most calls concern no task, and leave nothing to be done or dropped.
         if state.engine.after_call() || !state.discarded.is_empty() || !state.calls.is_empty() {
-            self.tell(state);
+            self.notify(state);
         } else {
             drop(state);
         }
@@ -198,8 +203,8 @@ impl Shared {
         result
     }
 
-    /// As [`Shared::with`], for a caller that holds a lock which a function of the program's might want: whom it concerns is told
-    /// by whoever drives.
+    /// As [`Shared::with`], for a caller that holds a lock which a function of the program's might
+    /// want: the driver notifies the tasks that it concerns.
     pub(crate) fn with_later<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = f(&mut state);
@@ -217,21 +222,21 @@ impl Shared {
         let mut state = self.lock();
         let result = f(&mut state);
         if !state.discarded.is_empty() {
-            self.tell(state);
+            self.notify(state);
         }
         result
     }
 
-    /// Tells everybody whom a call concerns.
+    /// Notifies every task that a call concerns.
     #[inline(never)]
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
         let mut after = After::default();
         state.dispatch(&mut after.wakers);
         after.calls = !state.calls.is_empty();
         after.forked = state.engine.is_forked();
         if state.engine.needs_settling() {
             // Gathering what several calls have to send is the driver's business.
-            if !core::mem::replace(&mut state.told, true) {
+            if !core::mem::replace(&mut state.notified, true) {
                 match state.driver.take() {
                     Some(driver) => after.wakers.push(driver),
                     None => after.wake_fd = true,
@@ -246,24 +251,24 @@ impl Shared {
         self.finish(after);
     }
 
-    /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
+    /// A turn of the engine. `driver` is woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
         let (facts, names);
         {
             let mut state = self.lock();
-            state.told = false;
-            // A turn drops what nobody has taken, which must not be here.
+            state.notified = false;
+            // A turn drops what was not taken, which must not happen here.
             after.earlier = state.spent();
             state.engine.turn();
             state.dispatch(&mut after.wakers);
             after.calls = !state.calls.is_empty();
             after.forked = state.engine.is_forked();
-            // Without policies, nobody has to ask.
+            // Without policies there is nothing to ask.
             names = !after.forked && state.engine.has_name_questions();
             facts = self.policies.get().is_some() && !after.forked && state.engine.policies().has_facts();
-            if self.siblings.is_some() {
-                after.foreign = state.engine.take_foreign();
+            if self.shards.is_some() {
+                after.misrouted = state.engine.take_misrouted();
             }
             if let Some(w) = driver {
                 let replaced = register(&mut state.driver, w);
@@ -280,27 +285,28 @@ impl Shared {
             crate::names::ask(self);
         }
         if facts {
-            crate::policies::tell(self);
+            crate::policies::publish(self);
         }
     }
 
-    /// Tells those who wait for bytes of plain streams, for one to be connected as the last one was, or for one to be accepted, and does
-    /// nothing else: no function or destructor of the program's runs, and nobody is waited for. So it may be called among the doings of
-    /// somebody else's reactor, where a turn may not.
+    /// Wakes the tasks that wait for bytes of plain streams, for one to be connected as the last
+    /// one was, or for one to be accepted, and does nothing else: no function or destructor of the
+    /// program's runs, and it never blocks. So it may be called from within another library's
+    /// reactor, where a turn may not.
     #[cfg(feature = "tokio")]
-    pub(crate) fn glance(&self) -> Glance {
-        let Ok(mut state) = self.state.try_lock() else { return Glance::Busy };
+    pub(crate) fn poll_fast(&self) -> FastPoll {
+        let Ok(mut state) = self.state.try_lock() else { return FastPoll::Busy };
         if state.engine.is_forked() {
-            return Glance::More;
+            return FastPoll::More;
         }
         let mut wakers = Wakers::default();
-        let done = state.engine.glance();
+        let done = state.engine.poll_fast();
         let mut more = true;
         while more {
             let (readable, left) = state.engine.poll_readable();
             match readable {
                 Some(id) => state.readable(id, &mut wakers),
-                // Something else comes first, and is told with all that comes after it.
+                // Something else comes first, and is dispatched with all that comes after it.
                 None => state.dispatch(&mut wakers),
             }
             more = left && readable.is_some();
@@ -309,17 +315,17 @@ impl Shared {
         let done = done && nothing && !state.engine.has_spent();
         drop(state);
         wakers.wake();
-        if done { Glance::Done } else { Glance::More }
+        if done { FastPoll::Done } else { FastPoll::More }
     }
 
-    /// The next turn looks at the descriptor, whatever a glance has left to it.
+    /// The next turn polls the descriptor, even if [`Shared::poll_fast`] has left it events.
     #[cfg(feature = "tokio")]
     #[cold]
-    pub(crate) fn look_again(&self) {
-        self.lock().engine.look_again();
+    pub(crate) fn poll_again(&self) {
+        self.lock().engine.poll_again();
     }
 
-    /// Whoever drove the engine has stopped: nobody waits any longer.
+    /// The driver of the engine has stopped: all waiting tasks are woken with an error.
     fn orphan(&self) {
         let mut after = After::default();
         {
@@ -367,13 +373,13 @@ impl Shared {
 
     fn finish(&self, after: After) {
         if after.forked {
-            // Wakers, functions and data are copies of the parent's. Their code may lock what a thread of the parent's has
-            // locked, and there is no such thread here to unlock it.
+            // Wakers, functions and data are copies of the parent's. Their code may lock what a
+            // thread of the parent's has locked, and there is no such thread here to unlock it.
             return core::mem::forget(after);
         }
         after.wakers.wake();
-        if let Some(siblings) = &self.siblings {
-            siblings.pass_on(after.foreign, self);
+        if let Some(shards) = &self.shards {
+            shards.pass_on(after.misrouted, self);
         }
         if after.calls {
             self.call();
@@ -383,15 +389,15 @@ impl Shared {
         }
     }
 
-    /// Tells a function of the program's of an event of no connection that there is, in its turn.
+    /// Passes an event without a connection to a function of the program's, in its turn.
     #[cold]
     pub(crate) fn report(&self, handler: EventHandler, event: Event) {
         self.lock().calls.push_back((handler, event));
         self.call();
     }
 
-    /// Runs the program's functions in the order of their events, one after the other. Whoever comes while another thread,
-    /// or an outer call of this one, is at it leaves its own to it.
+    /// Runs the program's functions in the order of their events, one after the other. A caller
+    /// that finds another thread, or an outer call of this one, at it leaves its events to that.
     fn call(&self) {
         /// Lets others have their turn, whatever happens in a program's function.
         struct Turn<'a>(&'a Shared);
@@ -411,12 +417,13 @@ impl Shared {
                 next
             };
             let _turn = Turn(self);
-            // A panic is that function's alone: the driver, whose stack this may be, serves other connections, too. The lock
-            // is free, and nothing of ours is half done.
+            // A panic is that function's alone: the driver, whose stack this may be, serves other
+            // connections, too. The lock is free, and nothing of ours is half done.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(move || handler(&event))) {
-                let said = panic.downcast_ref::<&str>().copied();
-                let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-                tracing::error!(target: "neater::event", "a function given to on_event has panicked: {said}");
+                let reason = panic.downcast_ref::<&str>().copied();
+                let reason =
+                    reason.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+                tracing::error!(target: "neater::event", "a function given to on_event has panicked: {reason}");
             }
         }
     }
@@ -431,7 +438,7 @@ impl State {
             stopped: Vec::new(),
             groups: Vec::new(),
             driver: None,
-            told: false,
+            notified: false,
             roots_loaded: false,
             tickets: 0,
             calls: VecDeque::new(),
@@ -457,8 +464,8 @@ impl State {
         });
     }
 
-    /// As [`State::adopt`], of a connection that was received. It may have ended while it waited to be taken, and what was
-    /// told of it then was told to nobody.
+    /// As [`State::adopt`], of a connection that was received. It may have ended while it waited to
+    /// be taken, and its events were not delivered then.
     pub(crate) fn adopt_received(&mut self, id: ConnectionId, handler: Option<&EventHandler>) {
         self.adopt(id);
         let ending = self.engine.ending(id);
@@ -497,13 +504,14 @@ impl State {
         self.slot(id)?.rare.as_mut().map(|r| &mut r.gathered)
     }
 
-    /// Registers who is to be woken when a connection has what he waits for, and polls by hand.
+    /// Registers the waker of a caller that polls by hand, for when a connection has what it waits
+    /// for.
     #[inline]
     pub(crate) fn wait(&mut self, id: ConnectionId, wait: Wait, waker: &Waker) {
         self.wait_as(id, wait, &mut Who::new(waker, None));
     }
 
-    /// Registers who is to be woken when a connection has what he waits for.
+    /// Registers a waiter, for when a connection has what it waits for.
     #[inline]
     pub(crate) fn wait_as(&mut self, id: ConnectionId, wait: Wait, who: &mut Who<'_>) {
         let ticket = self.ticket(who);
@@ -519,7 +527,7 @@ impl State {
             Some(Some(w)) if w.ticket == ticket => Some(core::mem::replace(&mut w.waker, who.waker.clone())),
             Some(first @ None) => {
                 *first = Some(Waiter { ticket, waker: who.waker.clone() });
-                // He has moved up, and nobody looks for him in two places.
+                // It has moved up, and a waiter is in one place only.
                 slot.rare.as_mut().and_then(|rare| rare.more[wait as usize].remove(ticket))
             }
             _ => slot.rare().more[wait as usize].add(ticket, who.waker),
@@ -527,7 +535,7 @@ impl State {
         self.discard(replaced);
     }
 
-    /// The number of somebody who is about to wait.
+    /// The number of a task that is about to wait.
     #[inline]
     fn ticket(&mut self, who: &mut Who<'_>) -> Ticket {
         match &mut who.ticket {
@@ -542,7 +550,7 @@ impl State {
         }
     }
 
-    /// Somebody waits no more.
+    /// A waiter has given up.
     pub(crate) fn forget_waiter(&mut self, place: Place, ticket: Ticket) {
         let waker = match place {
             Place::Connection(id) => self.slot(id).and_then(|slot| slot.forget_waiter(ticket)),
@@ -573,7 +581,8 @@ impl State {
         let light = slot.is_light();
         let mut old = core::mem::take(slot);
         if light {
-            // There is nothing in it to be dropped, and finding that out field by field costs 100 instructions.
+            // There is nothing in it to be dropped, and finding that out field by field costs 100
+            // instructions.
             core::mem::forget(old);
         } else if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.more.iter().any(|m| !m.is_empty())) {
             self.discarded.push(Discarded::Slot(Box::new(old)));
@@ -594,7 +603,8 @@ impl State {
         });
     }
 
-    /// Takes what a listener received first; `Err`: it has stopped, or it listens in another process.
+    /// Takes what a listener received first; `Err`: it has stopped, or it listens in another
+    /// process.
     pub(crate) fn next_incoming(&mut self, id: ListenerId, who: &mut Who<'_>) -> Result<Option<Incoming>, ()> {
         if self.engine.unusable().is_some() {
             return Err(());
@@ -676,7 +686,7 @@ impl State {
         self.engine.release_group(id);
     }
 
-    /// Wakes whoever waits for streams of a group, because its session may have ended.
+    /// Wakes the tasks that wait for streams of a group, because its session may have ended.
     pub(crate) fn wake_group(&mut self, id: GroupId) -> Vec<Waker> {
         slot_of(&mut self.groups, id.index(), id.to_bits()).map_or_else(Vec::new, |s| s.waiters.take().collect())
     }

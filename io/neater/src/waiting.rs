@@ -1,10 +1,12 @@
-//! Who waits for what: any number of tasks on one object, each of which is woken.
+//! Waiters: any number of tasks on one object, each of which is woken.
 //!
-//! *Responsible for* keeping wakers apart, waking all who wait for the same thing at once, and forgetting who has given up.
-//! *Not responsible for* who gets what they wait for: whoever looks first, and the others wait on.
+//! *Responsible for* keeping wakers apart, waking all waiters for the same thing at once, and
+//! forgetting those that have given up. *Not responsible for* which waiter gets the result: the
+//! first to look does, and the others wait on.
 //!
-//! *Invariants*: a future that is dropped leaves no waker behind; those who poll by hand (`poll_receive` and its like) have
-//! one place between them for each thing, which is the last one's, as it is with `AsyncRead`.
+//! *Invariants*: a future that is dropped leaves no waker behind; callers that poll by hand
+//! (`poll_receive` and its like) have one place between them for each thing, which is the last
+//! one's, as it is with `AsyncRead`.
 
 use crate::shared::{Handle, State, Wait};
 use crate::{ConnectionId, GroupId, ListenerId};
@@ -14,21 +16,22 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use std::task::Waker;
 
-/// Which of those who wait somebody is. 0 is whoever polls by hand.
+/// The identity of a waiter. 0 is a caller that polls by hand.
 pub(crate) type Ticket = u64;
 
-/// One who waits.
+/// A waiter.
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     pub(crate) waker: Waker,
 }
 
-/// Somebody who asks, and waits if the answer is not there yet.
+/// A caller that asks, and waits if the answer is not there yet.
 pub(crate) struct Who<'a> {
     pub(crate) waker: &'a Waker,
     /// `None`: by hand. 0: a future that has not waited yet.
     pub(crate) ticket: Option<&'a mut Ticket>,
-    /// There is more for him at once, but it is time for others: he is to be woken when the lock is free.
+    /// There is more for him at once, but it is time for others: he is to be woken when the lock is
+    /// free.
     pub(crate) again: bool,
 }
 
@@ -37,7 +40,7 @@ impl<'a> Who<'a> {
         Self { waker, ticket, again: false }
     }
 
-    /// Asks for somebody who polls by hand.
+    /// Asks on behalf of a caller that polls by hand.
     pub(crate) fn by_hand<T>(
         handle: &Handle,
         cx: &Context<'_>,
@@ -57,8 +60,9 @@ impl<'a> Who<'a> {
 /// How many answers in a row a program gets from one object before others have their turn.
 const IN_A_ROW: u32 = 128;
 
-/// Counts the answers that an object has given in a row: a task for which there is always something would never let the
-/// others of its thread run, neater's own among them. A count that two threads lose makes that a little later.
+/// Counts the answers that an object has given in a row: a task for which there is always something
+/// would never let the others of its thread run, neater's own among them. A count that two threads
+/// lose makes that a little later.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(AtomicU32);
 
@@ -72,7 +76,7 @@ impl Turns {
         who.again
     }
 
-    /// Passes on an answer: nobody is kept from his turn by somebody who waits.
+    /// Passes on an answer: a waiter does not keep other callers from their turn.
     #[inline]
     pub(crate) fn note<T>(&self, answer: Poll<T>) -> Poll<T> {
         if answer.is_pending() {
@@ -82,7 +86,7 @@ impl Turns {
     }
 }
 
-/// Where somebody may be waiting.
+/// Where a task may be waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Connection(ConnectionId),
@@ -102,7 +106,7 @@ impl<'a, T, F> Waiting<'a, F>
 where
     F: FnMut(&mut State, &mut Who<'_>) -> Poll<T> + Unpin,
 {
-    /// `ask` answers, or notes who waits at `place`.
+    /// `ask` answers, or notes a waiter at `place`.
     pub(crate) fn new(handle: &'a Handle, place: Place, ask: F) -> Self {
         Self { handle, place, ticket: 0, ask }
     }
@@ -141,12 +145,12 @@ impl<F> Drop for Waiting<'_, F> {
     }
 }
 
-/// Those who wait for the same thing, in the order in which they came.
+/// The waiters for the same thing, in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Waiters(Vec<Waiter>);
 
 impl Waiters {
-    /// Adds somebody; returns the waker that he left last time, if it is another one.
+    /// Adds a waiter; returns the waker that it left last time, if it is another one.
     #[must_use]
     pub(crate) fn add(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         match self.0.iter_mut().find(|w| w.ticket == ticket) {

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Futures that are dropped at random, in each of the tests' parts together.
 const CANCELLATIONS: u64 = 1000;
 
-/// Gives a future up after a random number of steps or a random time; `None` if it was not done by then.
+/// Gives a future up after a random number of steps or a random time; `None` if it was not done by
+/// then.
 async fn cancelled<F: Future>(rng: &mut Rng, future: F) -> Option<F::Output> {
     if rng.chance(0.7) {
         let steps = rng.below(12);
@@ -33,7 +34,8 @@ async fn pair(pre: &Preconnection, listener: &Listener) -> (Connection, Connecti
     (ours.expect("connected"), theirs.expect("a connection"))
 }
 
-/// Numbered messages through sends and receives that are dropped at random: what arrives is what was sent, once, in order.
+/// Numbered messages through sends and receives that are dropped at random: what arrives is what
+/// was sent, once, in order.
 async fn send_and_receive(rng: &mut Rng, ours: &Connection, theirs: &Connection, cancellations: u64) {
     let (mut next, mut expected) = (0u32, 0u32);
     let mut done = 0;
@@ -68,8 +70,8 @@ async fn send_and_receive(rng: &mut Rng, ours: &Connection, theirs: &Connection,
     assert!(next > 0);
 }
 
-/// Connections that are given up at random, and accepts that are given up at random: every connection that its initiator
-/// got can be used, so none was lost by an accept that was dropped.
+/// Connections that are given up at random, and accepts that are given up at random: every
+/// connection that its initiator got can be used, so none was lost by an accept that was dropped.
 async fn initiate_and_accept(rng: &mut Rng, pre: &Preconnection, listener: Listener, cancellations: u64) {
     let mut done = 0;
     while done < cancellations {

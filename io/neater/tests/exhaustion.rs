@@ -1,5 +1,5 @@
-//! The process has no descriptor left: every operation says so, nothing spins, and all goes on when descriptors come back.
-//! Alone in its process, because it limits descriptors.
+//! The process has no descriptor left: every operation reports it, nothing spins, and all goes on
+//! when descriptors come back. Alone in its process, because it limits descriptors.
 
 #![allow(unsafe_code, reason = "limits of the process, and poll(2)")]
 
@@ -32,7 +32,7 @@ impl Loop {
         // Rounded up: the last fraction of a millisecond is not to be spent turning.
         let wait = until.saturating_duration_since(Instant::now()).as_millis() + 1;
         let wait = wait.try_into().unwrap_or(i32::MAX);
-        // SAFETY: one pollfd, and the count says so.
+        // SAFETY: one pollfd, and the count is one.
         unsafe { libc::poll(&mut fd, 1, wait) };
         self.driver.turn();
         self.turns.set(self.turns.get() + 1);
@@ -152,7 +152,7 @@ fn the_lack_of_descriptors_is_told_and_nothing_spins_and_all_goes_on_when_they_a
     let at = loopback(listener.port());
     let secure = neater.preconnection().security(server).local(loopback(0)).listen().expect("listening");
     let secure_at = loopback(secure.port());
-    // Somebody who says nothing, and takes what he is told.
+    // A silent peer, which takes what is sent to it.
     let silent = TcpListener::bind(loopback(0)).expect("bound");
 
     making_connections_and_listeners(&neater, &events, &client, at, secure_at);

@@ -25,7 +25,7 @@ fn drive<T>(driver: &neater::Driver, future: impl Future<Output = T>) -> T {
         }
         assert!(Instant::now() < until, "it takes too long");
         let mut fd = libc::pollfd { fd: driver.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, and the count says so.
+        // SAFETY: one pollfd, and the count is one.
         unsafe { libc::poll(&mut fd, 1, 1000) };
         driver.turn();
     }
@@ -62,7 +62,7 @@ fn tells_forked(event: &Event) -> bool {
     matches!(event, Event::ConnectionError(e) if says_forked(e))
 }
 
-/// Every call on one connection says so, each as the first one.
+/// Every call on one connection reports it, each as the first one.
 fn no_call_succeeds(inherited: &Connection) -> Result<(), &'static str> {
     let context = MessageContext::new();
     let fails = |what: &'static str, failed: Option<bool>| if failed == Some(true) { Ok(()) } else { Err(what) };
@@ -78,7 +78,7 @@ fn no_call_succeeds(inherited: &Connection) -> Result<(), &'static str> {
     fails("state", Some(inherited.state() == ConnectionState::Closed))
 }
 
-/// What the child does; its exit status says which of its expectations was wrong.
+/// What the child does; its exit status shows which of its expectations was wrong.
 fn child(neater: &Neater, driver: &neater::Driver, inherited: &mut Inherited, port: u16) -> i32 {
     let pre = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
     for connection in [&inherited.plain, &inherited.secure, &inherited.stream] {
@@ -103,7 +103,8 @@ fn child(neater: &Neater, driver: &neater::Driver, inherited: &mut Inherited, po
         return 13;
     }
     let (mut cx, mut buf) = (Context::from_waker(Waker::noop()), [0; 8]);
-    // Nothing was there to read: the socket need not be asked, but who it belongs to must.
+    // Nothing was there to read: the socket need not be asked, but the owning process must be
+    // checked.
     let read = inherited.bytes.poll_read_bytes(&mut cx, &mut buf);
     if !matches!(&read, Poll::Ready(Err(e)) if says_forked(e)) {
         eprintln!("read: {read:?}");
@@ -259,7 +260,7 @@ fn the_first_use_in_a_child_fails_and_the_parent_goes_on() {
     drop((another, inherited, theirs));
 }
 
-/// A framer that tells that it runs, and goes on when it is told to.
+/// A framer that reports that it runs, and goes on on command.
 struct Held(std::sync::mpsc::Sender<()>, std::sync::Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>);
 
 impl neater::Framer for Held {
@@ -325,16 +326,16 @@ fn a_child_is_answered_although_a_thread_of_its_parent_held_the_lock() {
 /// Also if a thread of the parent's had the family locked: numbers and secrets are the parent's.
 #[test]
 fn a_child_makes_no_siblings_of_its_parents_engines() {
-    let siblings = neater::Siblings::new().expect("random numbers");
-    let _ours = Neater::builder().sibling_of(&siblings).without_driver().expect("engine");
+    let shards = neater::EngineShards::new().expect("random numbers");
+    let _ours = Neater::builder().shard_of(&shards).without_driver().expect("engine");
     let status = in_a_child(|| {
-        let Err(refused) = Neater::builder().sibling_of(&siblings).without_driver() else { return 1 };
+        let Err(refused) = Neater::builder().shard_of(&shards).without_driver() else { return 1 };
         if !refused.to_string().contains("make others") {
             return 2;
         }
-        let Ok(own) = neater::Siblings::new() else { return 3 };
-        i32::from(Neater::builder().sibling_of(&own).without_driver().is_err())
+        let Ok(own) = neater::EngineShards::new() else { return 3 };
+        i32::from(Neater::builder().shard_of(&own).without_driver().is_err())
     });
     assert_eq!(status, 0, "see the child's code");
-    Neater::builder().sibling_of(&siblings).without_driver().expect("the parent is none the worse");
+    Neater::builder().shard_of(&shards).without_driver().expect("the parent is none the worse");
 }

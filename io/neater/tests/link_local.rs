@@ -1,4 +1,5 @@
-//! Link-local peers, whose interface is part of their address (RFC 4007), in a network namespace of this test's own.
+//! Link-local peers, whose interface is part of their address (RFC 4007), in a network namespace of
+//! this test's own.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "a network namespace")]
@@ -9,7 +10,8 @@ use common::{LIMIT, echo, security};
 use neater::{LocalEndpoint, Neater, Stack, TransportProperties};
 use std::process::Command;
 
-/// Runs in a thread in a network namespace whose loopback interface has a link-local address; not where that is not allowed.
+/// Runs in a thread in a network namespace whose loopback interface has a link-local address; not
+/// where that is not allowed.
 fn with_link_local(run: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || {
         // SAFETY: moves this thread, which is about to end, into a new network namespace.

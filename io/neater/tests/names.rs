@@ -14,7 +14,7 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(60);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Connects by a name to a listener on 127.0.0.1, and tells what came of it.
+/// Connects by a name to a listener on 127.0.0.1, and returns the result.
 async fn connect(neater: &Neater, name: &str) -> Result<(), String> {
     let plain = || neater.preconnection().stacks(&[Stack::Tcp]).security(SecurityParameters::disabled());
     let listener = plain()
@@ -125,7 +125,8 @@ async fn a_lookup_outlives_its_engine_and_answers_nobody() {
 
 #[tokio::test]
 async fn the_system_answers_what_no_name_server_was_told() {
-    // A name of this machine's hosts file, which our resolver is not given: only the system's can know it.
+    // A name of this machine's hosts file, which our resolver is not given: only the system's can
+    // know it.
     let system = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     let words = |line: &str| -> Vec<String> {
         line.split('#').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
@@ -136,7 +137,7 @@ async fn the_system_answers_what_no_name_server_was_told() {
     };
     let builder = Neater::builder().hosts("/dev/null").resolv_conf("/dev/null");
     let neater = builder.names_by_system().build().expect("engine");
-    // What 127.0.1.1 means, as Debian has it, nobody listens at: then it is refused, and has been found.
+    // Debian's 127.0.1.1 has no listener: then the connection is refused, and the name was found.
     if let Err(said) = connect(&neater, &name).await {
         assert!(said.contains("refused"), "{name}: {said}");
     }

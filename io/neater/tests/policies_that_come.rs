@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// Set for the process that is observed: its folder of configurations.
 const CHILD: &str = "NEATER_TEST_POLICIES_THAT_COME";
 
-/// The environment of a process with threads cannot be changed: the program is a process of its own.
+/// The environment of a process with threads cannot be changed: the program is a process of its
+/// own.
 #[test]
 fn a_folder_that_comes_while_a_program_runs_is_followed() {
     let home = std::env::temp_dir().join(format!("neater-come-{}", std::process::id()));

@@ -123,7 +123,8 @@ async fn soft_errors_are_asked_for_and_delivered() {
     .await;
     assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_RECVERR), 0);
 
-    // A datagram to a port that is closed comes back as an ICMP error, which ends no connection whose peer has answered.
+    // A datagram to a port that is closed comes back as an ICMP error, which ends no connection
+    // whose peer has answered.
     let neater = Neater::new().expect("engine");
     let mut properties = neater_property::profile("unreliable-datagram").expect("known");
     properties.require(P::SoftErrorNotify);
@@ -174,7 +175,7 @@ async fn an_answer_that_came_before_an_icmp_error_is_not_lost() {
     c.send("question").await.expect("sent");
     let (_, from) = peer.recv_from(&mut [0; 32]).expect("asked");
     peer.send_to(b"answer", from).expect("answered");
-    // What is sent to it now comes back as an error, before anybody looks at the answer.
+    // What is sent to it now comes back as an error, before the answer is read.
     drop(peer);
     for _ in 0..2 {
         c.send("another question").await.expect("sent");
@@ -229,7 +230,8 @@ async fn the_attempt_delay_staggers_attempts() {
 
 /// A listening address that accepts no more connections, and what keeps it so.
 fn socket_with_full_queue() -> (SocketAddr, Vec<std::net::TcpStream>, i32) {
-    // SAFETY: plain socket calls on a descriptor that is ours; the address structure is initialised.
+    // SAFETY: plain socket calls on a descriptor that is ours; the address structure is
+    // initialised.
     let (fd, addr) = unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         let mut sin: libc::sockaddr_in = std::mem::zeroed();
@@ -324,7 +326,7 @@ async fn a_final_message_ends_the_direction_and_nothing_follows_it() {
 #[tokio::test]
 async fn a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired() {
     let (c, _peer, _n) = tcp(|_| {}).await;
-    // Nobody reads: the kernel's buffers fill, then ours.
+    // Nothing is read: the kernel's buffers fill, then ours.
     let mut sent = 0;
     let block = vec![0u8; 64 << 10];
     while c.try_send(block.clone(), &MessageContext::new()).is_ok() {
@@ -343,7 +345,8 @@ async fn a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired() {
     }
 }
 
-/// Which test observes the effect of which property, by its file; where selection is all there is to it, see below.
+/// Which test observes the effect of which property, by its file; where selection is all there is
+/// to it, see below.
 const OBSERVED: &[(&str, &[(&str, &str)])] = &[
     (
         "io/neater/tests/properties.rs",
@@ -457,8 +460,8 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
             observed.insert(*property);
         }
     }
-    // Where selection is all there is to it, it is observed here: some stacks have it, some have not, and who requires it gets
-    // others than who prohibits it.
+    // Where selection is all there is to it, it is observed here: some stacks have it, some have
+    // not, and a program that requires it gets others than one that prohibits it.
     let neater = Neater::new().expect("engine");
     let stacks = |p: P, preference: &str| {
         let mut properties = TransportProperties::new();
@@ -539,8 +542,9 @@ fn traffic_class(socket: &std::net::UdpSocket) -> u8 {
     use std::os::fd::AsRawFd;
     let (mut data, mut control) = ([0u8; 16], [0u64; 8]);
     let mut iov = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
-    // SAFETY: an all-zero msghdr is valid; its pointers are to buffers that outlive the call, with their lengths. The
-    // control message that is read was written by the kernel into an aligned buffer.
+    // SAFETY: an all-zero msghdr is valid; its pointers are to buffers that outlive the call, with
+    // their lengths. The control message that is read was written by the kernel into an aligned
+    // buffer.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut iov;
@@ -586,7 +590,8 @@ async fn what_is_set_before_the_stack_is_known_takes_effect_when_it_is_or_is_tak
     assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
     assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
     assert_eq!(c.get("keepAliveTimeout"), Some(Value::from(7.0)));
-    // QUIC has no such options, but does the same by itself; and how many the peer may open, it can bound.
+    // QUIC has no such options, but does the same by itself; and how many the peer may open, it can
+    // bound.
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let identity = neater::tls::self_signed(&["127.0.0.1"], neater::WallTime(wall), [7; 32]);
     let mut ours = SecurityParameters::new();
@@ -628,7 +633,7 @@ async fn message_properties_of_the_preconnection_are_those_of_its_messages() {
         properties.set(name, value).expect("a property");
         clear(&neater).remote(far.local_addr().expect("bound")).properties(properties)
     };
-    // Nobody reads: what is sent behind 8 MB waits, and expires.
+    // Nothing is read: what is sent behind 8 MB waits, and expires.
     let c = with("msgLifetime", Value::from(0.1)).initiate().await.expect("connected");
     let for_ever = || {
         let mut context = MessageContext::new();

@@ -1,5 +1,5 @@
-//! The system's roots of trust are read when a request needs them. Alone in its process, because where they are is in the
-//! environment.
+//! The system's roots of trust are read when a request needs them. Alone in its process, because
+//! where they are is in the environment.
 
 #![allow(unsafe_code, reason = "the environment, and limits of the process")]
 
@@ -68,7 +68,7 @@ async fn the_systems_roots_are_read_when_needed_and_a_failure_to_read_them_is_no
     let neater = Neater::new().expect("engine");
     let (client, server) = security();
 
-    // There are none, and who does not need them does not notice.
+    // There are none, which a request without need of them does not notice.
     let own = client.clone();
     compile(&neater, own.clone(), Role::Initiate).expect("roots of its own");
     compile(&neater, SecurityParameters::disabled(), Role::Initiate).expect("no TLS");
@@ -82,7 +82,8 @@ async fn the_systems_roots_are_read_when_needed_and_a_failure_to_read_them_is_no
     let error = compile(&neater, SecurityParameters::new(), Role::Initiate).expect_err("no certificate is in there");
     assert!(error.contains("no trust anchors"), "{error}");
 
-    // They are not read for those who do not need them, or they would be known when their file is gone.
+    // They are not read for requests that do not need them, or they would be known when their file
+    // is gone.
     let certificate = &server.server_certificates[0].chain[0];
     std::fs::write(&file, pem(certificate)).expect("written");
     compile(&neater, own.clone(), Role::Initiate).expect("roots of its own");
@@ -91,7 +92,7 @@ async fn the_systems_roots_are_read_when_needed_and_a_failure_to_read_them_is_no
     std::fs::remove_file(&file).expect("removed");
     compile(&neater, SecurityParameters::new(), Role::Initiate).expect_err("they were read for somebody else");
 
-    // No descriptor is left at the moment: an error that says so, and no more than that.
+    // No descriptor is left at the moment: an error with that reason, and no more than that.
     std::fs::write(&file, pem(certificate)).expect("written");
     let error = without_descriptors(|| compile(&neater, SecurityParameters::new(), Role::Initiate));
     assert!(error.as_ref().is_err_and(|e| e.contains("Too many open files")), "{error:?}");

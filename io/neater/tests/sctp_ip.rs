@@ -1,7 +1,9 @@
-//! SCTP straight over IP: real packets of protocol 132, between engines that know nothing of each other.
+//! SCTP straight over IP: real packets of protocol 132, between engines that know nothing of each
+//! other.
 //!
-//! Each test runs itself again in a network of its own (`unshare`), where nobody else has a socket for the protocol: every such
-//! socket gets every packet. Without the privilege to do that the tests say so and pass.
+//! Each test runs itself again in a network of its own (`unshare`), where no other process has a
+//! socket for the protocol: every such socket gets every packet. Without the privilege to do that
+//! the tests print that and pass.
 
 use neater::{LocalEndpoint, Neater, Preconnection, RemoteEndpoint, SecurityParameters, Stack};
 use std::net::SocketAddr;
@@ -10,7 +12,8 @@ use std::time::{Duration, Instant};
 
 const INSIDE: &str = "NEATER_TEST_INSIDE";
 
-/// Runs the test of this name again: as root in a network of its own with loopback alone, or as nobody. True: this is that run.
+/// Runs the test of this name again: as root in a network of its own with loopback alone, or as an
+/// unprivileged user. True: this is that run.
 fn inside(test: &str, privileged: bool) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -44,7 +47,8 @@ fn at(addr: &str) -> LocalEndpoint {
     LocalEndpoint::from(addr.parse::<SocketAddr>().expect("an address"))
 }
 
-/// Opens connections to a listener at `addr`, has messages of many sizes and streams echoed, and closes.
+/// Opens connections to a listener at `addr`, has messages of many sizes and streams echoed, and
+/// closes.
 async fn echo(client: &Neater, server: &Neater, addr: &str) {
     let listener = sctp(server).local(at(addr)).listen().expect("listening");
     let (stack, there) = listener.local_addrs()[0];
@@ -99,7 +103,7 @@ fn messages_and_streams_between_two_engines_and_within_one() {
     }
     runtime().block_on(async {
         let (one, other) = (Neater::new().expect("an engine"), Neater::new().expect("an engine"));
-        // A third engine hears every packet, listens at another port, and does no harm.
+        // A third engine receives every packet, listens at another port, and does no harm.
         let third = Neater::new().expect("an engine");
         let _idle = sctp(&third).local(at("127.0.0.1:7")).listen().expect("listening");
         for addr in ["127.0.0.1:9000", "[::1]:9000", "0.0.0.0:0", "127.0.0.2:9001"] {
@@ -135,7 +139,8 @@ fn a_host_without_the_protocol_says_so_at_once() {
     if !inside("a_host_without_the_protocol_says_so_at_once", true) {
         return;
     }
-    // The client's own socket would hear what is sent to any address of its host, so the peer is another one.
+    // The client's own socket would receive what is sent to any address of its host, so the peer is
+    // another one.
     let veth = "ip link add veth0 type veth peer name veth1 && ip addr add 192.0.2.1/24 dev veth0 && ip link set veth0 up && \
                 unshare --net sleep 9 >/dev/null 2>&1 & sleep 0.5; ip link set veth1 netns $! && nsenter --net=/proc/$!/ns/net sh -c \
                 'ip addr add 192.0.2.2/24 dev veth1 && ip link set veth1 up'";
@@ -167,16 +172,17 @@ fn without_the_privilege_the_stack_is_excluded_and_the_reason_names_it() {
     });
 }
 
-/// Engines that share ports hear all of each other's packets over IP: each knows its own by the tag, clients too.
+/// Engines that share ports receive all of each other's packets over IP: each knows its own by the
+/// tag, clients too.
 #[test]
 fn siblings_leave_each_others_packets_alone() {
     if !inside("siblings_leave_each_others_packets_alone", true) {
         return;
     }
     runtime().block_on(async {
-        let siblings = neater::Siblings::new().expect("random numbers");
-        let sibling = || Neater::builder().sibling_of(&siblings).build().expect("engine");
-        let (server, one, other) = (Neater::new().expect("engine"), sibling(), sibling());
+        let shards = neater::EngineShards::new().expect("random numbers");
+        let shard = || Neater::builder().shard_of(&shards).build().expect("engine");
+        let (server, one, other) = (Neater::new().expect("engine"), shard(), shard());
         for client in [&one, &other] {
             echo(client, &server, "127.0.0.1:0").await;
         }

@@ -25,7 +25,8 @@ async fn exchange(connection: &Connection, rng: &mut Rng) -> usize {
     bytes
 }
 
-/// Drops a connection here, in another task, on a blocking thread or on a thread that tokio does not know.
+/// Drops a connection here, in another task, on a blocking thread or on a thread that tokio does
+/// not know.
 fn drop_somewhere(connection: Connection, rng: &mut Rng) {
     match rng.below(4) {
         0 => drop(connection),
@@ -39,7 +40,8 @@ async fn one(pre: Preconnection, stack: Stack, mut rng: Rng, bytes: Arc<AtomicUs
     let connection = pre.initiate().await.unwrap_or_else(|e| panic!("{stack}: {e}"));
     bytes.fetch_add(exchange(&connection, &mut rng).await, Ordering::Relaxed);
     if stack == Stack::Quic {
-        // Streams of one QUIC connection, each in a task of its own, some of which outlive the first.
+        // Streams of one QUIC connection, each in a task of its own, some of which outlive the
+        // first.
         let mut tasks = Vec::new();
         for _ in 0..rng.below(3) {
             let clone = connection.clone_connection().expect("a stream");
@@ -102,7 +104,8 @@ async fn two_hundred_connections_are_used_and_dropped_from_everywhere() {
     }
     nothing_left(&neater).await;
     drop((pre, neater));
-    // The driver's task ends by itself, and with it the last descriptors. The runtime may keep one for itself.
+    // The driver's task ends by itself, and with it the last descriptors. The runtime may keep one
+    // for itself.
     for _ in 0..500 {
         if common::descriptors() <= before {
             return;

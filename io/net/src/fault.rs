@@ -1,14 +1,16 @@
 //! [`FaultNet`]: any [`Net`], on a bad day.
 //!
-//! *Responsible for* doing to its user what operating systems do rarely and tests therefore never see: short reads and
-//! writes, `WouldBlock` without need, no descriptors, connections reset, no buffers, readiness that comes late or for
-//! nothing. *Deliberately not here*: the network's own faults (loss, delay, reordering), which are a link's business.
+//! *Responsible for* doing to its user what operating systems do rarely and tests therefore never
+//! see: short reads and writes, `WouldBlock` without need, no descriptors, connections reset, no
+//! buffers, readiness that comes late or for nothing. *Deliberately not here*: the network's own
+//! faults (loss, delay, reordering), which are a link's business.
 //!
 //! *Invariants*
 //!
-//! * The contract of [`Net`] holds: whoever is told `WouldBlock` is told of readiness later, no event is lost for good, a
-//!   connection that was reset stays reset and its peer learns of it.
-//! * A run is a function of the seed, the calls and the inner `Net`; a fault whose rate is zero draws no number.
+//! * The contract of [`Net`] holds: a caller that gets `WouldBlock` gets readiness later, no event
+//!   is lost for good, a connection that was reset stays reset and its peer learns of it.
+//! * A run is a function of the seed, the calls and the inner `Net`; a fault whose rate is zero
+//!   draws no number.
 //! * What is held back is bounded by [`MAX_HELD`] events, one per token besides.
 
 use core::time::Duration;
@@ -67,8 +69,8 @@ impl FaultRates {
         delay: Duration::from_millis(20),
     };
 
-    /// Everything that a correct program survives without its peer noticing: all faults but resets and missing
-    /// descriptors, often.
+    /// Everything that a correct program survives without its peer noticing: all faults but resets
+    /// and missing descriptors, often.
     #[must_use]
     pub const fn nasty() -> Self {
         Self {
@@ -89,7 +91,8 @@ impl Default for FaultRates {
     }
 }
 
-/// Changes the rates of a [`FaultNet`] from outside, whoever owns it: a new day begins with its next [`Net::poll`].
+/// Changes the rates of a [`FaultNet`] from outside, whatever owns it: a new day begins with its
+/// next [`Net::poll`].
 #[derive(Clone, Debug, Default)]
 pub struct FaultControl(Arc<Mutex<Option<FaultRates>>>);
 
@@ -192,7 +195,7 @@ impl<N: Net> FaultNet<N> {
         self.rates = rates;
     }
 
-    /// A way to change the rates when somebody else owns this.
+    /// A way to change the rates when another object owns this.
     #[must_use]
     pub fn control(&self) -> FaultControl {
         self.control.clone()
@@ -283,7 +286,7 @@ impl<N: Net> FaultNet<N> {
                 socket.reset = true;
             }
             self.inner.abort(sock);
-            // Whoever waits for the other direction learns it too.
+            // A waiter for the other direction is notified too.
             self.owe(socket.token, GONE);
         }
         Err(NetError::new(ErrorKind::ConnectionReset))
@@ -490,8 +493,8 @@ impl<N: Net> Net for FaultNet<N> {
         self.scratch = fresh;
         self.release_due(events);
         if holding {
-            // The driver arms when its own deadline changes, and knows nothing of what was held back: what is due no more must not
-            // wake it again and again.
+            // The driver arms when its own deadline changes, and knows nothing of what was held
+            // back: what is due no more must not wake it again and again.
             self.arm_inner(false);
         }
         if !self.tokens.is_empty() && self.chance(self.rates.spurious_event) {

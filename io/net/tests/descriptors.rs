@@ -1,4 +1,5 @@
-//! No descriptor is lost, however an operation ends. Alone in its process, because it counts and limits descriptors.
+//! No descriptor is lost, however an operation ends. Alone in its process, because it counts and
+//! limits descriptors.
 
 #![cfg(all(target_os = "linux", not(feature = "shell")))]
 #![allow(unsafe_code, reason = "limits are the system's")]
@@ -92,7 +93,7 @@ fn descriptors_are_given_back_and_their_lack_is_survived() {
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &old) };
     assert!(failures.iter().all(|f| f.is_err_and(|e| e.kind == ErrorKind::TooManyFiles)), "{failures:?}");
     assert!(!made && interfaces == 0 && source.is_none() && names == 0);
-    // What could not be told then is told now.
+    // What could not be answered then is answered now.
     assert_eq!(net.source_for(any().ip()), Some(any().ip()));
     assert_eq!(net.interfaces().is_empty(), OsNet::new().unwrap().interfaces().is_empty());
     assert_eq!(net.name_config(), OsNet::new().unwrap().name_config());

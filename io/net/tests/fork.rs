@@ -12,9 +12,10 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-/// Runs `child` in a child; returns how it ended, as waitpid(2) says.
+/// Runs `child` in a child; returns how it ended, as waitpid(2) returns it.
 fn fork(child: impl FnOnce() -> i32) -> libc::c_int {
-    // SAFETY: the child calls what it is given, which does not wait for threads that it does not have, and exits.
+    // SAFETY: the child calls what it is given, which does not wait for threads that it does not
+    // have, and exits.
     unsafe {
         match libc::fork() {
             0 => {

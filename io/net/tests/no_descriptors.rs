@@ -1,4 +1,4 @@
-//! That nobody could be asked for a route is no lack of a route. Alone in its process, whose limit it changes.
+//! A failed query for a route is not the lack of one. Alone in its process, whose limit it changes.
 
 #![cfg(all(target_os = "linux", not(feature = "shell")))]
 #![allow(unsafe_code, reason = "limits are set by system calls")]

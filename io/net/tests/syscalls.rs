@@ -1,4 +1,5 @@
-//! What the hot paths cost, as strace(1) sees it. The scenario runs in a process of its own, under strace.
+//! What the hot paths cost, as strace(1) sees it. The scenario runs in a process of its own, under
+//! strace.
 
 #![cfg(all(target_os = "linux", not(feature = "shell")))]
 #![allow(unsafe_code, reason = "marks in the trace are system calls")]
@@ -13,7 +14,7 @@ use std::process::Command;
 
 /// A number that no other call carries: `umask` is harmless and takes one.
 fn mark(step: u32) {
-    // SAFETY: sets the mask to what nobody in this process uses.
+    // SAFETY: sets the mask to one that nothing in this process uses.
     unsafe { libc::umask(0o700 + step) };
 }
 
@@ -53,7 +54,8 @@ fn scenario() {
     mark(7);
     net.read(s, &mut buf).unwrap();
     mark(8);
-    // A flow that lives shorter than the deadline does not move the timer, and reads no clock in the kernel.
+    // A flow that lives shorter than the deadline does not move the timer, and reads no clock in
+    // the kernel.
     net.arm(Some(far + Duration::from_secs(1)), false);
     net.arm(None, false);
     net.now();
@@ -90,7 +92,7 @@ fn scenario() {
     net.recv(u, &mut batch).unwrap();
     mark(18);
 
-    // A connection that its peer has ended before anybody here looked at it.
+    // A connection that its peer has ended before this side looked at it.
     drop(std::net::TcpStream::connect(to).unwrap());
     mark(19);
     let (s, _) = net.accept(l, Token(5)).unwrap();
@@ -137,9 +139,10 @@ fn hot_paths_cost_the_system_calls_that_they_need_and_no_other() {
     for (step, calls) in [
         (1, &["socket", "connect", "epoll_ctl"][..]),
         (2, &["poll", "epoll_wait"]),
-        // How the connection attempt ended is in what the poller said.
+        // How the connection attempt ended is in the poller's report.
         (3, &[]),
-        // The timer is for all that is accepted in the next 5 ms; the poller is told later, or never.
+        // The timer is for all that is accepted in the next 5 ms; the streams are registered later,
+        // or never.
         (4, &["accept4", "timerfd_settime"]),
         (5, &["sendto"]),
         (6, &["sendmsg"]),

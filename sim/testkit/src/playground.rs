@@ -53,8 +53,8 @@ pub struct Playground<N: Net = SimNet> {
     flows: BTreeMap<FlowId, Flow>,
     /// Turns at the present instant.
     turns: (Instant, usize),
-    /// The last look at an engine began with a glance.
-    glances: bool,
+    /// The last look at an engine began with a fast poll.
+    polls_fast: bool,
     /// Programs take the streams that their groups receive.
     takes_streams: bool,
 }
@@ -70,7 +70,14 @@ impl<N: Net> Playground<N> {
     #[must_use]
     pub fn new(world: World) -> Self {
         let now = world.now();
-        Self { world, places: Vec::new(), flows: BTreeMap::new(), turns: (now, 0), glances: false, takes_streams: true }
+        Self {
+            world,
+            places: Vec::new(),
+            flows: BTreeMap::new(),
+            turns: (now, 0),
+            polls_fast: false,
+            takes_streams: true,
+        }
     }
 
     /// Gives a host an engine over `net`, which is the host's.
@@ -482,12 +489,12 @@ impl<N: Net> Playground<N> {
         }
     }
 
-    /// Lets an engine do what there is to do, every other time as whoever is within a reactor does: what is simple at a glance, and
+    /// Lets an engine do what there is to do, every other time as whoever is within a reactor does: what is simple in a fast poll, and
     /// only the rest in a turn.
     fn look(&mut self, at: usize) {
-        self.glances = !self.glances;
+        self.polls_fast = !self.polls_fast;
         let engine = &mut self.places[at].engine;
-        if !self.glances || !engine.glance() {
+        if !self.polls_fast || !engine.poll_fast() {
             engine.turn();
         }
     }

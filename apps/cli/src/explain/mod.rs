@@ -1,7 +1,7 @@
 //! `neater explain`.
 //!
-//! *Responsible for* showing a decision before it is made, and with `--try` as it was made. *Not responsible for* the
-//! decision: policy and race make it, and say why.
+//! *Responsible for* showing a decision before it is made, and with `--try` as it was made. *Not
+//! responsible for* the decision: policy and race make it, and explain it.
 
 mod drawing;
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     }
     let request = preconnection.compile(Role::Initiate).map_err(|e| excluded(&e, output))?;
     show_decision(&endpoint, &request, asked.stacks.is_empty(), output);
-    connect::PolicyFaults::default().tell(&neater, output);
+    connect::PolicyFaults::default().report(&neater, output);
     let story = show_policies(&neater, &request, &endpoint, output);
     if args.attempt {
         let tried = attempt(&neater, &preconnection, &endpoint, &args, output).await;
@@ -93,14 +93,15 @@ fn target(text: &str) -> Result<(RemoteEndpoint, bool), Failure> {
     Ok((endpoint, false))
 }
 
-/// What is offered if nothing was said.
+/// What is offered by default.
 const ALPN: &str = "h3,h2,http/1.1";
 
 fn alpn(args: &ExplainArgs) -> Vec<Vec<u8>> {
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         return vec![v.alpn().to_vec()];
     }
-    // DTLS agrees upon no application protocol: who names nothing else is not offered what rules it out.
+    // DTLS agrees upon no application protocol: a user who names nothing else is not offered what
+    // rules it out.
     let named = &args.connect.transport;
     let without = !named.is_empty() && named.iter().all(|t| t.trim().eq_ignore_ascii_case("dtls"));
     let alpn = args.alpn.as_deref().unwrap_or(if without { "" } else { ALPN });
@@ -117,7 +118,7 @@ fn excluded(e: &neater::EstablishmentError, output: &Output) -> Failure {
     Failure::new(Exit::Usage, "needs", e.to_string())
 }
 
-/// What is said of transports that nobody asked for.
+/// The remark on transports that were not requested.
 const ASIDE: &str = "(by name, --transport, or by --needs \"preserve-msg-boundaries, multistreaming\")";
 
 fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output: &Output) {
@@ -171,7 +172,8 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output
     }
 }
 
-/// What would be tried, in which order and when: the establishment itself, up to where it would open something.
+/// What would be tried, in which order and when: the establishment itself, up to where it would
+/// open something.
 async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exit, Failure> {
     let (candidates, timeline, trouble) = match preconnection.plan().await {
         Ok(plan) => (plan.candidates, plan.timeline, plan.resolution),
@@ -209,7 +211,7 @@ async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exi
         return Ok(Exit::Failed);
     }
     output.line(
-        "Order, as long as nobody answers; where one fails the next follows at once (--try shows the race itself)",
+        "Order, as long as no candidate answers; where one fails the next follows at once (--try shows the race itself)",
     );
     for (i, c) in candidates.iter().enumerate() {
         let at = c.starts.map_or_else(|| "   not in time".into(), |t| format!("{:>9.0} ms", ms(t)));
@@ -229,8 +231,8 @@ async fn attempt(
 ) -> Result<Exit, Failure> {
     let mut observed = preconnection.clone();
     if output.verbose {
-        let (told, name) = (output.clone(), args.target.clone());
-        observed = observed.on_event(move |e| told.step(&name, e));
+        let (observer, name) = (output.clone(), args.target.clone());
+        observed = observed.on_event(move |e| observer.step(&name, e));
     }
     let initiated = observed.initiate().connection().map_err(|e| establishment(&e))?;
     let outcome = initiated.ready().await;
@@ -266,7 +268,8 @@ async fn attempt(
         Err(e) => Err(establishment(&e)),
     };
     if result.is_ok() {
-        // In order: the peer is told, and nothing is left behind. How that goes is of no interest here.
+        // In order: the peer is notified, and nothing is left behind. How that goes is of no
+        // interest here.
         let closing = async {
             let _ = initiated.close().await;
         };

@@ -1,6 +1,7 @@
 //! The command that goes on where this one ended, for people to copy.
 //!
-//! *Invariants*: what a header field says is not in it: it may be a password, and what is told goes to terminals and logs.
+//! *Invariants*: the value of a header field is not in it: it may be a password, and output goes to
+//! terminals and logs.
 
 use std::ffi::OsString;
 
@@ -64,7 +65,8 @@ fn hide(option: &str, word: Option<&mut String>) {
     }
 }
 
-/// The value of an option without what is secret in it: a header field without what it says, a proxy without name and password.
+/// The value of an option without what is secret in it: a header field without its value, a proxy
+/// without name and password.
 fn hidden(option: &str, field: &str) -> String {
     if matches!(option, "--proxy" | "x") {
         return field.rsplit_once('@').map_or_else(|| field.to_owned(), |(_, host)| format!("...@{host}"));
@@ -123,8 +125,8 @@ mod tests {
             &["get", "--proxy", "me:secret@p:1", "-O", "u"],
             &["get", "--proxy=http://me:secret@p:1", "-O", "u"],
         ] {
-            let told = of(words);
-            assert!(!told.contains("secret") && told.contains("...") && told.contains(" -C "), "{told}");
+            let shown = of(words);
+            assert!(!shown.contains("secret") && shown.contains("...") && shown.contains(" -C "), "{shown}");
         }
         assert!(of(&["get", "-H"]).ends_with("-H"));
         assert_eq!(of(&["get", "-x", "http://me:secret@p:1", "u"]), "neater get -C -x ...@p:1 u");

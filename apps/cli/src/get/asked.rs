@@ -1,6 +1,7 @@
 //! What `get` asks for beside the URL: method, content, fields, how fast.
 //!
-//! *Responsible for* options with curl's names, and what they mean for requests. *Not responsible for* what becomes of the answer.
+//! *Responsible for* options with curl's names, and what they mean for requests. *Not responsible
+//! for* what becomes of the answer.
 
 use crate::args::GetArgs;
 use crate::failure::{Exit, Failure};
@@ -154,7 +155,8 @@ fn whole(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-/// What is sent: each -d behind the one before, with `&` between them. `@FILE` is what is in a file; of text, without its line ends.
+/// What is sent: each -d behind the one before, with `&` between them. `@FILE` is what is in a
+/// file; of text, without its line ends.
 fn content(args: &GetArgs) -> Result<Option<Bytes>, Failure> {
     let mut all: Option<Vec<u8>> = None;
     let texts = args.data.iter().map(|d| (d, true)).chain(args.data_binary.iter().map(|d| (d, false)));

@@ -1,4 +1,4 @@
-//! `neater get -I`: what a server says of a file, and not the file.
+//! `neater get -I`: the head of a server's answer, and not the file.
 
 use super::asked::Request;
 use crate::failure::{Exit, Failure};

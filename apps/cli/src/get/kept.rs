@@ -1,11 +1,12 @@
-//! What is kept of a download by several interfaces that was not finished: the file with the pieces that have come, and beside
-//! it which these are, so that `-C` fetches the others.
+//! What is kept of a download by several interfaces that was not finished: the file with the pieces
+//! that have come, and beside it which these are, so that `-C` fetches the others.
 //!
-//! *Invariants*: the note speaks of pieces that are on the disk; it is believed only if it is about the same URL and the same
-//! version, which a strong validator tells (RFC 9110 section 13.1.5), and fits the length of the file; a file that nobody
-//! has noted anything about is somebody else's. The note is there from the beginning and has its length from the beginning,
-//! so that a disk that has become full does not keep it from being true: of it only single digits change, from pieces that are
-//! not there to pieces that are, and whichever of them reach the disk, it holds.
+//! *Invariants*: the note speaks of pieces that are on the disk; it is believed only if it is about
+//! the same URL and the same version, which a strong validator proves (RFC 9110 section 13.1.5),
+//! and fits the length of the file; a file without a note is not neater's. The note is there from
+//! the beginning and has its length from the beginning, so that a disk that has become full does
+//! not keep it from being true: of it only single digits change, from pieces that are not there to
+//! pieces that are, and whichever of them reach the disk, it holds.
 
 use super::target::{Version, beside, is_mine, is_still, keep_mode, of_another};
 use crate::failure::{Exit, Failure};
@@ -19,11 +20,11 @@ use std::sync::{Mutex, PoisonError};
 /// The longest note that is looked at: one for the most pieces has 16 kB of them.
 const NOTE_MAX: u64 = 64 << 10;
 
-/// The file that is being filled, and what is told of it.
+/// The file that is being filled, and its note.
 pub(super) struct Kept {
     pub(super) path: PathBuf,
     note: PathBuf,
-    /// The note, and at which byte of it the digits begin that tell which pieces are there.
+    /// The note, and at which byte of it the digits begin that record which pieces are there.
     digits: Mutex<(File, u64)>,
     pub(super) file: File,
     pub(super) version: Version,
@@ -39,8 +40,8 @@ pub(super) fn names(path: &Path) -> [PathBuf; 2] {
 }
 
 impl Kept {
-    /// Makes the file of this version, or goes on with the one that is there if that is wanted. `cut` is how a new one is
-    /// taken apart: how long a piece is, and how many there are.
+    /// Makes the file of this version, or goes on with the one that is there if that is wanted.
+    /// `cut` is how a new one is taken apart: how long a piece is, and how many there are.
     pub(super) fn open(
         target: &Path,
         url: &str,
@@ -106,7 +107,7 @@ impl Kept {
         let (written, held) = match read(&note) {
             Some(both) => both,
             None => {
-                let what = format!("{} is there, and nothing says of what it is a part", path.display());
+                let what = format!("{} exists, and nothing shows of what it is a part", path.display());
                 return refuse(what, "remove it if it is of no use, or choose another name with -o FILE");
             }
         };
@@ -129,7 +130,7 @@ impl Kept {
         new(file)
     }
 
-    /// What a note beside `target` says of which version the pieces there are, if they are of this URL.
+    /// The version of the pieces by the note beside `target`, if they are of this URL.
     pub(super) fn version_of(target: &Path, url: &str) -> Option<Version> {
         let [path, note] = names(target);
         let (_, held) = read(&note).filter(|(_, held)| held.url == url)?;
@@ -141,21 +142,21 @@ impl Kept {
         self.there.contains(&true)
     }
 
-    /// Keeps what has come for a later run: `there` is asked which pieces these are, and then they are brought to the disk. False
-    /// if there is nothing worth keeping. May block.
+    /// Keeps what has come for a later run: `there` is asked which pieces these are, and then they
+    /// are brought to the disk. False if there is nothing worth keeping. May block.
     pub(super) fn keep(&self, there: impl FnOnce() -> Vec<bool>) -> bool {
         // One after the other: a later one knows of more.
         let digits = self.digits.lock().unwrap_or_else(PoisonError::into_inner);
         let there = there();
-        // A note beside somebody else's file would tell of pieces that are not in it.
+        // A note beside a foreign file would record pieces that are not in it.
         if !there.contains(&true) || !is_still(&self.path, &self.file) {
             return false;
         }
         let (note, at) = &*digits;
-        if self.file.sync_data().is_ok() && note.write_all_at(told(&there).as_bytes(), *at).is_ok() {
+        if self.file.sync_data().is_ok() && note.write_all_at(digits_of(&there).as_bytes(), *at).is_ok() {
             let _ = note.sync_data();
         }
-        // If that was of no use, what the note has said before still holds, of fewer pieces.
+        // If that was of no use, the earlier note still holds, for fewer pieces.
         is_still(&self.note, note) && self.note.exists()
     }
 
@@ -179,9 +180,13 @@ impl Kept {
     pub(super) fn finish(&self, target: &Path) -> Result<(), Failure> {
         self.file.sync_data().map_err(|e| super::file("write", &self.path, &e))?;
         if !is_still(&self.path, &self.file) {
-            let what =
-                format!("{} is not the file any more that was filled: somebody put another there", self.path.display());
-            return Err(Failure::new(Exit::Local, "file", what).advise("fetch it again, with nobody else at it"));
+            let what = format!(
+                "{} is not the file that was filled any more: another file was put in its place",
+                self.path.display()
+            );
+            return Err(
+                Failure::new(Exit::Local, "file", what).advise("fetch it again, with no other program writing there")
+            );
         }
         std::fs::rename(&self.path, target).map_err(|e| super::file("rename", &self.path, &e))?;
         self.drop_note();
@@ -190,16 +195,17 @@ impl Kept {
 }
 
 /// Four pieces to a hexadecimal digit, the first in its lowest bit.
-fn told(there: &[bool]) -> String {
+fn digits_of(there: &[bool]) -> String {
     let bits = |four: &[bool]| four.iter().enumerate().map(|(i, there)| u32::from(*there) << i).sum();
     there.chunks(4).filter_map(|four| char::from_digit(bits(four), 16)).collect()
 }
 
-/// How the digits are introduced. No text within the note has this: there, its marks would be escaped.
+/// How the digits are introduced. No text within the note has this: there, its marks would be
+/// escaped.
 const THERE: &str = "\"there\":\"";
 
-/// Makes the note of a file of which nothing is there yet; it, and where its digits begin. A note of ours that is there speaks
-/// of a file that is not there any more.
+/// Makes the note of a file of which nothing is there yet; it, and where its digits begin. A note
+/// of ours that is there speaks of a file that is not there any more.
 fn begin(note: &Path, url: &str, v: &Version, (piece, pieces): (u64, usize)) -> io::Result<(File, u64)> {
     if let Some((old, _)) = read(note)
         && is_still(note, &old)
@@ -207,7 +213,7 @@ fn begin(note: &Path, url: &str, v: &Version, (piece, pieces): (u64, usize)) -> 
         std::fs::remove_file(note)?;
     }
     let text = json!({"url": url, "etag": v.etag, "modified": v.modified, "date": v.date, "total": v.total,
-        "piece": piece, "pieces": pieces, "there": told(&vec![false; pieces])});
+        "piece": piece, "pieces": pieces, "there": digits_of(&vec![false; pieces])});
     let text = format!("{text}\n");
     let at = text.find(THERE).map(|i| (i + THERE.len()) as u64).ok_or(io::ErrorKind::InvalidData)?;
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(note)?;
@@ -222,7 +228,7 @@ fn begin(note: &Path, url: &str, v: &Version, (piece, pieces): (u64, usize)) -> 
     }
 }
 
-/// What a note says.
+/// The content of a note.
 struct Held {
     url: String,
     version: Version,
@@ -310,7 +316,7 @@ mod tests {
             let Some(held) = parse(&text) else { continue };
             believed += 1;
             let at = usize::try_from(held.at).expect("short");
-            let digits = told(&held.there);
+            let digits = digits_of(&held.there);
             assert_eq!(text.get(at..at + digits.len()).map(str::to_ascii_lowercase), Some(digits), "{text}");
         }
         assert!(believed > 1000, "{believed}");
@@ -349,7 +355,7 @@ mod tests {
         // A run that was killed: nothing was kept, and what it has noted holds.
         assert!(!open("http://h/f", "2", true).expect("the same").is_continued());
         std::fs::remove_file(&note).expect("there");
-        assert!(why(open("http://h/f", "2", true)).contains("nothing says of what"));
+        assert!(why(open("http://h/f", "2", true)).contains("nothing shows of what"));
         for bad in [
             "",
             "{}",
@@ -360,7 +366,7 @@ mod tests {
             r#"{"url":"http://h/f","piece":100,"pieces":18446744073709551615,"there":"ff"}"#,
         ] {
             std::fs::write(&note, bad).expect("written");
-            assert!(why(open("http://h/f", "2", true)).contains("nothing says of what"), "{bad}");
+            assert!(why(open("http://h/f", "2", true)).contains("nothing shows of what"), "{bad}");
         }
         // Another file in its place: what this one has filled is nothing of that.
         std::fs::remove_file(&part).expect("there");

@@ -1,4 +1,5 @@
-//! What a running transfer says of its paths: to `neater paths`, and to programs where there are several.
+//! The report of a running transfer on its paths: to `neater paths`, and to programs where there
+//! are several.
 
 use crate::output::Output;
 use crate::paths::{object, status};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Shorter transfers say nothing.
+/// Shorter transfers report nothing.
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(500);
 

@@ -1,7 +1,7 @@
 //! `neater get`.
 //!
-//! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not responsible for* one
-//! transfer ([`transfer`]) or one file ([`target`]).
+//! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not
+//! responsible for* one transfer ([`transfer`]) or one file ([`target`]).
 
 mod again;
 mod asked;
@@ -44,17 +44,19 @@ const GOODBYE: core::time::Duration = core::time::Duration::from_millis(100);
 /// By how many interfaces one file is fetched.
 const MAX_WAYS: usize = 16;
 
-/// Sent to whoever writes beyond the limit on the size of files, and fatal. Its number differs on a few architectures, where
-/// a file that is too large ends the command in silence, as it does most others.
+/// Sent to a process that writes beyond the limit on the size of files, and fatal. Its number
+/// differs on a few architectures, where a file that is too large ends the command in silence, as
+/// it does most others.
 #[cfg(unix)]
 const SIGXFSZ: core::ffi::c_int = 25;
 
-/// Lets the peers hear that it is over, as long as there is one: without it they would have to find out.
+/// Sends the peers the end while there is a driver: without it they would wait for their timers.
 async fn goodbye(neater: &Neater) {
     let gone = async {
         loop {
             let left = neater.stats();
-            // A session of QUIC's has said it when its group is gone; what is left of it only answers stragglers.
+            // A QUIC session has sent it when its group is gone; what is left of it only answers
+            // stragglers.
             if left.connections == 0 && left.channels == 0 && left.groups == 0 {
                 return;
             }
@@ -75,7 +77,7 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let output = &output;
     outlive_file_limits();
     obey_the_second_interrupt();
-    // Before anything can fail: who reads the data takes no failure for a part of it.
+    // Before anything can fail: a reader of the data takes no failure for a part of it.
     if to_stdout(&args) && !args.head {
         output.reserve_stdout();
     }
@@ -97,7 +99,7 @@ pub(crate) async fn run(args: Box<GetArgs>, mut output: Output) -> Result<Exit, 
     let one = args.multi && by_one_association(&args, &mut asked)?;
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
-    faults.tell(&neater, output);
+    faults.report(&neater, output);
     let outcomes = Outcomes::load(&neater, &args.connect, output);
     let exit = match work {
         Work::Files(jobs) if args.multi && !one => {
@@ -116,7 +118,7 @@ enum Work {
     Files(Vec<Job>),
 }
 
-/// Shows what servers say of these URLs.
+/// Shows the heads of servers' answers for these URLs.
 async fn heads(
     args: &GetArgs,
     asked: &Asked,
@@ -201,7 +203,7 @@ async fn by_one_way(
     drop(client);
     goodbye(neater).await;
     // Files that went bad while it ran.
-    faults.tell(neater, output);
+    faults.report(neater, output);
     if output.json {
         let n = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));
@@ -224,7 +226,7 @@ fn show(url: Option<&str>, f: &Failure, output: &Output) {
     f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
 }
 
-/// A client as the command line wants it, by one interface if that is said.
+/// A client as the command line wants it, by one interface if that is given.
 fn client(
     args: &GetArgs,
     asked: &Asked,
@@ -260,14 +262,14 @@ fn client(
         builder = builder.connect_timeout(t).silence(t);
     }
     if output.verbose {
-        let told = output.clone();
-        builder = builder.on_event(move |origin, event| told.step(&origin.to_string(), event));
+        let observer = output.clone();
+        builder = builder.on_event(move |origin, event| observer.step(&origin.to_string(), event));
     }
     Ok(builder.build())
 }
 
-/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may. Its sender divides data as each path
-/// takes it, which pieces of a file cannot do.
+/// Whether one SCTP association is to bring the files by all interfaces: where nothing else may.
+/// Its sender divides data as each path takes it, which pieces of a file cannot do.
 fn by_one_association(args: &GetArgs, asked: &mut Asked) -> Result<bool, Failure> {
     let sctp = |s: &Stack| matches!(s, Stack::Sctp | Stack::SctpIp | Stack::SctpDtls);
     let only = !asked.stacks.is_empty() && asked.stacks.iter().all(sctp);
@@ -308,9 +310,10 @@ async fn by_several_ways(
                 _ => false,
             };
             if named.len() == 1 && file {
-                // Pieces cost round trips, and bring nothing where there is one way; what was begun in pieces goes on in pieces.
+                // Pieces cost round trips, and bring nothing where there is one way; what was begun
+                // in pieces goes on in pieces.
                 let one = client(args, asked, request, neater, Some(&named[0]), output)?;
-                output.tell(
+                output.report(
                     "one-way",
                     Some(&url.to_string()),
                     &format!("only {} leads there: fetched by one way", named[0]),
@@ -325,7 +328,7 @@ async fn by_several_ways(
                 Multi::Done(done) => Ok(done),
                 Multi::Whole(why) => {
                     let url = url.to_string();
-                    output.tell("one-way", Some(&url), &format!("{why}: fetched by one way"));
+                    output.report("one-way", Some(&url), &format!("{why}: fetched by one way"));
                     transfer::run(&one, request, job, args.retries, output).await
                 }
             }
@@ -359,7 +362,7 @@ async fn by_several_ways(
         }
     }
     goodbye(neater).await;
-    faults.tell(neater, output);
+    faults.report(neater, output);
     if output.json {
         let failed = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": failed, "bytes": total }));
@@ -371,8 +374,8 @@ async fn by_several_ways(
     })
 }
 
-/// By which interfaces a file is fetched: those that policies choose, in their order; where they leave that to the system,
-/// all that lead to the server as far as routes say.
+/// By which interfaces a file is fetched: those that policies choose, in their order; where they
+/// leave that to the system, all that lead to the server by the routes.
 async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Result<Vec<String>, Failure> {
     let origin = url.origin();
     let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
@@ -392,7 +395,7 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
     let request = preconnection.compile(Role::Initiate).map_err(|e| crate::failure::establishment(&e))?;
     let story = neater.explain_policies(&request, &endpoint);
     if let Some(why) = story.as_ref().and_then(neater::PolicyStory::prohibited) {
-        return Err(Failure::new(Exit::Failed, "policy", why).advise("`neater explain URL` says which file and line"));
+        return Err(Failure::new(Exit::Failed, "policy", why).advise("`neater explain URL` shows which file and line"));
     }
     let all = crate::ping::ways::interfaces()?;
     let chosen = story.map_or_else(Vec::new, |story| story.interfaces());
@@ -460,7 +463,8 @@ fn plan(args: &GetArgs, asked: &Asked, urls: Vec<Url>) -> Result<Vec<Job>, Failu
         return Err(Failure::usage("several URLs need -O or --output-dir DIR, so that each has a file of its own"));
     }
     let mut jobs: Vec<Job> = Vec::new();
-    // Who has which name, of a file and of what is kept of it meanwhile: there may be thousands.
+    // The owner of each name, of a file and of what is kept of it meanwhile: there may be
+    // thousands.
     let mut taken: HashMap<PathBuf, usize> = HashMap::new();
     for url in urls {
         let target = match named {
@@ -538,7 +542,7 @@ fn report(url: &str, done: &Done, output: &Output) {
             format!("{name} is already there, as long as the server's; without -C it is fetched again")
         }
         (_, Outcome::Unchecked) => format!(
-            "{name} is already there; the server does not say how long its own is, so nothing tells whether it is complete"
+            "{name} already exists; the server does not report the length of its file, so it is not known whether this one is complete"
         ),
         (None, _) => format!("{name}: complete, {}", bytes(done.written)),
         (Some(t), outcome) => {

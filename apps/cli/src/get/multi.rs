@@ -1,11 +1,14 @@
-//! One file by several interfaces at once: each fetches pieces of it, and what one does not bring, another does.
+//! One file by several interfaces at once: each fetches pieces of it, and what one does not bring,
+//! another does.
 //!
-//! *Invariants*: every piece is of the version that the first answer named, because each answer vouches for it (RFC 9110
-//! section 14.2, If-Range with a strong validator); pieces are written where they belong, and the file appears under its name
-//! only when all of them are there. What has come of a file that is not finished is kept, so that another run goes on
-//! ([`Kept`]), and what this run was killed in the middle of, too. A way that breaks, or that brings something else (the page of
-//! a portal, another version), gives its piece back, and in the end gives up alone; one that hangs does not keep the end
-//! waiting, because ways without work fetch again what others have not finished. No single answer makes away with what came.
+//! *Invariants*: every piece is of the version that the first answer named, because each answer
+//! vouches for it (RFC 9110 section 14.2, If-Range with a strong validator); pieces are written
+//! where they belong, and the file appears under its name only when all of them are there. What has
+//! come of a file that is not finished is kept, so that another run goes on ([`Kept`]), and what
+//! this run was killed in the middle of, too. A way that breaks, or that brings something else (the
+//! page of a portal, another version), gives its piece back, and in the end gives up alone; one
+//! that hangs does not keep the end waiting, because ways without work fetch again what others have
+//! not finished. No single answer makes away with what came.
 
 use super::kept::Kept;
 use super::progress::Progress;
@@ -26,7 +29,8 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// The smallest and the largest piece, in bytes: requests cost a round trip each, and a slow way must not hold too much.
+/// The smallest and the largest piece, in bytes: requests cost a round trip each, and a slow way
+/// must not hold too much.
 const PIECE: (u64, u64) = (128 << 10, 4 << 20);
 /// How many pieces each way has, if they are neither too small nor too large.
 const PIECES_EACH: u64 = 16;
@@ -75,7 +79,7 @@ enum State {
     There,
 }
 
-/// Who does what.
+/// The state of all pieces and the paths that fetch them.
 #[derive(Debug)]
 struct Board {
     pieces: Vec<State>,
@@ -115,7 +119,8 @@ pub(super) enum Multi {
     Whole(String),
 }
 
-/// A download while it goes on. What has come is kept when it ends early, by whatever; there may be nothing worth it.
+/// A download while it goes on. What has come is kept when it ends early, by whatever; there may be
+/// nothing worth it.
 struct Running {
     shared: Arc<Shared>,
     done: bool,
@@ -142,7 +147,8 @@ impl Drop for Running {
 }
 
 impl Board {
-    /// A piece to be fetched: one that nobody has asked for, or else one that the fewest others are at. None if all are there.
+    /// A piece to be fetched: one that was not requested yet, or else one that the fewest others
+    /// fetch. None if all are there.
     fn take(&mut self) -> Option<usize> {
         let open = |i: &usize| self.pieces[*i] != State::There;
         let asked = |i: &usize| match self.pieces[*i] {
@@ -191,11 +197,13 @@ impl Shared {
         (first, (first + self.kept.piece).min(self.total) - 1)
     }
 
-    /// Fetches a piece by one way; false if another was quicker. What came of it is written, even if the rest does not come.
+    /// Fetches a piece by one way; false if another was quicker. What came of it is written, even
+    /// if the rest does not come.
     async fn fetch(&self, way: usize, client: &Client, piece: usize) -> Result<bool, Trouble> {
         let (first, last) = self.span(piece);
         let mut at = first;
-        // An answer may hold less than was asked for, and says so: the client is to ask for the rest (RFC 9110 section 15.3.7).
+        // An answer may hold less than was asked for, and declares that: the client is to ask for
+        // the rest (RFC 9110 section 15.3.7).
         for _ in 0..ANSWERS_EACH {
             match self.fetch_from(way, client, piece, (at, last)).await? {
                 None => return Ok(false),
@@ -210,7 +218,8 @@ impl Shared {
         )))
     }
 
-    /// Fetches a piece from a byte on, as far as one answer brings it: the first byte that is missing then. None: another was quicker.
+    /// Fetches a piece from a byte on, as far as one answer brings it: the first byte that is
+    /// missing then. None: another was quicker.
     async fn fetch_from(
         &self,
         way: usize,
@@ -223,7 +232,8 @@ impl Shared {
         let other = || Trouble::Strange("the server sends another version of the file".into());
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
-            // If-Range did not hold, or somebody in between answers with something else, or leaves out what we asked for.
+            // If-Range did not hold, or an intermediary answers with something else, or leaves out
+            // what we asked for.
             StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE if !self.is_also(response.headers()) => {
                 return Err(other());
             }
@@ -269,7 +279,7 @@ impl Shared {
         }
     }
 
-    /// Whether an answer is about the version that is fetched, as far as it says.
+    /// Whether an answer is about the version that is fetched, as far as it shows.
     fn is_also(&self, headers: &http::HeaderMap) -> bool {
         self.kept.version.is_also(&version(headers))
     }
@@ -328,7 +338,8 @@ impl Shared {
                 if failures > u32::from(self.retries) || long {
                     board.deeds[way].strange = strange;
                     board.deeds[way].gave_up = Some(why);
-                    // What sends another file will do so again; what is broken may be well by and by, and the others go on meanwhile.
+                    // What sends another file will do so again; what is broken may be well by and
+                    // by, and the others go on meanwhile.
                     return !strange;
                 }
                 true
@@ -349,7 +360,8 @@ fn busy(response: &Response) -> Option<Duration> {
 }
 
 fn trouble(e: &Error) -> Trouble {
-    // Security fails on one way alone where somebody sits on it; the others may still bring the file.
+    // Security fails on one way alone where an attacker is on its path; the others may still bring
+    // the file.
     Trouble::Broken(e.to_string())
 }
 
@@ -370,12 +382,14 @@ fn asking(options: &RequestOptions, first: u64, last: u64, validator: Option<&st
 struct Known {
     version: Version,
     total: u64,
-    /// It is the one of which pieces are there, or another; then more than one way has said so of the same one, or the only one has.
+    /// It is the one of which pieces are there, or another; then more than one path has reported
+    /// the same one, or the only path has.
     is_certain: bool,
 }
 
-/// What answers say that speak of another version than the one of which pieces are there: the one that two of them speak of, if there
-/// is such a one, or else the last. It is certain if two do, or there is but one way.
+/// The result of answers that are about another version than the one of which pieces are there: the
+/// one that two of them report, if there is such a one, or else the last. It is certain if two do,
+/// or there is but one way.
 fn agreed(mut others: Vec<(Version, u64)>, ways: usize) -> Option<Known> {
     let same = |a: &(Version, u64), b: &(Version, u64)| a.0.validator() == b.0.validator() && a.1 == b.1;
     let twice = (1..others.len()).find(|i| others[..*i].iter().any(|earlier| same(earlier, &others[*i])));
@@ -386,9 +400,10 @@ fn agreed(mut others: Vec<(Version, u64)>, ways: usize) -> Option<Known> {
     Some(Known { version, total, is_certain: twice.is_some() || ways == 1 })
 }
 
-/// The version of the file and its length; or why it cannot be taken apart. An answer that fits counts at once: one with a
-/// part of a version that can be told from others, and if pieces of one are there (`held`), of that version. If none fits, the
-/// ways that answered are what there is to go by, when all have or [`GRACE`] after the first.
+/// The version of the file and its length; or why it cannot be taken apart. An answer that fits
+/// counts at once: one with a part of a version that can be distinguished from others, and if
+/// pieces of one are there (`held`), of that version. If none fits, the ways that answered are what
+/// there is to go by, when all have or [`GRACE`] after the first.
 async fn probe(
     ways: &[Way],
     url: &Url,
@@ -448,8 +463,8 @@ struct Refused {
     after: Option<Duration>,
 }
 
-/// As [`probe`]; a server that is busy and says for how long is asked again then, as often as that
-/// is wanted.
+/// As [`probe`]; a server that is busy and states for how long is asked again then, as often as
+/// that is wanted.
 async fn learn(
     ways: &[Way],
     url: &Url,
@@ -467,7 +482,7 @@ async fn learn(
                 let wait = after.max(FIRST_WAIT);
                 let seconds = wait.as_secs_f64().ceil();
                 let what = format!("{}; asking again in {seconds} s ({tries} of {retries})", failure.message);
-                output.tell("retry", Some(&url.to_string()), &what);
+                output.report("retry", Some(&url.to_string()), &what);
                 tokio::time::sleep(wait).await;
             }
             Err(refused) => return Err(refused.failure),
@@ -475,7 +490,8 @@ async fn learn(
     }
 }
 
-/// What an answer to [`probe`] says: version and length, or why there are no parts; or that the server has none of it.
+/// The meaning of an answer to [`probe`]: version and length, or why there are no parts; or that
+/// the server has none of it.
 fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Refused> {
     let status = response.status();
     if status.as_u16() >= 400 && status != StatusCode::RANGE_NOT_SATISFIABLE {
@@ -488,7 +504,7 @@ fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Refused
         (StatusCode::PARTIAL_CONTENT, Some(total)) if fresh.validator().is_some() => {
             Ok((Version { total: Some(total), ..fresh }, total))
         }
-        (StatusCode::PARTIAL_CONTENT, Some(_)) => Err("the server does not say which version its parts are of".into()),
+        (StatusCode::PARTIAL_CONTENT, Some(_)) => Err("the server does not state the version of its parts".into()),
         _ => Err("the server sends only whole files".into()),
     })
 }
@@ -516,7 +532,7 @@ pub(super) async fn run(
     let held = if resume { Kept::version_of(path, &url.to_string()) } else { None };
     let Known { version, total, is_certain } = match learn(ways, url, options, held.as_ref(), retries, output).await? {
         Ok(found) => found,
-        // Pieces are there: whoever answered may not be whom they came from.
+        // Pieces are there: the server that answered may not be the one that they came from.
         Err(why) if held.is_some() => {
             let what = format!("pieces of {url} are there, and now {why}");
             return Err(Failure::new(Exit::Failed, CHANGED, what).advise(BY_ONE_WAY));
@@ -551,7 +567,7 @@ pub(super) async fn run(
             () = shared.changed.notified() => {}
             // A way that has ended may have been the last.
             Some(_) = tasks.join_next() => {}
-            // The pieces come meanwhile, and somebody may have ended this run before it is through.
+            // The pieces come meanwhile, and this run may be ended before it is through.
             _ = noting.tick() => {
                 progress.at((there + shared.board().deeds.iter().map(|d| d.bytes).sum::<u64>()).min(total));
                 let shared = shared.clone();
@@ -562,7 +578,7 @@ pub(super) async fn run(
     // Ways that hang have nothing to bring any more.
     tasks.shutdown().await;
     drop(progress);
-    tell(ways, &shared.board().deeds, output);
+    report_ways(ways, &shared.board().deeds, output);
     let failed = failed(&shared, ways);
     if let Some(failure) = failed {
         return Err(match running.keep() {
@@ -613,14 +629,15 @@ fn alike_once(all: impl Iterator<Item = Transport>) -> Vec<Transport> {
     once
 }
 
-/// How long a piece of a file of `total` bytes is for so many ways, and how many there are. The length is what the server says:
-/// no more pieces are kept account of than [`PIECES_MOST`], whatever that is.
+/// How long a piece of a file of `total` bytes is for so many ways, and how many there are. The
+/// server reports the length: no more pieces are kept account of than [`PIECES_MOST`], whatever the
+/// length.
 fn cut(total: u64, ways: u64) -> (u64, usize) {
     let piece = (total / (ways.max(1) * PIECES_EACH)).clamp(PIECE.0, PIECE.1).max(total.div_ceil(PIECES_MOST));
     (piece, usize::try_from(total.div_ceil(piece)).unwrap_or(usize::MAX))
 }
 
-fn tell(ways: &[Way], deeds: &[Deeds], output: &Output) {
+fn report_ways(ways: &[Way], deeds: &[Deeds], output: &Output) {
     for (way, d) in ways.iter().zip(deeds) {
         let transport = d.transport.as_ref().map(|t| t.stack.as_str());
         if output.json {

@@ -1,5 +1,5 @@
-//! What is seen of a transfer while it goes on: a bar where somebody watches, objects for programs, and now and then a line for
-//! whoever reads a log.
+//! What is seen of a transfer while it goes on: a bar on a terminal, objects for programs, and now
+//! and then a line for logs.
 
 use crate::output::Output;
 use core::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How often programs are told.
+/// The interval of reports to programs.
 const OBJECT_EVERY: Duration = Duration::from_secs(1);
 /// How often there is a line.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -24,12 +24,12 @@ pub(super) enum Progress {
     Words(Mutex<Words>),
 }
 
-/// What is known of a transfer that is told in words.
+/// The state of a transfer that is reported in words.
 pub(super) struct Words {
     output: Output,
     url: String,
     every: Duration,
-    /// What was said last, and when; before, where the transfer began.
+    /// The last report, and when; before, where the transfer began.
     last: (Instant, u64),
     total: Option<u64>,
 }
@@ -60,7 +60,8 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// The answer has begun, by the transport that `over` names: so many bytes in all, of which the first `at` are there.
+    /// The answer has begun, by the transport that `over` names: so many bytes in all, of which the
+    /// first `at` are there.
     pub(super) fn begin(&self, over: &str, total: Option<u64>, at: u64) {
         match self {
             Self::Bar(bar) => {

@@ -1,6 +1,7 @@
 //! Which proxies `get` asks.
 //!
-//! *Responsible for* options and variables with curl's names. *Not responsible for* what they mean (`neater_http::Proxies`).
+//! *Responsible for* options and variables with curl's names. *Not responsible for* what they mean
+//! (`neater_http::Proxies`).
 
 use super::transfer::Job;
 use crate::args::GetArgs;
@@ -9,7 +10,8 @@ use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use neater_http::{Proxies, Transport};
 
-/// Those of the command line, or else of the environment. A field Proxy-Authorization of the user's is for them.
+/// Those of the command line, or else of the environment. A field Proxy-Authorization of the user's
+/// is for them.
 pub(super) fn wanted(args: &GetArgs, headers: &HeaderMap) -> Result<Proxies, Failure> {
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let mut proxies = Proxies::from_variables(variable);

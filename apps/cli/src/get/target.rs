@@ -1,10 +1,11 @@
 //! Where the bytes go.
 //!
-//! *Invariants*: a regular file appears under its name only when it is complete, and replaces what was there by a rename;
-//! until then its bytes are in `NAME.part`, and what is needed to go on is in `NAME.part.json`. Nobody else writes to
-//! `NAME.part` meanwhile. Nothing that was there before is changed until a server's answer is there to take its place, and
-//! what neater did not write is never changed. What belongs to another user is neither written to nor believed: whoever owns
-//! a file may change it under our hands, and would own the download.
+//! *Invariants*: a regular file appears under its name only when it is complete, and replaces what
+//! was there by a rename; until then its bytes are in `NAME.part`, and what is needed to go on is
+//! in `NAME.part.json`. No other program writes to `NAME.part` meanwhile. Nothing that was there
+//! before is changed until a server's answer is there to take its place, and what neater did not
+//! write is never changed. What belongs to another user is neither written to nor believed: the
+//! owner of a file may change it meanwhile, and would own the download.
 
 use crate::failure::{Exit, Failure};
 use crate::output::bytes;
@@ -19,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The largest `NAME.part.json` that is looked at; ours are far smaller.
 const NOTE_MAX: u64 = 64 << 10;
-/// How much older than its answer a file must be for its date to tell versions apart (RFC 9110 section 8.8.2.2: far enough
-/// for differences of clocks not to matter).
+/// How much older than its answer a file must be for its date to distinguish versions (RFC 9110
+/// section 8.8.2.2: far enough for differences of clocks not to matter).
 const DATE_GAP: Duration = Duration::from_secs(60);
 
 /// What a transfer is saved as.
@@ -34,19 +35,20 @@ pub(crate) enum Target {
     File(PathBuf),
 }
 
-/// What the server said of a file, to find out later whether it is still the same.
+/// The server's description of a file, to find out later whether it is still the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) etag: Option<String>,
     pub(crate) modified: Option<String>,
-    /// When the server said so, by its own clock.
+    /// When the server sent it, by its own clock.
     pub(crate) date: Option<String>,
     pub(crate) total: Option<u64>,
 }
 
 impl Version {
-    /// What If-Range takes (RFC 9110 section 13.1.5): a strong tag, or where there is no tag at all, a date that is a strong
-    /// validator. `None`: nothing can tell whether the file is still the same.
+    /// What If-Range takes (RFC 9110 section 13.1.5): a strong tag, or where there is no tag at
+    /// all, a date that is a strong validator. `None`: nothing can show whether the file is still
+    /// the same.
     pub(crate) fn validator(&self) -> Option<&str> {
         match &self.etag {
             Some(tag) => Some(tag.as_str()).filter(|t| is_strong(t)),
@@ -54,7 +56,7 @@ impl Version {
         }
     }
 
-    /// Whether another answer speaks of the same version: nothing that both say differs.
+    /// Whether another answer is about the same version: no field that both have differs.
     pub(crate) fn is_also(&self, other: &Self) -> bool {
         let agree = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
         agree(&self.etag, &other.etag) && agree(&self.modified, &other.modified)
@@ -107,7 +109,8 @@ impl Target {
 pub(crate) struct Sink {
     target: Target,
     out: Arc<File>,
-    /// A pipe or a device, whose writer may have to wait for as long as a reader likes, or a disk that takes its time.
+    /// A pipe or a device, whose writer may have to wait for as long as a reader likes, or a disk
+    /// that takes its time.
     slow: bool,
     /// It is a file or the null device, and no reader is waited for.
     takes_all: bool,
@@ -120,7 +123,8 @@ pub(crate) struct Sink {
     held: Vec<Bytes>,
     held_bytes: usize,
     version: Version,
-    /// The part holds bytes that do not count, and are given up when there is an answer to take their place.
+    /// The part holds bytes that do not count, and are given up when there is an answer to take
+    /// their place.
     stale: bool,
     /// The part was made by us: it may be removed again.
     made: bool,
@@ -135,9 +139,10 @@ struct Writing {
     bytes: usize,
 }
 
-/// What is held for a slow target while it is busy, in bytes: then who writes waits.
+/// What is held for a slow target while it is busy, in bytes: then the writer waits.
 const HELD: usize = 256 * 1024;
-/// A write to a file that takes longer goes to another thread from then on: a transport that is not attended to for as long slows down.
+/// A write to a file that takes longer goes to another thread from then on: a transport that is not
+/// attended to for as long slows down.
 const LONG: Duration = Duration::from_millis(20);
 /// After so many shorter ones in a row it was the machine that was busy, and not the file that is slow.
 const QUICK: u32 = 32;
@@ -151,8 +156,8 @@ const NAME_MAX: usize = 255;
 /// What is put behind a name, at most.
 const LONGEST_END: usize = ".multi.json.new".len();
 
-/// The name of what is kept beside a file: its own with something behind it. A name that has no room for that is cut, and told
-/// apart from others by a digest.
+/// The name of what is kept beside a file: its own with something behind it. A name that has no
+/// room for that is cut, and distinguished from others by a digest.
 pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     let own = path.file_name().unwrap_or_default();
     if own.len() + LONGEST_END <= NAME_MAX {
@@ -170,8 +175,9 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 impl Sink {
-    /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can be gone on with is; one
-    /// that this transfer would destroy without an answer of the server's saying that it is of no use is refused.
+    /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can
+    /// be gone on with is; one that this transfer would destroy is refused, unless the server's
+    /// answer shows that it is of no use.
     pub(crate) async fn open(target: &Target, url: &str, resume: bool) -> Result<Self, Failure> {
         let of = |out: File| {
             // open_part opens nothing but files.
@@ -202,7 +208,7 @@ impl Sink {
                 Ok(of(out.map_err(bad)?.into()))
             }
             Target::Device(path) => {
-                // A pipe that nobody reads does not open.
+                // A pipe without a reader does not open.
                 let there = path.clone();
                 let opened = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(there)).await;
                 let opened = opened.unwrap_or_else(|e| Err(io::Error::other(e)));
@@ -234,7 +240,7 @@ impl Sink {
             Noted::Nothing if length == 0 => return Ok(()),
             Noted::Nothing => {
                 let what = format!(
-                    "{} is there, and nothing says that neater wrote it or of what it is a part",
+                    "{} exists, and nothing shows that neater wrote it or of what it is a part",
                     part.display()
                 );
                 return Err(refuse(what).advise("move it away, or choose another name with -o FILE"));
@@ -252,8 +258,8 @@ impl Sink {
         }
         if note.version.validator().is_none() {
             if resume {
-                let what = format!("{kept}, and the server said nothing by which to tell whether it is still the same");
-                return Err(refuse(what).advise("fetch it anew, without -C"));
+                let what = format!("{kept}, and the server sent nothing that shows whether the file is still the same");
+                return Err(refuse(what).advise("fetch it from the start, without -C"));
             }
             self.stale = true;
             return Ok(());
@@ -271,7 +277,7 @@ impl Sink {
         self.written
     }
 
-    /// What the server said of the file that the bytes are of.
+    /// The server's description of the file that the bytes belong to.
     pub(crate) fn version(&self) -> &Version {
         &self.version
     }
@@ -306,7 +312,8 @@ impl Sink {
         Ok(())
     }
 
-    /// From the beginning again, once there is an answer; false if what was written cannot be taken back.
+    /// From the beginning again, once there is an answer; false if what was written cannot be taken
+    /// back.
     pub(crate) fn restart(&mut self) -> bool {
         if self.written == 0 {
             return true;
@@ -320,8 +327,8 @@ impl Sink {
         true
     }
 
-    /// Writes all of it. What a reader keeps waiting is written on another thread, in pieces as large as have come meanwhile, so that
-    /// the caller may stop waiting.
+    /// Writes all of it. What a reader keeps waiting is written on another thread, in pieces as
+    /// large as have come meanwhile, so that the caller may stop waiting.
     pub(crate) async fn write(&mut self, data: Bytes) -> Result<(), Failure> {
         self.written += data.len() as u64;
         if self.slow {
@@ -422,7 +429,7 @@ impl Sink {
         let Target::File(path) = &self.target else { return None };
         let part = beside(path, ".part");
         if !is_still(&part, &self.out) {
-            // What is there now, if anything, is somebody else's.
+            // What is there now, if anything, is not ours.
             return None;
         }
         if self.stale {
@@ -445,7 +452,7 @@ impl Sink {
     fn bad(&self, e: &io::Error) -> Failure {
         match &self.target {
             Target::Stdout if e.kind() == io::ErrorKind::BrokenPipe => {
-                Failure::new(Exit::Local, "pipe", "whoever reads the output has stopped reading")
+                Failure::new(Exit::Local, "pipe", "the reader of the output has stopped reading")
             }
             Target::Stdout => super::file("write", Path::new("standard output"), e),
             Target::Device(path) => super::file("write", path, e),
@@ -454,7 +461,7 @@ impl Sink {
     }
 }
 
-/// A part that was made and never written to is nobody's.
+/// A part that was made and never written to is removed.
 impl Drop for Sink {
     fn drop(&mut self) {
         let Target::File(path) = &self.target else { return };
@@ -471,7 +478,8 @@ impl Drop for Sink {
     }
 }
 
-/// Opens the part of a file for appending, or makes it, and keeps others from writing to it; whether it was made.
+/// Opens the part of a file for appending, or makes it, and keeps others from writing to it;
+/// whether it was made.
 fn open_part(path: &Path) -> Result<(File, bool), Failure> {
     let there = std::fs::metadata(path).ok();
     if there.as_ref().is_some_and(std::fs::Metadata::is_dir) {
@@ -524,7 +532,8 @@ fn open_existing_part(part: &Path, how: &OpenOptions) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Whether a file belongs to whoever runs this: others know what is in theirs, and may write to it.
+/// Whether a file belongs to the user of this process: other users know what is in theirs, and may
+/// write to it.
 pub(super) fn is_mine(file: &File) -> bool {
     #[cfg(unix)]
     return file.metadata().is_ok_and(|m| is_users(&m));
@@ -561,7 +570,7 @@ fn is_shared(m: &std::fs::Metadata) -> bool {
     return m.is_symlink();
 }
 
-/// Whoever may read and write what was there may do so with what takes its place, and nobody else.
+/// The users who may read and write the old file may do so with the new one, and no others.
 pub(super) fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
     take_mode(std::fs::metadata(path).ok().as_ref(), file)
 }
@@ -579,8 +588,9 @@ fn take_mode(there: Option<&std::fs::Metadata>, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing is in it. An earlier note is
-/// never shorter in between, and needs no further room on the disk: until the new one is there, the old one is.
+/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing
+/// is in it. An earlier note is never shorter in between, and needs no further room on the disk:
+/// until the new one is there, the old one is.
 fn write_note(note: &Path, text: &str, ours: bool) -> io::Result<()> {
     let mut how = OpenOptions::new();
     how.write(true);
@@ -695,7 +705,7 @@ fn noted(path: &Path) -> Result<Noted, Failure> {
     Ok(read.and_then(|_| parse(&text)).map_or(Noted::Foreign, Noted::Ours))
 }
 
-/// What a note says; `None` if it is none of ours.
+/// The content of a note; `None` if it is none of ours.
 fn parse(text: &[u8]) -> Option<Note> {
     let value: Value = serde_json::from_slice(text).ok()?;
     let word = |name: &str| value[name].as_str().map(str::to_owned);

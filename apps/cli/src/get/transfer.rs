@@ -1,7 +1,7 @@
 //! One URL into one target: the request, the body, and the rest after a break.
 //!
-//! *Invariants*: bytes are only appended when the server vouches that they belong behind those that are there; what came is
-//! kept, whatever happens after.
+//! *Invariants*: bytes are only appended when the server vouches that they belong behind those that
+//! are there; what came is kept, whatever happens after.
 
 use super::again::resume_command;
 use super::asked::Request;
@@ -29,8 +29,9 @@ use std::time::Instant;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Bytes beyond all that was there at earlier breaks with which a repetition counts as one that helped: then as many are left as at
-/// first. A server that gives a few bytes each time, or begins again and again, is not asked without end.
+/// Bytes beyond all that was there at earlier breaks with which a repetition counts as one that
+/// helped: then as many are left as at first. A server that gives a few bytes each time, or begins
+/// again and again, is not asked without end.
 const HELPED: u64 = 1 << 20;
 
 /// The longest wait that a server asks for and gets (RFC 9110 section 10.2.3).
@@ -54,7 +55,7 @@ pub(super) enum Outcome {
     Continued,
     /// And as long as the server's.
     AlreadyThere,
-    /// As well, but the server does not say how long its own is.
+    /// As well, but the server does not report the length of its own.
     Unchecked,
 }
 
@@ -87,11 +88,12 @@ pub(super) struct Done {
 enum Trouble {
     /// Asking for the rest may help.
     Broken(Error),
-    /// The server takes no requests at present, and perhaps says when it does.
+    /// The server takes no requests at present, and perhaps states when it does.
     Busy(Failure, Option<Duration>),
     /// It would not.
     Final(Failure),
-    /// What came was less than was asked for, and all that the server wanted to send at once (RFC 9110 section 14.2).
+    /// What came was less than was asked for, and all that the server wanted to send at once (RFC
+    /// 9110 section 14.2).
     More,
     /// What was there is of no use, and the whole is to be asked for.
     Anew,
@@ -143,7 +145,8 @@ pub(super) async fn run(
             Ok(()) => break,
             Err(trouble) => trouble,
         };
-        // What comes next may begin the file again: nothing of this answer may be written behind that.
+        // What comes next may begin the file again: nothing of this answer may be written behind
+        // that.
         let trouble = match transfer.sink.flush().await {
             Ok(()) => trouble,
             Err(f) => Trouble::Final(f),
@@ -165,7 +168,8 @@ pub(super) async fn run(
                 repeated = repeated.saturating_add(1);
                 transfer.announce(e.kind(), &e.to_string(), tries, retries);
                 tokio::time::sleep(wait).await;
-                // The waits before three retries are six seconds together: a server that is restarted is back by then.
+                // The waits before three retries are six seconds together: a server that is
+                // restarted is back by then.
                 wait = (wait * 5).min(LONGEST_WAIT);
             }
             Trouble::Busy(f, after) if tries < retries && after.is_none_or(|d| d <= BUSY_MOST) => {
@@ -197,11 +201,11 @@ pub(super) async fn run(
     Ok(Done { target, transports, written, came, took: started.elapsed(), retries: repeated, outcome })
 }
 
-/// Whether what is to be fetched is there already, and no part of it: then there is nothing to go on with. How long it is must
-/// be what the server says, if it says anything.
+/// Whether what is to be fetched is there already, and no part of it: then there is nothing to go
+/// on with. Its length must be the one that the server reports, if it reports any.
 ///
 /// # Errors
-/// The server cannot be asked, or has another length: who knows of what the file is a part.
+/// The server cannot be asked, or has another length: it is unknown of what the file is a part.
 pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -> Result<Option<Done>, Failure> {
     let started = Instant::now();
     let Target::File(path) = &job.target else { return Ok(None) };
@@ -215,28 +219,31 @@ pub(super) async fn already_there(client: &Client, asked: &Request, job: &Job) -
         None => Outcome::Unchecked,
         Some(there) => {
             let what = format!(
-                "{} has {} bytes, {} has {there}, and nothing tells whether the one is a part of the other",
+                "{} has {} bytes, {} has {there}, and nothing shows whether the one is a part of the other",
                 path.display(),
                 meta.len(),
                 job.url
             );
-            return Err(Failure::new(Exit::Local, "part", what).advise("without -C it is fetched anew, and replaced"));
+            return Err(
+                Failure::new(Exit::Local, "part", what).advise("without -C it is fetched from the start, and replaced")
+            );
         }
     };
     let (target, written) = (job.target.clone(), meta.len());
     Ok(Some(Done { target, transports: Vec::new(), written, came: 0, took: started.elapsed(), retries: 0, outcome }))
 }
 
-/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only parts, and some HEAD with the length of
-/// an answer without content: only where it is what is `expected`, that is believed at once.
+/// The length of a file as the server reports it; `None` if it does not. Many answer HEAD, some
+/// only parts, and some HEAD with the length of an answer without content: only where it is what is
+/// `expected`, that is believed at once.
 async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: u64) -> Result<Option<u64>, Failure> {
     let mut options = options.clone();
     options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     let of = |headers: &HeaderMap| headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok();
     let head = client.head(url, &options).await.map_err(Failure::from)?;
-    let told = if head.status() == StatusCode::OK { of(head.headers()) } else { None };
-    if told == Some(expected) {
-        return Ok(told);
+    let stated = if head.status() == StatusCode::OK { of(head.headers()) } else { None };
+    if stated == Some(expected) {
+        return Ok(stated);
     }
     options.headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
     let answer = client.get(url, &options).await.map_err(Failure::from)?;
@@ -247,8 +254,8 @@ async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: 
         status if status.is_success() => None,
         status => return Err(refused(status, answer.transport())),
     };
-    // The length of no content says nothing of the file.
-    Ok(whole.or(told.filter(|length| *length > 0)))
+    // The length of an empty content is no evidence about the file.
+    Ok(whole.or(stated.filter(|length| *length > 0)))
 }
 
 /// A status that is no file.
@@ -328,8 +335,8 @@ impl Transfer<'_> {
         self.transports.push(t.clone());
     }
 
-    /// Makes sure that the body belongs where the sink stands. Returns how long the whole is, if that is known; `None`:
-    /// nothing is missing.
+    /// Makes sure that the body belongs where the sink stands. Returns how long the whole is, if
+    /// that is known; `None`: nothing is missing.
     fn place(&mut self, response: &Response, offset: u64) -> Result<Option<Option<u64>>, Trouble> {
         let status = response.status();
         let fresh = version(response.headers());
@@ -356,7 +363,7 @@ impl Transfer<'_> {
                 let Some(range) = range.filter(|r| response.length().is_none_or(|n| n == r.last - r.first + 1)) else {
                     let what = format!("bytes from {offset} on were asked for, and the server sends others");
                     let f = Failure::new(Exit::Failed, "protocol", what);
-                    return Err(Trouble::Final(f.advise("remove the part, and fetch it anew")));
+                    return Err(Trouble::Final(f.advise("remove the part, and fetch the file again")));
                 };
                 let known = self.sink.version().clone();
                 let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
@@ -366,17 +373,18 @@ impl Transfer<'_> {
                 {
                     return Err(Trouble::Final(
                         Failure::new(Exit::Failed, "changed", "the server sends a part of another version of the file")
-                            .advise("remove the part, and fetch it anew"),
+                            .advise("remove the part, and fetch the file again"),
                     ));
                 }
-                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it nothing tells what the part is of.
+                // RFC 9110 section 15.3.7: a part of what has a tag has it, too. Without it the
+                // part cannot be identified.
                 if known.etag.is_some() && fresh.etag.is_none() && self.sink.restart() {
                     let what = "the server does not show that its part is of the same file: starting again";
-                    self.output.tell("anew", Some(&url), what);
+                    self.output.report("restart", Some(&url), what);
                     return Err(Trouble::Anew);
                 }
                 let Some(total) = range.total.or(known.total) else {
-                    return Err(protocol("the server sends a part, and does not say of how much".into()));
+                    return Err(protocol("the server sends a part without the length of the whole".into()));
                 };
                 self.sink.remember(&url, Version { total: Some(total), ..known })?;
                 Ok(Some(Some(total)))
@@ -385,7 +393,7 @@ impl Transfer<'_> {
                 Some(total) if total == offset => Ok(None),
                 _ if self.sink.restart() => {
                     let what = "the file on the server became shorter: starting again";
-                    self.output.tell("anew", Some(&url), what);
+                    self.output.report("restart", Some(&url), what);
                     Err(Trouble::Anew)
                 }
                 _ => {
@@ -404,7 +412,7 @@ impl Transfer<'_> {
                         )));
                     }
                     let what = "the server has another version of the file, or only whole files: starting again";
-                    self.output.tell("anew", Some(&url), what);
+                    self.output.report("restart", Some(&url), what);
                 }
                 let total = response.length().filter(|_| !self.asked.compressed);
                 let fresh = if self.asked.is_plain() { fresh } else { Version::default() };
@@ -432,7 +440,7 @@ impl Transfer<'_> {
         // RFC 9110 section 15.3.7.3: parts belong together if they share a strong validator.
         let ranges = ranges && self.sink.version().validator().is_some();
         let (part, before) = (response.status() == StatusCode::PARTIAL_CONTENT, self.came);
-        // What a part says of itself holds, also where the answer has no length.
+        // The range of a part holds, also where the answer has no length.
         let mut room = if part { content_range(response.headers()).map(|r| r.last + 1 - r.first) } else { None };
         let mut decoder = if self.asked.compressed { Decoder::of(response.headers())? } else { None };
         let mut guarded = self.asked.terminal && matches!(self.sink.target(), Target::Stdout);
@@ -484,7 +492,7 @@ impl Transfer<'_> {
                     let mut f: Failure = self.of_the_whole(e).into();
                     if !ranges && self.sink.can_be_continued() {
                         f = f.advise(
-                            "the server does not say that it can send the rest of this very file alone, so it is asked for \
+                            "the server does not state that it can send the rest of this very file alone, so it is asked for \
                              it only by -C",
                         );
                     }
@@ -514,7 +522,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the bytes that are there are as many as the server has said there are.
+    /// Whether the bytes that are there are as many as the server has announced.
     fn whole(&self) -> Result<(), Trouble> {
         let written = self.sink.written();
         match self.sink.version().total {
@@ -554,19 +562,21 @@ impl Transfer<'_> {
         }
         if let Some(kept) = self.sink.kept() {
             f = f.advise(kept);
-            // The server's file is another one now, or it does not answer as HTTP has it: going on would fail again.
+            // The server's file is another one now, or it does not answer as HTTP has it: going on
+            // would fail again.
             let goes_on = !matches!(f.kind, "changed" | "protocol");
             if goes_on && self.sink.can_be_continued() {
                 f = f.advise(format!("go on with: {}", resume_command()));
             } else if goes_on && self.sink.written() > 0 {
-                f = f.advise("the server has given nothing that tells whether the file is still the same: it will be fetched again");
+                f = f.advise("the server has sent nothing that shows whether the file is still the same: it will be fetched again");
             }
         }
         f
     }
 }
 
-/// When a server wants to be asked again: in so many seconds, or at a date (RFC 9110 section 10.2.3).
+/// When a server wants to be asked again: in so many seconds, or at a date (RFC 9110 section
+/// 10.2.3).
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {

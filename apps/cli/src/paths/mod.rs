@@ -1,7 +1,7 @@
 //! `neater paths`: what the paths of running transfers do.
 //!
-//! *Responsible for* looking again and again, and for what people and programs read. *Not responsible for* what transfers write
-//! ([`status`]).
+//! *Responsible for* looking again and again, and for what people and programs read. *Not
+//! responsible for* what transfers write ([`status`]).
 
 pub(crate) mod status;
 
@@ -16,8 +16,12 @@ const AGAIN: &str = "\x1b[H\x1b[J";
 
 pub(crate) async fn run(args: PathsArgs, output: &Output) -> Result<Exit, Failure> {
     let Some(folder) = status::folder() else {
-        return Err(Failure::new(Exit::Failed, "local", "there is no folder in which transfers could say anything")
-            .advise("set XDG_RUNTIME_DIR, for `neater get` as well"));
+        return Err(Failure::new(
+            Exit::Failed,
+            "local",
+            "there is no folder in which transfers could report their paths",
+        )
+        .advise("set XDG_RUNTIME_DIR, for `neater get` as well"));
     };
     let redraws = !output.json && !args.once && std::io::stdout().is_terminal();
     let mut any = false;
@@ -25,7 +29,7 @@ pub(crate) async fn run(args: PathsArgs, output: &Output) -> Result<Exit, Failur
         let running = status::running(&folder).map_err(|e| Failure::file("read", &folder, &e))?;
         if running.is_empty() && (any || args.once || !args.wait) {
             if !any {
-                output.tell(
+                output.report(
                     "none",
                     None,
                     "no transfer is running: `neater get` with a transfer of a second or more is one",

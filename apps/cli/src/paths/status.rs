@@ -1,9 +1,11 @@
-//! Where a running transfer reports what its paths do: a file for each transfer, replaced while it runs.
+//! Where a running transfer reports what its paths do: a file for each transfer, replaced while it
+//! runs.
 //!
-//! *Responsible for* the folder, what is in a file, and for files of processes that are gone. *Not responsible for* who looks at them.
+//! *Responsible for* the folder, what is in a file, and for files of processes that are gone. *Not
+//! responsible for* their readers.
 //!
-//! *Invariants*: no other user's files are read or written, for the folder is this user's alone; a file is never seen half written; a
-//! transfer without a place for its file goes on without one.
+//! *Invariants*: no other user's files are read or written, for the folder is this user's alone; a
+//! file is never seen half written; a transfer without a place for its file goes on without one.
 
 use neater::PathInfo;
 use serde_json::{Value, json};
@@ -63,7 +65,8 @@ impl Course {
         Self { last: now, bytes, by_path: HashMap::new() }
     }
 
-    /// The paths now, with what each has carried since the last call; and how many bytes have been written in a second.
+    /// The paths now, with what each has carried since the last call; and how many bytes have been
+    /// written in a second.
     pub(crate) fn look(&mut self, now: Instant, bytes: u64, paths: &[PathInfo]) -> (u64, Vec<Value>) {
         let seconds = (now - self.last).as_secs_f64().max(1e-3);
         let rate = |more: u64| (more as f64 / seconds) as u64;
@@ -89,7 +92,8 @@ impl Course {
     }
 }
 
-/// The transfers that run now, oldest process first. What a process that is gone has left behind is removed.
+/// The transfers that run now, oldest process first. What a process that is gone has left behind is
+/// removed.
 pub(crate) fn running(folder: &Path) -> io::Result<Vec<Value>> {
     let entries = match std::fs::read_dir(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,10 +1,12 @@
 //! `neater ping`: how long TCP takes to connect, by each interface that leads to each address.
 //!
-//! *Responsible for* the probes and what they come to. *Not responsible for* choosing a transport: `explain --try` races what
-//! could serve, this asks the ways themselves, one by one, again and again.
+//! *Responsible for* the probes and what they come to. *Not responsible for* choosing a transport:
+//! `explain --try` races what could serve, this asks the ways themselves, one by one, again and
+//! again.
 //!
-//! A probe is one handshake: it measures the round trip of a SYN and what the other host takes to accept, by the way that
-//! data would go, through whatever lets no ICMP pass. What is refused was answered, but by nobody who serves.
+//! A probe is one handshake: it measures the round trip of a SYN and what the other host takes to
+//! accept, by the way that data would go, through whatever lets no ICMP pass. A refusal is an
+//! answer, but without a server.
 
 pub(crate) mod ways;
 
@@ -25,7 +27,7 @@ use ways::{MAX_WAYS, Way};
 
 /// The port that is asked where none is named: what most servers answer.
 const PORT: u16 = 443;
-/// Results that wait to be told.
+/// Results that wait to be printed.
 const WAITING: usize = 256;
 
 /// What came of one probe.
@@ -48,7 +50,8 @@ impl Tally {
         self.times.len() + self.errors.values().sum::<u32>() as usize
     }
 
-    /// The least, the median and the greatest time; of an even number, the middle between both in the middle.
+    /// The least, the median and the greatest time; of an even number, the middle between both in
+    /// the middle.
     fn summary(&self) -> Option<[Duration; 3]> {
         let mut times = self.times.clone();
         times.sort_unstable();
@@ -76,7 +79,7 @@ pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure
     }
     if found.len() > MAX_WAYS {
         let what = format!("{} ways; the first {MAX_WAYS} are asked, --interface chooses others", found.len());
-        output.tell("left-out", None, &what);
+        output.report("left-out", None, &what);
         found.truncate(MAX_WAYS);
     }
     announce(&name, port, &found, output);
@@ -94,7 +97,7 @@ pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure
             () = &mut stop => break true,
         };
         let Some(probe) = probe else { break false };
-        tell(&probe, &found[probe.way], output);
+        report(&probe, &found[probe.way], output);
         let tally = &mut tallies[probe.way];
         match probe.result {
             Ok(time) => tally.times.push(time),
@@ -143,7 +146,8 @@ fn endpoint(text: &str) -> Result<RemoteEndpoint, Failure> {
     whole.parse::<RemoteEndpoint>().map_err(|e| Failure::usage(e.to_string()))
 }
 
-/// Asks by one way, as often as is wanted. A probe that is late does not hold up the next one longer than it must.
+/// Asks by one way, as often as is wanted. A probe that is late does not hold up the next one
+/// longer than it must.
 async fn probes(i: usize, way: Way, port: u16, args: PingArgs, results: mpsc::Sender<Probe>) {
     let mut ticks = interval(args.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -197,7 +201,7 @@ fn announce(name: &str, port: u16, ways: &[Way], output: &Output) {
     }
 }
 
-fn tell(probe: &Probe, way: &Way, output: &Output) {
+fn report(probe: &Probe, way: &Way, output: &Output) {
     if output.json {
         let mut event = way.to_json();
         event["event"] = "probe".into();
@@ -258,11 +262,11 @@ mod tests {
 
     #[test]
     fn a_port_may_be_left_out() {
-        let told = |text: &str| endpoint(text).map(|e| e.to_string()).unwrap_or_else(|f| f.message);
-        assert_eq!(told("example.com"), "example.com:443");
-        assert_eq!(told("example.com:22"), "example.com:22");
+        let target_of = |text: &str| endpoint(text).map(|e| e.to_string()).unwrap_or_else(|f| f.message);
+        assert_eq!(target_of("example.com"), "example.com:443");
+        assert_eq!(target_of("example.com:22"), "example.com:22");
         assert_eq!(
-            (told("::1"), told("[::1]"), told("[::1]:8")),
+            (target_of("::1"), target_of("[::1]"), target_of("[::1]:8")),
             ("[::1]:443".into(), "[::1]:443".into(), "[::1]:8".into())
         );
         for bad in ["", "a:b", "h:0", "h:99999", "[::1", "1::2:x"] {

@@ -49,8 +49,9 @@ pub(super) fn known(wanted: &[String], interfaces: &[Interface]) -> Result<(), F
     Err(Failure::usage(format!("--interface {missing}: there are {}", names.join(", "))))
 }
 
-/// The ways to these addresses: by every interface that is up, has a fitting address and leads there, or by those that are
-/// wanted whether or not anything says that they lead there. An address to which none leads is asked as the system routes.
+/// The ways to these addresses: by every interface that is up, has a fitting address and leads
+/// there, or by those that are wanted whether or not routes lead there. An address to which none
+/// leads is asked as the system routes.
 pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[String]) -> Vec<Way> {
     let mut found = Vec::new();
     for &remote in remotes {
@@ -71,8 +72,8 @@ pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[Strin
     found
 }
 
-/// Whether routes say that an interface leads to an address: the loopback to this host, another to the networks of its
-/// addresses and, with a default route, to the world.
+/// Whether routes lead by an interface to an address: the loopback to this host, another to the
+/// networks of its addresses and, with a default route, to the world.
 pub(crate) fn leads(interface: &Interface, remote: IpAddr) -> bool {
     if interface.kind == InterfaceKind::Loopback || remote.is_loopback() {
         return interface.kind == InterfaceKind::Loopback && remote.is_loopback();
@@ -91,7 +92,8 @@ fn same_network(a: IpAddr, prefix: u8, b: IpAddr) -> bool {
     width == other && (x ^ y) & mask == 0
 }
 
-/// The address of an interface to use towards another: of the same version of IP, and on the same network if there is one.
+/// The address of an interface to use towards another: of the same version of IP, and on the same
+/// network if there is one.
 fn local_address(interface: &Interface, remote: IpAddr) -> Option<IpAddr> {
     let link_local = |a: IpAddr| match a {
         IpAddr::V4(four) => four.is_link_local(),
@@ -126,7 +128,7 @@ mod tests {
         }
     }
 
-    fn told(remotes: &[&str], all: &[Interface], wanted: &[&str]) -> Vec<String> {
+    fn shown(remotes: &[&str], all: &[Interface], wanted: &[&str]) -> Vec<String> {
         let remotes: Vec<IpAddr> = remotes.iter().map(|r| r.parse().expect("an address")).collect();
         let wanted: Vec<String> = wanted.iter().map(|w| (*w).to_owned()).collect();
         ways(&remotes, all, &wanted).iter().map(ToString::to_string).collect()
@@ -139,13 +141,13 @@ mod tests {
             interface("eth0", InterfaceKind::Wired, &[("192.0.2.1", 24), ("fe80::1", 64)], true),
             interface("eth1", InterfaceKind::Wired, &[("198.51.100.1", 25), ("203.0.113.1", 24)], false),
         ];
-        assert_eq!(told(&["127.0.0.2"], &all, &[]), ["lo 127.0.0.1 -> 127.0.0.2"]);
-        assert_eq!(told(&["198.51.100.200"], &all, &[]), ["eth0 192.0.2.1 -> 198.51.100.200"], "beyond /25");
+        assert_eq!(shown(&["127.0.0.2"], &all, &[]), ["lo 127.0.0.1 -> 127.0.0.2"]);
+        assert_eq!(shown(&["198.51.100.200"], &all, &[]), ["eth0 192.0.2.1 -> 198.51.100.200"], "beyond /25");
         let both = ["eth0 192.0.2.1 -> 203.0.113.9", "eth1 203.0.113.1 -> 203.0.113.9"];
-        assert_eq!(told(&["203.0.113.9"], &all, &[]), both, "from the address of its network");
-        assert_eq!(told(&["8.8.8.8"], &all, &["eth1"]), ["eth1 198.51.100.1 -> 8.8.8.8"], "because it was asked for");
-        assert_eq!(told(&["2001:db8::1"], &all, &[]), ["as routed -> 2001:db8::1"]);
-        assert!(told(&["2001:db8::1"], &all, &["eth0"]).is_empty(), "a link-local address does not lead there");
+        assert_eq!(shown(&["203.0.113.9"], &all, &[]), both, "from the address of its network");
+        assert_eq!(shown(&["8.8.8.8"], &all, &["eth1"]), ["eth1 198.51.100.1 -> 8.8.8.8"], "because it was asked for");
+        assert_eq!(shown(&["2001:db8::1"], &all, &[]), ["as routed -> 2001:db8::1"]);
+        assert!(shown(&["2001:db8::1"], &all, &["eth0"]).is_empty(), "a link-local address does not lead there");
     }
 
     #[test]

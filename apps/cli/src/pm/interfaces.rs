@@ -1,4 +1,5 @@
-//! The networks of this host, as they change: its interfaces, and what routers tell of provisioning domains.
+//! The networks of this host, as they change: its interfaces, and the provisioning domains of
+//! routers.
 
 use super::domains::Listener;
 use super::{Shared, now};
@@ -10,18 +11,19 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
 
-/// Tells the daemon of the interfaces as they are, and gives what tells of changes.
+/// Reports the interfaces to the daemon as they are, and returns the source of changes.
 pub(super) fn begin(shared: &Shared) -> Result<AsyncFd<OsNet>, Failure> {
     let failed = |e: io::Error| Failure::new(Exit::Failed, "local", format!("the interfaces of this host: {e}"));
     let net = OsNet::new().map_err(failed)?;
     shared.daemon().set_interfaces(net.interfaces(), now());
-    // What takes its place is unsafe; the network owns its descriptor and keeps it open, which is what that asks for.
+    // What takes its place is unsafe; the network owns its descriptor and keeps it open, which is
+    // what that asks for.
     #[expect(deprecated, reason = "the command has no unsafe code")]
     let registered = AsyncFd::try_new(net);
     registered.map_err(|e| failed(e.into()))
 }
 
-/// Tells of changes for as long as the program runs.
+/// Reports changes for as long as the program runs.
 pub(super) async fn follow(mut net: AsyncFd<OsNet>, mut listener: Option<Listener>, shared: Arc<Shared>) {
     let mut events = Vec::new();
     if let Some(listener) = &mut listener {
@@ -59,12 +61,12 @@ pub(super) async fn follow(mut net: AsyncFd<OsNet>, mut listener: Option<Listene
             }
             () = heard => {}
         }
-        tell(&mut net, &mut listener, &shared);
+        report(&mut net, &mut listener, &shared);
     }
 }
 
 /// What the networks are now, to the daemon. What has not changed costs it a comparison.
-fn tell(net: &mut AsyncFd<OsNet>, listener: &mut Option<Listener>, shared: &Arc<Shared>) {
+fn report(net: &mut AsyncFd<OsNet>, listener: &mut Option<Listener>, shared: &Arc<Shared>) {
     let net = net.get_ref();
     let time: Instant = net.now();
     let domains = listener.as_mut().map_or_else(Vec::new, |l| l.turn(time, now(), shared));

@@ -1,5 +1,5 @@
-//! `neater pm`: the policy manager that the programs of a host share. What it holds and says is neater-policy's; here are
-//! sockets, files, the clock and the token.
+//! `neater pm`: the policy manager that the programs of a host share. Its state and its answers are
+//! neater-policy's; here are sockets, files, the clock and the token.
 
 mod domains;
 mod interfaces;
@@ -25,16 +25,17 @@ use watch::Watch;
 /// How long a client may take for a document, a frame or a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the parts of the program share. One thread runs them all, so that no lock is ever waited for.
+/// What the parts of the program share. One thread runs them all, so that no lock is ever waited
+/// for.
 struct Shared {
     daemon: Mutex<Daemon>,
     watch: Mutex<Watch>,
-    /// Somebody wrote a file, or wants the directories read.
+    /// A file was written, or a client wants the directories read.
     look: Notify,
     output: Output,
     token: String,
     port: u16,
-    /// The folder of the sockets, to which nobody else writes.
+    /// The folder of the sockets, to which no other user writes.
     folder: std::path::PathBuf,
 }
 
@@ -43,9 +44,9 @@ impl Shared {
         self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says why a client was refused something, to those who listen closely.
+    /// Reports why a client's request was refused, in verbose mode.
     fn refused(&self, what: &str, user: Option<u32>, why: &str) {
-        let user = user.map_or_else(|| "somebody".to_owned(), |uid| format!("user {uid}"));
+        let user = user.map_or_else(|| "a user".to_owned(), |uid| format!("user {uid}"));
         tracing::info!(target: "neater::pm", "{what}: refused {user}: {why}");
         if self.output.verbose {
             if self.output.json {
@@ -56,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Reads the directories where they changed, or in any case, and tells what is wrong.
+    /// Reads the directories where they changed, or in any case, and reports faults.
     fn reload(&self, in_any_case: bool) -> Option<Report> {
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let report = watch.load(&mut self.daemon(), in_any_case, now())?;
@@ -73,14 +74,14 @@ impl Shared {
                 "nodes": report.nodes}));
         } else if report.changed {
             self.output.note(&format!(
-                "{} profiles, {} policies and {} nodes count for everybody",
+                "{} profiles, {} policies and {} nodes apply to all users",
                 report.profiles, report.policies, report.nodes
             ));
         }
         Some(report)
     }
 
-    /// Does what the daemon wants done to files; what cannot be done is told.
+    /// Does what the daemon wants done to files; failures are reported.
     fn perform(&self, effects: &[Effect]) -> Result<(), String> {
         if effects.is_empty() {
             return Ok(());
@@ -181,7 +182,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Says where the daemon is.
+/// Reports the addresses of the daemon.
 fn announce(shared: &Shared, dir: &place::Dir, rest_at: Option<std::net::SocketAddr>) {
     let url = rest_at.map(|at| format!("http://{at}"));
     if shared.output.json {

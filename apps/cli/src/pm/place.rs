@@ -1,4 +1,4 @@
-//! Where the sockets are, and who may come to them.
+//! Where the sockets are, and which users may connect to them.
 
 use crate::failure::{Exit, Failure};
 use neater_policy::daemon::Door;
@@ -31,7 +31,7 @@ impl Dir {
         self.path.join(door.file())
     }
 
-    /// Takes away what would lead clients to nobody.
+    /// Removes the sockets of a manager that is gone.
     pub(super) fn remove(&self) {
         for door in Door::ALL {
             let _ = std::fs::remove_file(self.socket(door));
@@ -50,7 +50,7 @@ pub(super) fn user(named: &str) -> Result<u32, Failure> {
     let found = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == named);
     found.and_then(|fields| fields.get(2)?.parse().ok()).ok_or_else(|| {
         Failure::usage(format!("--trust-user {named}: there is no such user in /etc/passwd"))
-            .advise("say its number (id -u)")
+            .advise("give its number (id -u)")
     })
 }
 
@@ -59,12 +59,13 @@ pub(super) fn raise_descriptors() {
     crate::descriptors::raise(DESCRIPTORS);
 }
 
-/// Makes the directory, `~/.neat` if none is given, and sees to it that nobody manages there yet.
+/// Makes the directory, `~/.neat` if none is given, and makes sure that no other manager runs
+/// there.
 pub(super) fn prepare(dir: Option<&Path>, shared: bool) -> Result<Dir, Failure> {
     let path = match (dir, std::env::home_dir()) {
         (Some(dir), _) => dir.to_path_buf(),
         (None, Some(home)) if !home.as_os_str().is_empty() => home.join(".neat"),
-        (None, _) => return Err(Failure::usage("there is no home directory").advise("say where with --sock DIR")),
+        (None, _) => return Err(Failure::usage("there is no home directory").advise("name one with --sock DIR")),
     };
     let mode = if shared { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(&path).map_err(|e| Failure::file("make", &path, &e))?;
@@ -73,14 +74,14 @@ pub(super) fn prepare(dir: Option<&Path>, shared: bool) -> Result<Dir, Failure> 
     for door in Door::ALL {
         let socket = dir.socket(door);
         if UnixStream::connect(&socket).is_ok() {
-            let why = format!("somebody listens on {} already", socket.display());
-            return Err(Failure::new(Exit::Failed, "local", why).advise("end the other manager, or say --sock DIR"));
+            let why = format!("another process listens on {} already", socket.display());
+            return Err(Failure::new(Exit::Failed, "local", why).advise("end the other manager, or use --sock DIR"));
         }
     }
     Ok(dir)
 }
 
-/// Whether nobody else can put something of their own in the place of a socket or the token. A group may write there only if the
+/// Checks that no other user can replace a socket or the token. A group may write there only if the
 /// manager is no root's: on many systems each user has a group alone.
 fn of_nobody_else(path: &Path) -> Result<(), Failure> {
     let held = std::fs::metadata(path).map_err(|e| Failure::file("look at", path, &e))?;
@@ -90,7 +91,7 @@ fn of_nobody_else(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let why = format!("{} can be changed by other users, who could put sockets of theirs there", path.display());
-    Err(Failure::new(Exit::Local, "file", why).advise("say --sock DIR with a directory of your own (chmod go-w)"))
+    Err(Failure::new(Exit::Local, "file", why).advise("use --sock DIR with a directory of your own (chmod go-w)"))
 }
 
 /// Makes a new token, and writes it where only the daemon's user can read it.
@@ -112,8 +113,8 @@ pub(super) fn token(dir: &Dir) -> Result<String, Failure> {
     Ok(token)
 }
 
-/// Listens on a socket, in place of what may be left of an earlier one. Nobody can connect before its permissions are as
-/// they should be.
+/// Listens on a socket, in place of what may be left of an earlier one. Clients cannot connect
+/// before its permissions are set.
 pub(super) fn bind(dir: &Dir, door: Door) -> Result<UnixListener, Failure> {
     let path = dir.socket(door);
     let bind = || -> std::io::Result<UnixListener> {

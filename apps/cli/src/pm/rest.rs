@@ -35,11 +35,11 @@ impl Door {
 pub(super) async fn listen(at: SocketAddr) -> Result<Door, Failure> {
     if !at.ip().is_loopback() {
         let why = format!("REST is for this host alone, and {} is not of the loopback", at.ip());
-        return Err(Failure::usage(why).advise("say --rest 127.0.0.1:PORT, and let SSH bring others to it"));
+        return Err(Failure::usage(why).advise("use --rest 127.0.0.1:PORT, and forward it to others by SSH"));
     }
     let failed = |e: std::io::Error| {
         Failure::new(Exit::Failed, "local", format!("REST cannot listen on {at}: {e}"))
-            .advise("say another port with --rest 127.0.0.1:PORT, or --no-rest")
+            .advise("choose another port with --rest 127.0.0.1:PORT, or --no-rest")
     };
     let listener = TcpListener::bind(at).await.map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
@@ -84,7 +84,7 @@ async fn answer(request: http::Request<Incoming>, shared: &Shared) -> http::Resp
     let (parts, body) = request.into_parts();
     let body = tokio::time::timeout(PATIENCE, Limited::new(body, MAX_JSON + 1).collect()).await;
     let response = match body {
-        Ok(Ok(body)) => told(&parts, &body.to_bytes(), shared),
+        Ok(Ok(body)) => handle(&parts, &body.to_bytes(), shared),
         Ok(Err(_)) => Response::error(413, &format!("a document has at most {MAX_JSON} bytes")),
         Err(_) => Response::error(408, "the body took too long"),
     };
@@ -104,8 +104,8 @@ async fn answer(request: http::Request<Incoming>, shared: &Shared) -> http::Resp
     built.body(Full::new(Bytes::from(response.body))).unwrap_or_default()
 }
 
-fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Response {
-    // Two fields of one name say two things.
+fn handle(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Response {
+    // Two fields of one name contradict each other.
     let field = |name: HeaderName| {
         let mut all = parts.headers.get_all(name).iter();
         let first = all.next().and_then(|v| v.to_str().ok());

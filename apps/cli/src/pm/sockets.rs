@@ -20,8 +20,8 @@ use tokio::time::{Instant as Moment, Sleep, sleep_until, timeout_at};
 const MAX_OF_ONE: usize = 2048;
 /// How many connections there may be.
 const MAX_SESSIONS: usize = 8192;
-/// How many bytes may be held for the connections of one user, if that is neither root nor the daemon's own: documents that are not
-/// complete, and answers that were not taken.
+/// How many bytes may be held for the connections of one user, if that is neither root nor the
+/// daemon's own: documents that are not complete, and answers that were not taken.
 const MAX_BYTES_OF_ONE: usize = 32 << 20;
 /// How long a connection of the compact form may rest.
 const REST: Duration = Duration::from_secs(3600);
@@ -145,8 +145,9 @@ enum Came {
     Late,
 }
 
-/// Waits for a piece until the clock has run out, and lets the daemon work on it. The memory for it is not the connection's,
-/// of which there may be thousands. A piece that is not full was the last there is, so that nobody asks the system for more.
+/// Waits for a piece until the clock has run out, and lets the daemon work on it. The memory for it
+/// is not the connection's, of which there may be thousands. A piece that is not full was the last
+/// there is, so that the system is not asked for more.
 async fn read(
     stream: &mut UnixStream,
     clock: &mut Pin<&mut Sleep>,
@@ -195,7 +196,7 @@ async fn serve(mut stream: UnixStream, door: Door, place: &mut Place, shared: &S
                 return;
             }
         }
-        // A client of NEAT's does not wait for it; whoever runs the daemon is told, too.
+        // A client of NEAT's does not wait for it; the daemon reports it to its administrator, too.
         if let Err(why) = shared.perform(&effects) {
             session.unsaved(&why);
         }
@@ -213,10 +214,10 @@ async fn serve(mut stream: UnixStream, door: Door, place: &mut Place, shared: &S
         // What was sent is held no more.
         place.holds(session.weight());
         if session.is_idle() {
-            // Later and later: the runtime need not be told before the time has come.
+            // Later and later: the runtime's timer need not be moved before it fires.
             clock.as_mut().reset(Moment::now() + REST);
         } else if was_idle || session.taken() != taken {
-            // What is read may always end within a frame, on a connection where much is said.
+            // What is read may always end within a frame, on a connection with much traffic.
             clock.as_mut().reset(Moment::now() + PATIENCE);
         }
     }

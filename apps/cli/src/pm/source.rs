@@ -1,7 +1,7 @@
 //! Sources of one's own for the CIB: files and HTTP endpoints that are asked again and again.
 //!
-//! What is wrong with a source is told once, until it is something else; what the source said before goes on to count until
-//! it ends. Nobody waits for a source: each is asked by a task of its own.
+//! A fault of a source is reported once, until it changes; the last answer of the source stays in
+//! force until it expires. Nothing waits for a source: each is read by a task of its own.
 
 use super::{PATIENCE, Shared, now};
 use crate::connect;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How often in a row a source may be silent before what it said ends.
+/// How often in a row a source may fail before its last answer expires.
 const MISSES: u32 = 3;
 
 /// A source as it stands on the command line.
@@ -64,10 +64,13 @@ impl Sources {
             return Err(Failure::usage(format!("--source {} stands there twice", all[twice].name())));
         }
         let http = all.iter().any(|s| matches!(s, Source::Http(_)));
-        // Who names authorities means them to count: a file that is not there is told, whatever the sources are.
+        // Authorities that were named must be used: a missing file is an error, whatever the
+        // sources are.
         let trust = ca.map(authorities).transpose()?;
         if !http && trust.is_some() {
-            return Err(Failure::usage("--source-ca names who vouches for sources of https, and there is none"));
+            return Err(Failure::usage(
+                "--source-ca names the authorities of https sources, and there is no such source",
+            ));
         }
         let client = if http { Some(client(trust)?) } else { None };
         Ok(Self { all, every, client })
@@ -104,7 +107,7 @@ async fn follow(source: Source, every: Duration, client: Option<Client>, shared:
     let silence = (every * MISSES).max(Duration::from_secs(1)) + PATIENCE;
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // What was told last, so that it is told once.
+    // The last report, so that each is made once.
     let mut last: Option<Result<usize, String>> = None;
     loop {
         ticks.tick().await;
@@ -119,19 +122,19 @@ async fn follow(source: Source, every: Duration, client: Option<Client>, shared:
         };
         let came = text.and_then(|text| shared.daemon().set_source(&name, &text, silence, now()));
         if last.as_ref() != Some(&came) {
-            tell(&name, &came, &shared);
+            report(&name, &came, &shared);
             last = Some(came);
         }
     }
 }
 
-fn tell(name: &str, came: &Result<usize, String>, shared: &Shared) {
+fn report(name: &str, came: &Result<usize, String>, shared: &Shared) {
     let output = &shared.output;
     match came {
         Ok(nodes) if output.json => output.event(&json!({"event": "source", "source": name, "nodes": nodes})),
         Ok(nodes) => output.note(&format!("{name}: {nodes} nodes")),
         Err(why) if output.json => output.event(&json!({"event": "source", "source": name, "why": why})),
-        Err(why) => output.note(&format!("{name}: {why}; what it said before counts until it ends")),
+        Err(why) => output.note(&format!("{name}: {why}; its last answer stays in force until it expires")),
     }
 }
 
@@ -141,7 +144,7 @@ fn plain(e: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// A file as a whole. What is no file could keep everybody waiting.
+/// A file as a whole. Anything but a regular file could block.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     neater::policies::folder::open(path)?.take(MAX_SOURCE_TEXT as u64 + 1).read_to_end(&mut text)?;
@@ -151,7 +154,7 @@ fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
-/// An answer as a whole. Redirections are not followed: who is asked is who was named.
+/// An answer as a whole. Redirections are not followed: only the named server is asked.
 async fn fetch(client: &Client, url: &Url) -> Result<String, String> {
     let options = RequestOptions { redirects: 0, ..RequestOptions::default() };
     let mut response = client.get(url, &options).await.map_err(|e| e.to_string())?;

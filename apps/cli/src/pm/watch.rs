@@ -1,8 +1,10 @@
-//! The directories of policies, profiles and CIB nodes: looked at again and again, and read when something changed.
+//! The directories of policies, profiles and CIB nodes: looked at again and again, and read when
+//! something changed.
 //!
-//! Looking, and not being told by the system: it is the same on every file system, for folders that are replaced, links
-//! that lead elsewhere and volumes that are mounted later, and costs a thousandth of what it saves of surprise. A look
-//! lasts about 1 µs for each file, and the pause after it is at least a hundred times as long.
+//! Polling, and not notifications of the system: it is the same on every file system, for folders
+//! that are replaced, links that lead elsewhere and volumes that are mounted later, and costs a
+//! thousandth of what it saves of surprise. A look lasts about 1 µs for each file, and the pause
+//! after it is at least a hundred times as long.
 
 use super::Shared;
 use crate::failure::{Exit, Failure};
@@ -25,7 +27,7 @@ const UNSETTLED: Duration = Duration::from_secs(2);
 const PIB: usize = 0;
 const CIB: usize = 1;
 
-/// What tells a file from the same file after a change.
+/// What distinguishes a file from the same file after a change.
 type Stamp = (PathBuf, Option<SystemTime>, i64, u64, u64);
 
 /// The directories, and how they were found last.
@@ -38,7 +40,7 @@ pub(super) struct Watch {
     known: [Vec<(String, PathBuf)>; 2],
     /// What could not be looked at.
     closed: Vec<Fault>,
-    /// What was wrong with files last, so that it is told once.
+    /// The last faults of files, so that each is reported once.
     faults: Vec<Fault>,
 }
 
@@ -52,8 +54,9 @@ impl Watch {
         Ok(Self { pib, cib, stamps: Vec::new(), settled: false, known, closed, faults: Vec::new() })
     }
 
-    /// The files of one of the directories, and those that were there and lie where nobody may look now: what they said goes on to
-    /// count. What cannot be looked at hides nothing else.
+    /// The files of one of the directories, and those that were there and lie where reading is not
+    /// permitted now: their earlier content stays in force. What cannot be looked at hides nothing
+    /// else.
     fn list(&mut self, which: usize, closed: &mut Vec<Fault>) -> (Vec<Listed>, Vec<String>) {
         let Some(dir) = [&self.pib, &self.cib][which].as_deref() else { return (Vec::new(), Vec::new()) };
         let found = match folder::check(dir) {
@@ -74,7 +77,7 @@ impl Watch {
         for (why, path) in hidden {
             let lost: Vec<_> = before.iter().filter(|(_, own)| own.starts_with(&path)).cloned().collect();
             let stays =
-                if lost.is_empty() { "what lies there does not count" } else { "what it said before goes on to count" };
+                if lost.is_empty() { "what lies there does not count" } else { "its earlier content stays in force" };
             closed.push(Fault {
                 file: String::new(),
                 line: 0,
@@ -88,8 +91,9 @@ impl Watch {
         (files, kept)
     }
 
-    /// Reads what the directories hold into the daemon, if they changed or `in_any_case`. A directory that cannot be read
-    /// changes nothing: what its files said goes on to count.
+    /// Reads what the directories hold into the daemon, if they changed or `in_any_case`. A
+    /// directory that cannot be read changes nothing: the earlier content of its files stays in
+    /// force.
     pub(super) fn load(&mut self, daemon: &mut Daemon, in_any_case: bool, now: WallTime) -> Option<Report> {
         let mut closed = Vec::new();
         let (pib, kept_rules) = self.list(PIB, &mut closed);
@@ -113,7 +117,7 @@ impl Watch {
         let mut read = |files: Vec<Listed>| -> Vec<(String, String)> {
             let one = |file: Listed| {
                 let text = folder::read(&file.path).unwrap_or_else(|e| {
-                    let why = format!("{}; what the file said before goes on to count", e.message);
+                    let why = format!("{}; its earlier content stays in force", e.message);
                     unreadable.push(Fault { file: file.name.clone(), line: 0, column: 0, why, harmless: false });
                     String::new()
                 });
@@ -122,7 +126,7 @@ impl Watch {
             files.into_iter().map(one).collect()
         };
         let (mut pib, mut cib) = (read(pib), read(cib));
-        // A text that is no JSON leaves what was said before as it is.
+        // A text that is no JSON leaves the earlier content in force.
         let kept: Vec<String> = kept_rules.iter().chain(&kept_nodes).cloned().collect();
         pib.extend(kept_rules.into_iter().map(|name| (name, String::new())));
         cib.extend(kept_nodes.into_iter().map(|name| (name, String::new())));
@@ -157,7 +161,8 @@ impl Watch {
     }
 }
 
-/// Writes a file so that it is there as a whole, or as it was. One that is to be `new` takes no other file's place.
+/// Writes a file so that it is there as a whole, or as it was. One that is to be `new` takes no
+/// other file's place.
 fn save(dir: &Path, file: &str, text: &str, new: bool) -> Result<(), Failure> {
     let (path, draft) = (dir.join(file), dir.join(format!(".new-{}", std::process::id())));
     let written = std::fs::File::create(&draft)
@@ -168,7 +173,7 @@ fn save(dir: &Path, file: &str, text: &str, new: bool) -> Result<(), Failure> {
     }
     written.map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            let why = format!("{} says something else already: rename it, or choose another uid", path.display());
+            let why = format!("{} has other content already: rename it, or choose another uid", path.display());
             Failure::new(Exit::Local, "file", why)
         }
         _ => Failure::file("write", &path, &e),

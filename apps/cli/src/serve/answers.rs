@@ -13,7 +13,8 @@ pub(super) fn are_logged(output: &Output, quiet: bool) -> bool {
     output.verbose || !quiet && !output.json && stderr().is_terminal()
 }
 
-/// Lines that wait for a slow terminal or pipe: then they are left out, for the server must not wait.
+/// Lines that wait for a slow terminal or pipe: then they are left out, for the server must not
+/// wait.
 const WAITING: usize = 4096;
 /// How long the last lines may take.
 const LAST: Duration = Duration::from_secs(1);

@@ -1,7 +1,8 @@
 //! A certificate for this host that stays the same from run to run, so that it can be trusted once.
 //!
-//! *Invariants*: the private key is readable by its owner only from the moment it exists; two servers that start at the same
-//! time end up with the same certificate; what is shown to others holds no key.
+//! *Invariants*: the private key is readable by its owner only from the moment it exists; two
+//! servers that start at the same time end up with the same certificate; what is shown to others
+//! holds no key.
 
 use super::reset;
 use crate::args::ServeArgs;
@@ -15,7 +16,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A certificate is valid for a year; one that is older than this is made anew.
+/// A certificate is valid for a year; one that is older than this is replaced.
 const RENEW_AFTER: Duration = Duration::from_secs(300 * 24 * 60 * 60);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -42,7 +43,7 @@ impl Shown {
         Self { path, sha256: hexadecimal(digest.as_ref()), validity: identity.chain.first().and_then(validity) }
     }
 
-    /// What clients will say of its dates at this time, if they will say something, or do so soon.
+    /// What clients object to its dates at this time, if they do, or will do so soon.
     pub(super) fn warning(&self, now: Duration) -> Option<String> {
         let validity = self.validity?;
         let (path, from, to) = (self.path.display(), validity.not_before.0, validity.not_after.0);
@@ -96,8 +97,8 @@ pub(super) fn generated(args: &ServeArgs) -> Result<(Identity, Shown), Failure> 
     Ok((identity, shown))
 }
 
-/// Whether a certificate can be for it: an address, or a name in the letters of the DNS (RFC 1123 section 2.1; the underscore
-/// is common), whose first label may be a wildcard.
+/// Whether a certificate can be for it: an address, or a name in the letters of the DNS (RFC 1123
+/// section 2.1; the underscore is common), whose first label may be a wildcard.
 pub(super) fn is_name(name: &str) -> bool {
     let label = |l: &str| {
         (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
@@ -117,7 +118,7 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
     Some(state?.join("neater"))
 }
 
-/// The name of the files: the host's, and what tells other names apart.
+/// The name of the files: the host's, and a digest of other names.
 fn stem(names: &[String]) -> String {
     let Some(extra) = names.get(3) else { return "localhost".into() };
     let digest = ring::digest::digest(&ring::digest::SHA256, names.join(",").as_bytes());
@@ -141,8 +142,9 @@ fn kept(secret: &Path) -> Result<Option<Identity>, Failure> {
     }
 }
 
-/// A file with a private key, and what is known of it; `None` if there is none. It must be ours, and for nobody else: whoever
-/// may write to it decides with which key we answer, and who may read it can answer in our place.
+/// A file with a private key, and what is known of it; `None` if there is none. It must be ours,
+/// and ours alone: a user who may write to it decides with which key we answer, and one who may
+/// read it can answer in our place.
 fn private(path: &Path) -> Result<Option<(Metadata, Vec<u8>)>, Failure> {
     let bad = |e: &io::Error| Failure::file("read", path, e);
     let file = match neater::policies::folder::open(path) {
@@ -188,7 +190,7 @@ fn make(names: &[String], secret: &Path) -> Result<Identity, Failure> {
     }
 }
 
-/// Writes the part that everybody may see.
+/// Writes the public part.
 fn publish(identity: &Identity, public: &Path) -> io::Result<()> {
     let text = certificates_to_pem(&identity.chain);
     if std::fs::read(public).is_ok_and(|t| t == text.as_bytes()) {
@@ -199,12 +201,14 @@ fn publish(identity: &Identity, public: &Path) -> io::Result<()> {
     std::fs::rename(&temporary, public)
 }
 
-/// Gives a file that is written, with `text`, its name, if nothing has it: of several servers, the first one's stays.
+/// Gives a file that is written, with `text`, its name, if nothing has it: of several servers, the
+/// first one's stays.
 pub(super) fn put_in_place(temporary: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     let linked = std::fs::hard_link(temporary, path);
     let _ = std::fs::remove_file(temporary);
     match linked {
-        // There are file systems without links (FAT, exFAT): what is read meanwhile may be less than all.
+        // There are file systems without links (FAT, exFAT): what is read meanwhile may be less
+        // than all.
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => unlinked(path, text),
         done => done,
     }

@@ -1,7 +1,8 @@
 //! Which hosts requests may name.
 //!
-//! A page of another origin can let its name lead to this host, and would read what is served here under that name (DNS rebinding).
-//! Where only programs of this host can connect, names that are not its own are no reason to answer.
+//! A page of another origin can let its name lead to this host, and would read what is served here
+//! under that name (DNS rebinding). Where only programs of this host can connect, names that are
+//! not its own are no reason to answer.
 
 use super::certificate::is_name;
 use crate::args::ServeArgs;

@@ -41,7 +41,9 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
         match reset::secret(args.cert_dir.as_deref()) {
             Ok(secret) => builder = builder.reset_secret(secret),
             // Clients of an earlier run wait a little longer: no reason not to serve.
-            Err(why) => output.note(&format!("QUIC clients of an earlier run will not be told that it ended: {why}")),
+            Err(why) => {
+                output.note(&format!("QUIC clients of an earlier run will not be notified that it ended: {why}"))
+            }
         }
     }
     let neater = connect::start(builder)?;
@@ -63,7 +65,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     announce(&args, output, &root, &urls, shown.as_ref(), &udp);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(warning) = shown.as_ref().and_then(|s| s.warning(now)) {
-        output.tell("certificate", None, &warning);
+        output.report("certificate", None, &warning);
     }
     make_room_for(args.max_connections, output);
     let connections = args.max_connections as usize;
@@ -106,8 +108,8 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     Ok(Exit::Ok)
 }
 
-/// Sees to it that there are descriptors for so many connections, each with one more for the file that it sends, or says that there
-/// are not: then others wait until some have gone.
+/// Sees to it that there are descriptors for so many connections, each with one more for the file
+/// that it sends, or reports that there are not: then others wait until some have gone.
 fn make_room_for(connections: u32, output: &Output) {
     let needed = 2 * u64::from(connections) + DESCRIPTORS;
     if let Some(limit) = crate::descriptors::raise(needed).filter(|limit| *limit < needed) {
@@ -138,7 +140,8 @@ fn secured(args: &ServeArgs) -> Result<(SecurityParameters, Option<Shown>), Fail
     Ok((security, Some(shown)))
 }
 
-/// Listens. The port that the system chose for one address may be taken at another: then it may choose again.
+/// Listens. The port that the system chose for one address may be taken at another: then it may
+/// choose again.
 fn listening(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
     let mut tries = if args.port == Some(0) { PORT_TRIES } else { 1 };
     loop {
@@ -180,14 +183,15 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
         match on(ip, port) {
             Ok(l) => listeners.push(l),
             Err(e) if is_missing(&e.to_string()) => {}
-            // Whoever has it would be asked in our place by half of those who ask for localhost.
+            // Its owner would be asked in our place by half of the clients of localhost.
             Err(e) => return Err(cannot_listen(&e, (port, udp)).advise("or leave it out: --bind 127.0.0.1")),
         }
     }
     Ok(listeners)
 }
 
-/// Addresses to listen on, without those that others cover: `::` is every address of this host, `0.0.0.0` every one of IPv4.
+/// Addresses to listen on, without those that others cover: `::` is every address of this host,
+/// `0.0.0.0` every one of IPv4.
 fn not_covered(bind: &[IpAddr]) -> Vec<IpAddr> {
     let (all, all_v4) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED));
     let mut kept: Vec<IpAddr> = Vec::new();
@@ -235,7 +239,7 @@ fn all_are_served(args: &ServeArgs, listeners: &[Listener]) -> Result<(), Failur
     let served: Vec<Stack> = listeners.iter().flat_map(Listener::local_addrs).map(|(s, _)| s).collect();
     match stacks(args)?.into_iter().find(|s| !served.contains(s)) {
         Some(missing) if !args.transport.is_empty() => {
-            let why = format!("--transport: {missing} cannot be served here; `neater explain --transport` tells why");
+            let why = format!("--transport: {missing} cannot be served here; `neater explain --transport` shows why");
             Err(Failure::new(Exit::Failed, "listen", why))
         }
         _ => Ok(()),
@@ -292,7 +296,7 @@ fn urls(args: &ServeArgs, addresses: &[SocketAddr], port: u16) -> Vec<String> {
     urls
 }
 
-/// What can be typed to fetch something: over SCTP only where that is said.
+/// What can be typed to fetch something: over SCTP only where that is requested.
 fn tries(stacks: &[Stack], udp: Option<u16>, ca: &str, url: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if stacks.iter().any(|s| matches!(s, Stack::Quic | Stack::Tls)) {
@@ -308,7 +312,7 @@ fn tries(stacks: &[Stack], udp: Option<u16>, ca: &str, url: &str) -> Vec<String>
     lines
 }
 
-/// How a client is told of the UDP port, if it must be.
+/// The option that gives a client the UDP port, if it needs one.
 fn port_option(port: u16) -> String {
     if port == UDP_PORT { String::new() } else { format!(" --udp-port {port}") }
 }

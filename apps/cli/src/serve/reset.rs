@@ -1,8 +1,8 @@
-//! The secret with which a server that was started anew tells QUIC clients that it has forgotten them (stateless reset,
-//! RFC 9000 section 10.3).
+//! The secret with which a restarted server resets QUIC connections that it has forgotten
+//! (stateless reset, RFC 9000 section 10.3).
 //!
-//! *Invariants*: it stays the same from run to run, also of servers that start at the same time; nobody but its owner can
-//! read it from the moment it exists.
+//! *Invariants*: it stays the same from run to run, also of servers that start at the same time;
+//! only its owner can read it from the moment it exists.
 
 use super::certificate::{put_in_place, state_dir, write_new};
 use ring::hmac;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// What the file is called, beside the certificates.
 const NAME: &str = "quic-reset.secret";
-/// Where a host keeps the number that tells it from others (machine-id(5)).
+/// Where a host keeps the number that identifies it (machine-id(5)).
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 /// How long the file is.
 const LENGTH: u64 = 65;
@@ -32,7 +32,8 @@ pub(super) fn secret(dir: Option<&Path>) -> Result<[u8; 32], String> {
     Ok(of_this_host(secret, MACHINE.iter().find_map(|path| std::fs::read(path).ok()).as_deref()))
 }
 
-/// The secret of this host: others may share the folder. Where a host has no number of its own, they share the secret, too.
+/// The secret of this host: others may share the folder. Where a host has no number of its own,
+/// they share the secret, too.
 fn of_this_host(secret: [u8; 32], machine: Option<&[u8]>) -> [u8; 32] {
     let machine = machine.map(<[u8]>::trim_ascii).filter(|m| !m.is_empty());
     let Some(machine) = machine else { return secret };
@@ -93,7 +94,7 @@ fn kept(path: &Path) -> io::Result<Option<[u8; 32]>> {
     Ok(Some(secret))
 }
 
-/// Whoever owns the file knows what is in it, and may put something else there.
+/// The owner of the file knows what is in it, and may put something else there.
 pub(super) const fn is_ours(owner: u32, user: u32) -> bool {
     owner == user
 }

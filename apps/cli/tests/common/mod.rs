@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The binary under test, without the settings of whoever runs the tests.
+/// The binary under test, without the settings of the user who runs the tests.
 pub(crate) fn neater() -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_neater"));
     for name in ["RUST_LOG", "SSLKEYLOGFILE", "NEATER_QLOG"] {
@@ -17,12 +17,14 @@ pub(crate) fn neater() -> Command {
         c.env_remove(name);
     }
     c.stdin(Stdio::null());
-    // What one run has learnt decides nothing in the next one, unless a test says where it is kept.
+    // What one run has learnt decides nothing in the next one, unless a test names the place where
+    // it is kept.
     c.env("NEATER_CACHE", "");
     c
 }
 
-/// Says it past the test harness, which would keep it to itself: a test that is skipped must be seen.
+/// Prints it past the test harness, which would keep it to itself: a test that is skipped must be
+/// seen.
 pub(crate) fn say_skipped(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("\nskipped: {why}\n").as_bytes());
 }

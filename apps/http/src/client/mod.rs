@@ -30,17 +30,19 @@ use pool::Pool;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Called with the events of every connection that is made, the timeline of its establishment included.
+/// Called with the events of every connection that is made, the timeline of its establishment
+/// included.
 pub type Observer = Arc<dyn Fn(&Origin, &Event) + Send + Sync>;
 
-/// Redirections followed for one request, unless said otherwise.
+/// Redirections followed for one request, unless configured otherwise.
 const REDIRECTS: u8 = 10;
-/// How long nothing may come, unless said otherwise.
+/// How long nothing may come, unless configured otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long the first answer of a connection may take before another candidate is asked beside it,
-/// unless said otherwise.
+/// unless configured otherwise.
 const SECOND_AFTER: Duration = Duration::from_secs(5);
-/// Connections of HTTP/1.1 to one origin (RFC 9112 section 9.4 asks to limit them and names no number).
+/// Connections of HTTP/1.1 to one origin (RFC 9112 section 9.4 asks to limit them and names no
+/// number).
 const H1_CONNECTIONS: usize = 6;
 
 /// How a [`Client`] is made.
@@ -84,24 +86,26 @@ impl Builder {
         self
     }
 
-    /// Where connections come from: an interface, an address. Without, the system and the policies say.
+    /// The local endpoint of connections: an interface, an address. Without it the system and the
+    /// policies decide.
     #[must_use]
     pub fn local(mut self, endpoint: LocalEndpoint) -> Self {
         self.local = Some(endpoint);
         self
     }
 
-    /// Where a host is at a port, whatever names and addresses would give; given more than once, each is a candidate. The certificate
-    /// is still looked at for the host.
+    /// Where a host is at a port, whatever names and addresses would give; given more than once,
+    /// each is a candidate. The certificate is still looked at for the host.
     #[must_use]
     pub fn place(mut self, host: &str, port: u16, address: IpAddr) -> Self {
         self.places.push((host.to_ascii_lowercase(), port, address));
         self
     }
 
-    /// The proxies that origins are asked by. By default there is none, whatever variables say ([`Proxies::from_variables`]). By a proxy
-    /// there are TCP and TLS alone, and it is the proxy's name that is resolved. With a proxy, a field Proxy-Authorization of a request
-    /// is not sent ([`Proxies::authorize`] sets it).
+    /// The proxies that origins are asked by. By default there is none, regardless of variables
+    /// ([`Proxies::from_variables`]). By a proxy there are TCP and TLS alone, and it is the proxy's
+    /// name that is resolved. With a proxy, a field Proxy-Authorization of a request is not sent
+    /// ([`Proxies::authorize`] sets it).
     #[must_use]
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.proxies = proxies;
@@ -115,7 +119,8 @@ impl Builder {
         self
     }
 
-    /// Only these stacks; empty: all that can carry HTTP, but SCTP only where the properties ask for streams.
+    /// Only these stacks; empty: all that can carry HTTP, but SCTP only where the properties ask
+    /// for streams.
     #[must_use]
     pub fn stacks(mut self, stacks: &[Stack]) -> Self {
         self.stacks = stacks.to_vec();
@@ -153,7 +158,7 @@ impl Builder {
         self
     }
 
-    /// Who wants to hear of every event of every connection.
+    /// A function that gets every event of every connection.
     #[must_use]
     pub fn on_event(mut self, observer: impl Fn(&Origin, &Event) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -176,9 +181,10 @@ pub struct Client {
 /// What to ask for besides the URL.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
-    /// Header fields. Those that name the client to a server (Authorization, Cookie), and Host, are not sent to another
-    /// origin. Host, if given, is what the server is asked for instead of the URL's authority: over HTTP/2 and 3 it travels
-    /// as `:authority` (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1). The certificate is still that of the URL.
+    /// Header fields. Those that name the client to a server (Authorization, Cookie), and Host, are
+    /// not sent to another origin. Host, if given, is what the server is asked for instead of the
+    /// URL's authority: over HTTP/2 and 3 it travels as `:authority` (RFC 9113 section 8.3.1, RFC
+    /// 9114 section 4.3.1). The certificate is still that of the URL.
     pub headers: HeaderMap,
     /// Redirections that are followed.
     pub redirects: u8,
@@ -212,7 +218,8 @@ impl Client {
         }
     }
 
-    /// Asks for `url` and returns the answer when its head is there; the body streams. Any status is an answer.
+    /// Asks for `url` and returns the answer when its head is there; the body streams. Any status
+    /// is an answer.
     ///
     /// # Errors
     /// [`Error`], by what can be done about it.
@@ -220,8 +227,8 @@ impl Client {
         self.send(Method::GET, url, Bytes::new(), options).await
     }
 
-    /// As [`Client::get`], where no redirection is followed: an answer that names another place is an answer, too, for who has
-    /// something to say about which places are asked.
+    /// As [`Client::get`], where no redirection is followed: a redirection is returned as an
+    /// answer, for callers that decide themselves which hosts are asked.
     ///
     /// # Errors
     /// [`Error`], by what can be done about it.
@@ -238,8 +245,9 @@ impl Client {
         self.send(Method::HEAD, url, Bytes::new(), options).await
     }
 
-    /// As [`Client::get`], by any method and with content, which is sent when the connection is there. A method that is not
-    /// idempotent (RFC 9110 section 9.2.2) is never sent twice, unless the server has not looked at the request.
+    /// As [`Client::get`], by any method and with content, which is sent when the connection is
+    /// there. A method that is not idempotent (RFC 9110 section 9.2.2) is never sent twice, unless
+    /// the server has not looked at the request.
     ///
     /// # Errors
     /// [`Error`], by what can be done about it.
@@ -255,7 +263,8 @@ impl Client {
         let (mut url, mut headers) = (url.clone(), options.headers.clone());
         for round in 0..=options.redirects {
             let asked = Asked { method: &method, url: &url, headers: &headers, body: &body };
-            // What was asked first may have been done: it is not to be asked again because of what followed.
+            // What was asked first may have been done: it is not to be asked again because of what
+            // followed.
             let done = round > 0 && !first.is_idempotent();
             let response = self.pool.request(&asked).await.map_err(|e| match e {
                 e if done => Error::Redirect(format!("{url}, to which it was redirected: {e}")),
@@ -303,7 +312,8 @@ struct Asked<'a> {
     body: &'a Bytes,
 }
 
-/// Whether the place that an answer names is asked for with GET, whatever was asked before (RFC 9110 sections 15.4.2 to 15.4.4).
+/// Whether the place that an answer names is asked for with GET, whatever was asked before (RFC
+/// 9110 sections 15.4.2 to 15.4.4).
 fn becomes_get(status: u16, method: &Method) -> bool {
     match status {
         303 => *method != Method::HEAD,
@@ -320,8 +330,8 @@ fn redirection(response: &Response) -> Option<String> {
     Some(location(response.headers().get(LOCATION)?.as_bytes()))
 }
 
-/// A location as the URL that it is meant to be: many servers leave out the escapes of bytes that are no ASCII (RFC 3986
-/// section 2.1), whatever the encoding.
+/// A location as the URL that it is meant to be: many servers leave out the escapes of bytes that
+/// are no ASCII (RFC 3986 section 2.1), whatever the encoding.
 fn location(bytes: &[u8]) -> String {
     let as_is = |b: u8| char::from(b).to_string();
     bytes.iter().map(|b| if b.is_ascii() { as_is(*b) } else { format!("%{b:02X}") }).collect()
@@ -345,7 +355,8 @@ fn fields(url: &Url, extra: &HeaderMap, version: HttpVersion) -> HeaderMap {
         all.remove(name);
     }
     for (name, value) in given.1 {
-        // RFC 9114 section 4.2, RFC 9113 section 8.2.2: fields of the connection have no place in these versions.
+        // RFC 9114 section 4.2, RFC 9113 section 8.2.2: fields of the connection have no place in
+        // these versions.
         let trailers = *name != TE || value.as_bytes().eq_ignore_ascii_case(b"trailers");
         if version == HttpVersion::Http11 || !is_hop(name) && trailers {
             all.append(name, value.clone());

@@ -1,10 +1,11 @@
 //! Connections by origin.
 //!
-//! *Responsible for* making a connection as the needs and the race decide, putting the right HTTP on it, and using it again:
-//! many requests at once where the version has streams, one after the other where it has not.
+//! *Responsible for* making a connection as the needs and the race decide, putting the right HTTP
+//! on it, and using it again: many requests at once where the version has streams, one after the
+//! other where it has not.
 //!
-//! *Invariants*: while the first connection to an origin is being made, other requests to it wait for what it turns out to
-//! be; a connection on which a request failed is not used again.
+//! *Invariants*: while the first connection to an origin is being made, other requests to it wait
+//! for what it turns out to be; a connection on which a request failed is not used again.
 
 use super::proxy::{Proxy, Wire};
 use super::response::{Body, Response, Transport, announced};
@@ -30,22 +31,25 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Bytes of an answer's head over HTTP/3, and between two pieces of its body: more is a defect or an attack.
+/// Bytes of an answer's head over HTTP/3, and between two pieces of its body: more is a defect or
+/// an attack.
 const H3_HEAD_BUDGET: u64 = 512 << 10;
 /// The largest field section that we declare to accept.
 const HEAD_MAX: u64 = 64 << 10;
-/// Fields that an answer over HTTP/1.1 may have. Servers set more than the hundred that are usual for
-/// requests; their bytes are bounded as well.
+/// Fields that an answer over HTTP/1.1 may have. Servers set more than the hundred that are usual
+/// for requests; their bytes are bounded as well.
 const FIELDS_MAX: usize = 1000;
-/// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection: 670 Mbit/s and 1.3 Gbit/s at 200 ms. A window is a
-/// promise to keep what comes until it is read, so the second is also the memory that a server can take while nobody reads. hyper's
-/// adaptive windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
+/// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection: 670 Mbit/s and
+/// 1.3 Gbit/s at 200 ms. A window is a promise to keep what comes until it is read, so the second
+/// is also the memory that a server can take while the program does not read. hyper's adaptive
+/// windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
 /// Candidates that one request is tried by, while each of them is there and does not serve.
 const CANDIDATES: usize = 4;
 /// Bytes of content that even a slow network takes in a second.
 const SLOWEST: u64 = 8 << 10;
-/// How often a request is sent again that the server has not looked at, and how much longer it waits each time.
+/// How often a request is sent again that the server has not looked at, and how much longer it
+/// waits each time.
 const REFUSALS: u32 = 4;
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
 /// How long an origin that has demanded HTTP/1.1 is asked over that alone: as long as a race
@@ -63,8 +67,8 @@ pub(super) struct Pool {
     origins: Mutex<BTreeMap<Route, Arc<Place>>>,
 }
 
-/// What connections are kept apart by: a connection through a proxy is another one than a connection without, and serves one origin all
-/// the same.
+/// What connections are kept apart by: a connection through a proxy is another one than a
+/// connection without, and serves one origin all the same.
 type Route = (Option<Arc<Proxy>>, Origin);
 
 /// The connections of an origin.
@@ -72,7 +76,7 @@ struct Place {
     /// What they go through.
     proxy: Option<Arc<Proxy>>,
     known: tokio::sync::Mutex<Known>,
-    /// Who may have a connection of HTTP/1.1.
+    /// Permits for connections of HTTP/1.1.
     turns: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<(Sender1, Line)>>>,
     /// Over SCTP, each connection of HTTP/1.1 is a stream of this association.
@@ -139,7 +143,8 @@ impl Tried {
         new
     }
 
-    /// A connection to this candidate had died while it was kept: that says nothing of another one.
+    /// A connection to this candidate had died while it was kept: that is no evidence about another
+    /// one.
     fn forget(&mut self, t: &Transport) {
         self.0.retain(|way| *way != (t.stack, t.remote));
     }
@@ -174,7 +179,7 @@ impl From<Error> for Stop {
 /// What is known of an origin.
 enum Known {
     Nothing,
-    /// One connection for everybody.
+    /// One connection for all requests.
     Shared(Box<Open>),
     /// It speaks HTTP/1.1.
     Serial,
@@ -277,7 +282,8 @@ impl Pool {
                 Err(Stop::Exhausted) => return Err(last.unwrap_or_else(|| no_other_way(origin))),
             };
             if matches!(e, Error::Refused(_)) {
-                // It was not looked at (RFC 9113 section 8.7, RFC 9114 section 4.1.1), so that it may be sent again, whatever it is.
+                // It was not looked at (RFC 9113 section 8.7, RFC 9114 section 4.1.1), so that it
+                // may be sent again, whatever it is.
                 if refused == REFUSALS {
                     return Err(e);
                 }
@@ -286,7 +292,7 @@ impl Pool {
                 tried.forget(&line.transport);
                 continue;
             }
-            // HTTP_1_1_REQUIRED, too, says that nothing was done.
+            // HTTP_1_1_REQUIRED, too, means that the request was not processed.
             if sent && !idempotent && !line.service.wants_http11() {
                 return Err(e);
             }
@@ -378,7 +384,7 @@ impl Pool {
             }
             _ => {}
         }
-        // Whoever else wants this origin waits for the lock, and for what we find out.
+        // Other requests to this origin wait for the lock, and for the result.
         match self.connect(origin, &place, tried).await? {
             Made::Shared(open) => {
                 *known = Known::Shared(open.clone());
@@ -482,7 +488,8 @@ impl Pool {
         }
     }
 
-    /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race choose.
+    /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race
+    /// choose.
     async fn establish(&self, origin: &Origin, only_http11: bool) -> Result<Connection, Error> {
         let c = &self.config;
         let (security, eligible) = self.demands(origin, only_http11)?;
@@ -507,7 +514,7 @@ impl Pool {
     ) -> Result<(SecurityParameters, &'static [Stack]), Error> {
         let c = &self.config;
         let only = c.version.or(only_http11.then_some(HttpVersion::Http11));
-        // SCTP is for those who ask for it by name, or for streams (decision 0023).
+        // SCTP is for programs that ask for it by name, or for streams (decision 0023).
         let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
         let sctp = c.stacks.iter().any(|s| s.is_sctp()) || streams.is_some_and(|p| p >= Preference::Prefer);
         let (security, eligible): (SecurityParameters, &'static [Stack]) = match origin.scheme {
@@ -587,18 +594,20 @@ impl Pool {
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
         let (mut headers, named) = (fields(url, extra, version), host(extra)?);
-        // A proxy connects to where the target says, and not to where Host does.
+        // A proxy connects to the host of the target, and not to that of the Host field.
         *request.uri_mut() = match self.config.proxies.settle(url, &line.transport, &mut headers) {
             Some(_) => url.uri(true, None)?,
             None => url.uri(version != HttpVersion::Http11, named)?,
         };
         *request.headers_mut() = headers;
-        // RFC 9110 section 8.6: a method that has content by its meaning says how much, also where there is none.
+        // RFC 9110 section 8.6: a method that has content by its meaning states its length, also
+        // where there is none.
         if !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, body.len().into());
         }
         let full = || Full::new(body.clone());
-        // Content takes its time, and nothing comes meanwhile: a slow network has a second for each of so many bytes.
+        // Content takes its time, and nothing comes meanwhile: a slow network has a second for each
+        // of so many bytes.
         let silence = self.config.silence;
         let patience = silence + Duration::from_secs(body.len() as u64 / SLOWEST);
         let asked = match lease {
@@ -649,7 +658,8 @@ async fn ask_h3(
         stream.finish().await
     };
     match sent.await {
-        // RFC 9114 section 4.1: a server that has answered may not want the end of the request; its answer is complete.
+        // RFC 9114 section 4.1: a server that has answered may not want the end of the request; its
+        // answer is complete.
         Ok(()) | Err(h3::error::StreamError::RemoteTerminate { .. }) => {}
         Err(e) => return Err(broken(e)),
     }
@@ -741,7 +751,7 @@ pub(super) async fn start_h1(wire: Wire, line: Line) -> Result<Made, Stop> {
     Ok(Made::Serial(sender, line))
 }
 
-/// Runs a connection until it ends, and says so.
+/// Runs a connection until it ends, and reports that.
 fn spawn_until_over(driver: impl Future<Output = Result<(), String>> + Send + 'static, service: Arc<Service>) {
     tokio::spawn(async move {
         if let Err(why) = driver.await {
@@ -820,7 +830,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("ours");
     }
 
-    /// What is declared to the peer (RFC 9113 sections 6.5.2 and 6.9) lets half a gigabit per second be on its way for 200 ms.
+    /// What is declared to the peer (RFC 9113 sections 6.5.2 and 6.9) lets half a gigabit per
+    /// second be on its way for 200 ms.
     #[tokio::test]
     async fn windows_are_wide_enough_for_fast_long_paths() {
         let (ours, mut theirs) = tokio::io::duplex(1 << 16);

@@ -24,7 +24,8 @@ pub struct Transport {
     pub version: HttpVersion,
     /// The server's address, or that of the proxy.
     pub remote: Option<SocketAddr>,
-    /// The proxy that it goes through, if it goes through one. The stack is then what the server is asked over: TLS in a tunnel, or TCP.
+    /// The proxy that it goes through, if it goes through one. The stack is then what the server is
+    /// asked over: TLS in a tunnel, or TCP.
     pub proxy: Option<Arc<Proxy>>,
     /// The security protocol; `None` in the clear.
     pub security: Option<String>,
@@ -92,7 +93,8 @@ impl core::fmt::Debug for Paths {
 /// How many bytes the fields of an answer announce.
 ///
 /// # Errors
-/// They contradict each other or mean nothing, or say that the body is coded in a way that was not asked for.
+/// They contradict each other or mean nothing, or declare a coding of the body that was not asked
+/// for.
 pub(super) fn announced(headers: &HeaderMap, version: HttpVersion) -> Result<Option<u64>, Error> {
     let refuse = |what: &str| Err(Error::Protocol(what.into()));
     if version == HttpVersion::Http3 {
@@ -104,7 +106,8 @@ pub(super) fn announced(headers: &HeaderMap, version: HttpVersion) -> Result<Opt
     }
     let mut codings = list(headers, &TRANSFER_ENCODING).peekable();
     if codings.peek().is_some() {
-        // RFC 9112 section 7.4: nothing but chunked may come without being asked for, and once (section 6.1). hyper has undone one.
+        // RFC 9112 section 7.4: nothing but chunked may come without being asked for, and once
+        // (section 6.1). hyper has undone one.
         let chunked = codings.next().is_some_and(|c| c.eq_ignore_ascii_case("chunked")) && codings.next().is_none();
         // RFC 9112 section 6.3, item 3: it overrides Content-Length.
         return if chunked { Ok(None) } else { refuse("the answer has a transfer coding that was not asked for") };
@@ -138,7 +141,7 @@ impl Response {
         body: Body,
         silence: Duration,
     ) -> Self {
-        // RFC 9110 section 6.4.1: no body, whatever the length says.
+        // RFC 9110 section 6.4.1: no body, regardless of the length.
         let none = head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
         let expected = if none { Some(0) } else { announced };
         Self {
@@ -195,10 +198,11 @@ impl Response {
     /// The next piece of the body; `None` when it is complete.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], [`Error::Silent`], or [`Error::Length`] when as much came as was announced, or less, and
-    /// the two do not agree: what was returned before is what came.
+    /// [`Error::Interrupted`], [`Error::Silent`], or [`Error::Length`] when as much came as was
+    /// announced, or less, and the two do not agree: what was returned before is what came.
     ///
-    /// A task for which there is always a next piece lets others have their turn all the same, after each half MiB.
+    /// A task for which there is always a next piece lets others have their turn all the same,
+    /// after each half MiB.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         if self.in_a_row >= IN_A_ROW {
             self.in_a_row = 0;
@@ -218,7 +222,8 @@ impl Response {
             Body::End => return Ok(None),
             Body::Hyper { body, .. } => loop {
                 match within(self.silence, body.frame()).await? {
-                    // RFC 9113 section 8.1: complete is what has END_STREAM. hyper takes a stream that was reset with NO_ERROR for complete.
+                    // RFC 9113 section 8.1: complete is what has END_STREAM. hyper takes a stream
+                    // that was reset with NO_ERROR for complete.
                     None if self.transport.version == HttpVersion::Http2 && !body.is_end_stream() => {
                         self.body = Body::End;
                         let cause = "the server has reset the stream before its end".into();

@@ -219,7 +219,8 @@ impl Service {
         match asked {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(e)) => {
-                // hyper gives back a request that it has not begun to send: the connection was ending already.
+                // hyper gives back a request that it has not begun to send: the connection was
+                // ending already.
                 let given_back = self.version == HttpVersion::Http2 && e.is_canceled();
                 let fault = if given_back { Fault::Refused { going: true } } else { Fault::of_hyper(&e) };
                 Err(self.refused(fault, || chain(&e)).unwrap_or_else(|| self.failed(&e, 0, None)))

@@ -18,15 +18,16 @@ use tokio::task::JoinHandle;
 /// Bytes read from a file at once. One such piece per answer is in memory.
 pub(crate) const CHUNK: u64 = 128 << 10;
 
-/// The last bytes of an answer over HTTP/2, and in how many pieces they are passed on: hyper has one
-/// in its hands before the client has room for it, and gives up what is in h2's only with its stream.
-/// So small, h2 writes them together with whatever else there is.
+/// The last bytes of an answer over HTTP/2, and in how many pieces they are passed on: hyper has
+/// one in its hands before the client has room for it, and gives up what is in h2's only with its
+/// stream. So small, h2 writes them together with whatever else there is.
 const TAIL: (usize, usize) = (2 * TAIL_PIECE, TAIL_PIECE);
 const TAIL_PIECE: usize = 255;
 /// Answers of so many bytes are not worth that.
 const SMALL: u64 = 4 << 10;
 
-/// The body of an answer: nothing, a short text, or a part of a file that is read as the connection takes it.
+/// The body of an answer: nothing, a short text, or a part of a file that is read as the connection
+/// takes it.
 pub struct FileBody {
     source: Source,
     left: u64,
@@ -58,7 +59,7 @@ pub(crate) enum Reading {
     Elsewhere,
 }
 
-/// Who is told that the body moves.
+/// The parts that are notified when the body progresses.
 struct Witness {
     /// Shared with pieces that HTTP keeps.
     under_way: Arc<UnderWay>,
@@ -66,7 +67,8 @@ struct Witness {
     common: Arc<Common>,
     /// Also of a piece that is being read, for as long as that takes.
     turn: Option<Arc<Turn>>,
-    /// A piece was given to the connection. That alone is nothing of the client's doing; that it wants another is.
+    /// A piece was given to the connection. That alone is nothing of the client's doing; that it
+    /// wants another is.
     given: bool,
 }
 
@@ -113,7 +115,8 @@ impl FileBody {
         Self::of(text.len() as u64, Source::Text(text))
     }
 
-    /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be shorter.
+    /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be
+    /// shorter.
     pub(crate) fn file((file, how): (Opened, Reading), start: u64, length: u64) -> Self {
         Self::of(length, Source::File { file: Arc::new(file), how, at: start, ahead: None, reading: None })
     }
@@ -122,21 +125,22 @@ impl FileBody {
         Self { source, left, tailed: false, tail: Bytes::new(), witness: None }
     }
 
-    /// Over HTTP/2 a stream is over for hyper when all of its answer is with h2, which keeps it for as
-    /// long as the client gives it no room. So the last of it is passed on when the rest has left:
-    /// otherwise a client would have a piece of each answer kept that it never takes, and no turn
-    /// for it.
+    /// Over HTTP/2 a stream is over for hyper when all of its answer is with h2, which keeps it for
+    /// as long as the client gives it no room. So the last of it is passed on when the rest has
+    /// left: otherwise a client would have a piece of each answer kept that it never takes, and no
+    /// turn for it.
     pub(crate) fn tailed(mut self) -> Self {
         self.tailed = self.left > SMALL;
         self
     }
 
-    /// Reads the first piece, so that it leaves with the head: alone, over plain TCP, it would wait until the client has acknowledged that
-    /// (RFC 1122 section 4.2.3.4), which may take 40 ms. May block.
+    /// Reads the first piece, so that it leaves with the head: alone, over plain TCP, it would wait
+    /// until the client has acknowledged that (RFC 1122 section 4.2.3.4), which may take 40 ms. May
+    /// block.
     pub(crate) fn read_ahead(&mut self) {
         if let Source::File { file, at, ahead, .. } = &mut self.source
             && self.left > 0
-            // An error is told where the piece is wanted.
+            // An error is reported where the piece is wanted.
             && let Ok(piece) = read(file, *at, self.left)
         {
             *at += piece.len() as u64;
@@ -162,7 +166,7 @@ impl FileBody {
         self.left
     }
 
-    /// The turn, if it has one, for who knows better whether it moves.
+    /// The turn, if it has one, for code that knows better whether it progresses.
     pub(crate) fn turn(&self) -> Option<Weak<Turn>> {
         self.witness.as_ref()?.turn.as_ref().map(Arc::downgrade)
     }

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use std::time::SystemTime;
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// A strong entity tag, with its quotes; none where states cannot be distinguished.
@@ -22,7 +22,7 @@ impl Validators {
     }
 }
 
-/// What conditions say about a request.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Answer it.
@@ -68,8 +68,8 @@ pub(crate) enum Part {
     Unsatisfiable,
 }
 
-/// The one range that is asked for. Several ranges, other units and what cannot be read mean the whole: a server may
-/// ignore the field (section 14.2).
+/// The one range that is asked for. Several ranges, other units and what cannot be read mean the
+/// whole: a server may ignore the field (section 14.2).
 pub(crate) fn part(headers: &HeaderMap, length: u64, v: &Validators) -> Part {
     let Some(text) = headers.get(RANGE).and_then(|r| r.to_str().ok()) else { return Part::Whole };
     if headers.get_all(RANGE).iter().count() > 1 || !still_valid(headers, v) {
@@ -108,8 +108,8 @@ pub(crate) fn part(headers: &HeaderMap, length: u64, v: &Validators) -> Part {
     }
 }
 
-/// Section 13.1.5: with If-Range, a part is only of use if the rest is what the client has. Strong comparison: a date, of whole seconds, is
-/// none, for a file may be written twice within one.
+/// Section 13.1.5: with If-Range, a part is only of use if the rest is what the client has. Strong
+/// comparison: a date, of whole seconds, is none, for a file may be written twice within one.
 fn still_valid(headers: &HeaderMap, v: &Validators) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else { return true };
     let Ok(condition) = condition.to_str() else { return false };
@@ -130,7 +130,8 @@ fn date(headers: &HeaderMap, name: &http::HeaderName) -> Option<SystemTime> {
 /// Whether one of the tags of a field matches; `*` always does.
 fn lists(headers: &HeaderMap, name: &http::HeaderName, is: impl Fn(&str) -> bool) -> bool {
     headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).any(|v| {
-        // Our own tags have no comma in them, so a tag that is torn apart here cannot be one of ours.
+        // Our own tags have no comma in them, so a tag that is torn apart here cannot be one of
+        // ours.
         v.trim() == "*" || v.split(',').map(str::trim).any(&is)
     })
 }
@@ -180,7 +181,7 @@ mod tests {
         let with = |condition| part(&headers(&[(RANGE, "bytes=5-"), (IF_RANGE, condition)]), 10, &v);
         let rest = Part::From { start: 5, length: 5 };
         assert_eq!(with("\"abc\""), rest);
-        // A date does not say which of two states within its second it is of.
+        // A date cannot distinguish two states within its second.
         for other in [AT, "\"abd\"", "W/\"abc\"", BEFORE, "nonsense"] {
             assert_eq!(with(other), Part::Whole, "{other}");
         }

@@ -51,13 +51,13 @@ const H1_BUFFER_MIN: usize = 8 << 10;
 const H2_SEND_BUFFER: usize = 256 << 10;
 /// Streams that a client of HTTP/2 may open and reset before it is taken for an attack.
 const H2_RESETS: usize = 64;
-/// Requests of one HTTP/3 connection that may end before their head is whole, more than there are whole ones, before the client is taken
-/// for an attack: a browser takes many back.
+/// Requests of one HTTP/3 connection that may end before their head is whole, more than there are
+/// whole ones, before the client is taken for an attack: a browser takes many back.
 const H3_BROKEN: usize = 1000;
 /// As many in all, and the connection has served for long enough: h3 keeps the number of every one.
 const H3_KEPT: usize = 10_000;
-/// How often it is asked whether a client has gone, while it has all the requests that it may have at once: nobody waits for a stream of
-/// its then, and so would learn of it.
+/// How often it is asked whether a client has gone, while it has all the requests that it may have
+/// at once: no task waits for its next stream then, and so none would notice.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long to wait for a descriptor before another look.
@@ -156,8 +156,9 @@ where
     let request = Request::from_parts(parts, ());
     let refused = target::refused(&request, secured, common.serves_host.as_ref());
     let asked = (request.method().clone(), request.uri().clone(), request.version());
-    // The file system may keep us waiting; connections must not. The turn goes where the work is: who takes a request back
-    // has not ended the work for it, and could have any amount of it done at once otherwise.
+    // The file system may keep us waiting; connections must not. The turn goes where the work is: a
+    // client that cancels a request has not ended the work for it, and could have any amount of it
+    // done at once otherwise.
     let shared = common.clone();
     let (response, turn) = match refused {
         Some(status) => (complete(&request, text(status)), turn),
@@ -217,7 +218,8 @@ fn bare(status: StatusCode) -> Response<FileBody> {
 /// How long, and how much, content that has no meaning is taken beside its answer.
 const CONTENT_TIME: Duration = Duration::from_secs(1);
 const CONTENT_MAX: usize = 256 << 10;
-/// GOAWAY names the first request that is not served (RFC 9114 section 5.2): one more than what h3 has taken last.
+/// GOAWAY names the first request that is not served (RFC 9114 section 5.2): one more than what h3
+/// has taken last.
 const LAST: usize = 1;
 
 /// What the requests of an HTTP/3 connection were.
@@ -262,12 +264,12 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 tokio::task_local! {
-    /// Told when the answer that the task is about has to be given up.
+    /// Notified when the answer of the task has to be given up.
     static END: Arc<Notify>;
 }
 
-/// Runs hyper's streams of HTTP/2 so that each can be ended alone: hyper itself has no way to give up an answer that nobody
-/// takes.
+/// Runs hyper's streams of HTTP/2 so that each can be ended alone: hyper itself has no way to give
+/// up an answer that the client does not read.
 #[derive(Clone)]
 struct Streams;
 
@@ -392,7 +394,7 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .header_read_timeout(limits.head_time.min(limits.idle))
         .max_buf_size(limits.head.max(H1_BUFFER_MIN))
         .max_headers(FIELDS_MAX)
-        // A client that has said all is still owed its answer.
+        // A client that has sent its whole request still gets its answer.
         .half_close(true)
         .serve_connection(TokioIo::new(Shared::new(bytes.clone())), service);
     let delivery = || bytes.connection().delivery();
@@ -408,7 +410,8 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
     let patience = client.patience(1, false);
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut streams = JoinSet::new();
-    // Without one no stream is taken: those that wait are bounded where they wait, and the client feels it.
+    // Without one no stream is taken: those that wait are bounded where they wait, and the client
+    // feels it.
     let mut slot = None;
     let mut told = false;
     let done = loop {
@@ -478,8 +481,8 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
     drive!(connection, client, bytes, end, stop, over)
 }
 
-/// Takes content that has no meaning here for a while: were its stream reset at once, a client that is still sending might not look at the
-/// answer, although RFC 9113 section 8.1 has it.
+/// Takes content that has no meaning here for a while: were its stream reset at once, a client that
+/// is still sending might not look at the answer, although RFC 9113 section 8.1 has it.
 fn pass_over(mut content: Incoming) {
     if content.is_end_stream() {
         return;
@@ -512,7 +515,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
         }
     };
     let Ok(made) = made else {
-        // Nothing else ends it: who keeps it alive would have a connection and no seat.
+        // Nothing else ends it: a client that keeps it alive would have a connection and no slot.
         const LATE: &str = "no HTTP/3 came about in time";
         close(Code::H3_GENERAL_PROTOCOL_ERROR, LATE.as_bytes());
         return Err(LATE.into());
@@ -520,8 +523,8 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     let mut connection = made.map_err(|e| e.to_string())?;
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut requests = JoinSet::new();
-    // Without one no stream is taken. A stream that was opened and reset does not count for the transport, so that its limit alone would
-    // let any number wait for a slot.
+    // Without one no stream is taken. A stream that was opened and reset does not count for the
+    // transport, so that its limit alone would let any number wait for a slot.
     let mut slot = None;
     let heads = Arc::new(Heads::default());
     let patience = client.patience(QUIC_STEP, false);
@@ -552,7 +555,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                         told = true;
                         // A client that gives no room for it cannot be notified.
                         if !matches!(tokio::time::timeout(FAREWELL, connection.shutdown(LAST)).await, Ok(Ok(()))) {
-                            break Err("a client that has broken off many requests does not let itself be told to go".into());
+                            break Err("a client that has cancelled many requests does not accept the end of the connection".into());
                         }
                     }
                     Verdict::Attack => {
@@ -603,7 +606,8 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
 
 /// Ends when a request is not wanted any more whose answer has not begun.
 async fn taken_back(stream: &mut H3Stream, taken: &Taken) {
-    // QUIC tells when it has passed on all that the client has said. A body has no meaning here, and is left where it is.
+    // QUIC reports the end of the client's data once it has passed it all on. A body has no meaning
+    // here, and is left where it is.
     if stream.recv_data().await.is_ok() {
         taken.over().await;
     }

@@ -1,11 +1,11 @@
 //! What is answered: the files of one folder.
 //!
-//! *Responsible for* finding the file that a path names, the fields of the answer, conditions and ranges. *Not responsible
-//! for* connections.
+//! *Responsible for* finding the file that a path names, the fields of the answer, conditions and
+//! ranges. *Not responsible for* connections.
 //!
-//! *Invariants*: a path is only ever joined to the root from names that are neither `.` nor `..` and hold no slash; what
-//! was opened is checked again by where it really is, so that neither a link nor a race leads out of the root; only regular
-//! files are served.
+//! *Invariants*: a path is only ever joined to the root from names that are neither `.` nor `..`
+//! and hold no slash; what was opened is checked again by where it really is, so that neither a
+//! link nor a race leads out of the root; only regular files are served.
 
 use super::body::{FileBody, Reading};
 use super::conditions::{Part, Validators, Verdict, judge, part};
@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug)]
 pub struct Files {
     root: PathBuf,
-    /// The kernel can say that something would need a disk (Linux 5.12).
+    /// The kernel can report that a call would need a disk (Linux 5.12).
     at_once: bool,
     /// The file system of the root, if that is memory.
     memory: Option<u64>,
@@ -68,7 +68,7 @@ impl Files {
         Ok(Self { root, at_once, memory, listings: true, hidden: false, spare: Arc::default() })
     }
 
-    /// As on a kernel that cannot say what would need a disk.
+    /// As on a kernel that cannot report what would need a disk.
     #[cfg(test)]
     pub(super) fn never_at_once(mut self) -> Self {
         self.at_once = false;
@@ -87,8 +87,9 @@ impl Files {
         self
     }
 
-    /// Whether what has a name that begins with a dot (`.env`, `.git`) is served and listed, as far as its name is asked
-    /// for; what a link of another name leads to is served in any case. Default: no.
+    /// Whether what has a name that begins with a dot (`.env`, `.git`) is served and listed, as far
+    /// as its name is asked for; what a link of another name leads to is served in any case.
+    /// Default: no.
     #[must_use]
     pub fn hidden(mut self, yes: bool) -> Self {
         self.hidden = yes;
@@ -107,7 +108,8 @@ impl Files {
         let response = match *request.method() {
             Method::GET | Method::HEAD => self.get(request),
             Method::OPTIONS => allow(StatusCode::NO_CONTENT),
-            // RFC 9110 section 15.6.2: what is not known at all is another thing than what is not allowed here.
+            // RFC 9110 section 15.6.2: what is not known at all is another thing than what is not
+            // allowed here.
             Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::TRACE | Method::CONNECT => {
                 allow(StatusCode::METHOD_NOT_ALLOWED)
             }
@@ -118,8 +120,8 @@ impl Files {
         response
     }
 
-    /// Answers a request for a file if that needs no disk: its name and its beginning are in memory, and no link is on the way. `None`:
-    /// [`Self::answer`] finds out.
+    /// Answers a request for a file if that needs no disk: its name and its beginning are in
+    /// memory, and no link is on the way. `None`: [`Self::answer`] finds out.
     pub(super) fn answer_at_once<B>(&self, request: &Request<B>) -> Option<Response<FileBody>> {
         let get = request.method() == Method::GET;
         if !self.at_once || !get && request.method() != Method::HEAD {
@@ -157,7 +159,8 @@ impl Files {
 
     fn folder<B>(&self, folder: &Path, path: &str, request: &Request<B>) -> Response<FileBody> {
         if !path.ends_with('/') {
-            // Relative links of the page need the slash. Only the last name is given: it is right behind any proxy.
+            // Relative links of the page need the slash. Only the last name is given: it is right
+            // behind any proxy.
             let last = path.rsplit('/').next().unwrap_or_default();
             let query = request.uri().query().map(|q| format!("?{q}")).unwrap_or_default();
             let mut response = text(StatusCode::MOVED_PERMANENTLY);
@@ -177,7 +180,7 @@ impl Files {
                 );
             }
             Found::Folder(_) | Found::Nothing(StatusCode::NOT_FOUND) => {}
-            // Whoever put it there did not mean the folder to be listed.
+            // An index page that cannot be served must not open the folder's listing.
             Found::Nothing(status) => return text(status),
         }
         if !self.listings {
@@ -229,8 +232,8 @@ impl Files {
         }
     }
 
-    /// As [`Self::open`], if that needs no disk. The root is where it really is, and the names behind it are plain: where no link is
-    /// followed nothing leads out.
+    /// As [`Self::open`], if that needs no disk. The root is where it really is, and the names
+    /// behind it are plain: where no link is followed nothing leads out.
     fn open_at_once(&self, path: &Path) -> Option<(Opened, Metadata)> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = self.spare.open(|| Ok(File::from(look_up_at_once(path, flags)?))).ok()?;
@@ -247,7 +250,7 @@ impl Files {
             tracing::warn!(target: "neater::serve", "refused: {} leads out of the folder", path.display());
             return Found::Nothing(StatusCode::FORBIDDEN);
         }
-        // Without O_NONBLOCK a pipe would hold us until somebody writes to it.
+        // Without O_NONBLOCK a pipe would block until there is a writer.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         let opened = self.spare.open(|| OpenOptions::new().read(true).custom_flags(flags).open(&real));
         let (file, meta) = match opened.and_then(|f| f.metadata().map(|m| (f, m))) {
@@ -353,9 +356,11 @@ fn allow(status: StatusCode) -> Response<FileBody> {
     response
 }
 
-/// Whether the contents of a file are made when it is read, as those of /proc and /sys are: its length says nothing then.
+/// Whether the contents of a file are made when it is read, as those of /proc and /sys are: its
+/// length has no meaning then.
 ///
-/// Those that are used up by reading, or show what a program keeps to itself, stay as empty as their length says.
+/// Those that are used up by reading, or show what a program keeps to itself, stay as empty as
+/// their length.
 fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
     /// proc, sysfs and cgroup2 (statfs(2)).
     const MADE: [u64; 3] = [0x9fa0, 0x6265_6572, 0x6367_7270];
@@ -367,7 +372,8 @@ fn is_made(file: &File, meta: &Metadata, name: &Path) -> bool {
     matches!(meta.len(), 0 | 4096) && kind().is_some_and(|kind| MADE.contains(&kind))
 }
 
-/// An answer with what was made for it, if conditions let it be (RFC 9110 section 13.2.1): it exists, and has neither tag nor date.
+/// An answer with what was made for it, if conditions let it be (RFC 9110 section 13.2.1): it
+/// exists, and has neither tag nor date.
 fn made_now(headers: &HeaderMap, response: Response<FileBody>) -> Response<FileBody> {
     if !response.status().is_success() {
         return response;
@@ -405,11 +411,13 @@ fn made(file: &File, name: &Path) -> Response<FileBody> {
     }
 }
 
-/// The state of a file: any change of contents changes the time of its last change, which cannot be set, its length or its number.
+/// The state of a file: any change of contents changes the time of its last change, which cannot be
+/// set, its length or its number.
 fn validators(meta: &Metadata) -> Validators {
     // HTTP's dates have whole seconds; a file from before 1970 has no date.
     let modified = u64::try_from(meta.mtime()).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
-    // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says nothing.
+    // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which is no
+    // validator.
     let modified = modified.filter(|m| *m <= SystemTime::now());
     let (second, nano, length, number) = (meta.ctime(), meta.ctime_nsec(), meta.len(), meta.ino());
     Validators { etag: Some(format!("\"{second:x}.{nano:x}-{length:x}-{number:x}\"")), modified }
@@ -466,7 +474,7 @@ fn serve(
     response
 }
 
-/// The media type by the end of the name; bytes where it says nothing.
+/// The media type by the end of the name; bytes where it is unknown.
 fn kind_of(name: &Path) -> &'static str {
     let end = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match end.as_str() {

@@ -7,10 +7,11 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Entries that a page lists; of a larger folder the page says that it does.
+/// Entries that a page lists; the page of a larger folder notes that it is larger.
 const ENTRIES_MAX: usize = 10_000;
 
-/// The page of a folder, `shown` being its path for people; with names that begin with a dot if `hidden`.
+/// The page of a folder, `shown` being its path for people; with names that begin with a dot if
+/// `hidden`.
 pub(super) fn page(folder: &Path, shown: &str, root: &Path, hidden: bool) -> io::Result<String> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut more = false;
@@ -72,7 +73,7 @@ fn date(at: Option<SystemTime>) -> String {
 
 fn line(entry: &DirEntry, root: &Path) -> Option<Entry> {
     let name = entry.file_name().into_string().ok()?;
-    // A link that leads out is not served, so nothing is told of what it leads to.
+    // A link that leads out is not served, so nothing about its target is revealed.
     if entry.file_type().ok()?.is_symlink() && !entry.path().canonicalize().ok()?.starts_with(root) {
         return None;
     }
@@ -88,7 +89,8 @@ fn is_writable(at: &SystemTime) -> bool {
 
 /// A name as one segment of a path.
 fn segment(name: &str) -> String {
-    // What stands for something in a path or a query is escaped, too, and so is what stands for something in HTML.
+    // What stands for something in a path or a query is escaped, too, and so is what stands for
+    // something in HTML.
     name.split_inclusive(['%', '?', '#', '&', '\'', ';', '\\'])
         .map(|part| match part.as_bytes().last() {
             Some(b @ (b'%' | b'?' | b'#' | b'&' | b'\'' | b';' | b'\\')) => {

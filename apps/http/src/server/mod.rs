@@ -1,7 +1,7 @@
 //! Serving files over every version of HTTP on one port number.
 //!
-//! *Responsible for* accepting from neater's listeners, how many connections and requests there may be, idle limits, and
-//! ending in order. *Not responsible for* what is answered: that is [`Files`].
+//! *Responsible for* accepting from neater's listeners, how many connections and requests there may
+//! be, idle limits, and ending in order. *Not responsible for* what is answered: that is [`Files`].
 //!
 //! *Invariants*: every bound of [`ServerLimits`] holds at any time, and what is turned away at one
 //! is counted and reported; a connection that has nothing to deliver and asks for nothing for
@@ -40,7 +40,8 @@ use tokio::task::JoinSet;
 use turns::{Bounds, Turns, Who};
 use watch::{Activity, OnAnswer};
 
-/// Descriptors that connections cannot have, so that files can be opened when these have all others.
+/// Descriptors that connections cannot have, so that files can be opened when these have all
+/// others.
 const SPARE: usize = 8;
 
 /// Bounds of a server.
@@ -56,28 +57,33 @@ pub struct ServerLimits {
     /// room for others; more are turned away. Many people may be behind one address. Default: any
     /// number.
     pub connections_per_address: usize,
-    /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114 section 6.1: at least).
+    /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114
+    /// section 6.1: at least).
     pub requests_per_connection: usize,
-    /// Requests at once in all; more wait, and who has fewest comes first. Each has a file and a buffer. Default 512.
+    /// Requests at once in all; more wait, and the client with fewest comes first. Each has a file
+    /// and a buffer. Default 512.
     pub requests: usize,
-    /// Requests at once of one address (of IPv6: of one network of 64 bits); more wait. Default 256.
+    /// Requests at once of one address (of IPv6: of one network of 64 bits); more wait.
+    /// Default 256.
     pub requests_per_address: usize,
-    /// How long an answer may not move, while another waits whose address or connection has fewer answers: then it is
-    /// ended in favour of that. Default 2 s.
+    /// How long an answer may not move, while another waits whose address or connection has fewer
+    /// answers: then it is ended in favour of that. Default 2 s.
     pub stall: Duration,
     /// Bytes of a request's head. Default 16 kB.
     pub head: usize,
-    /// How long a request's head may take: over HTTP/1.1 from the end of the answer before it, which ends a connection that asks for nothing
-    /// more. A request for which there is no file descriptor waits as long for one. Default 10 s.
+    /// How long a request's head may take: over HTTP/1.1 from the end of the answer before it,
+    /// which ends a connection that asks for nothing more. A request for which there is no file
+    /// descriptor waits as long for one. Default 10 s.
     pub head_time: Duration,
     /// How long a connection may do nothing, from when all of its answers are delivered (over
     /// HTTP/1.1 see `head_time`). Default 60 s.
     pub idle: Duration,
     /// How long a client may take nothing of its answers: nothing of a connection is acknowledged
     /// for so long, or no 128 kB (HTTP/2) or 4 kB (HTTP/3) of one answer taken while others are. A
-    /// reader that has paused seems so, and one that is very slow for most of the time, because systems report
-    /// room when a good part of their buffer is free. A connection of HTTP is not ended sooner
-    /// unless others want its place (see `connections`, `requests`). Default 5 minutes.
+    /// reader that has paused seems so, and one that is very slow for most of the time, because
+    /// systems report room when a good part of their buffer is free. A connection of HTTP is not
+    /// ended sooner unless others want its place (see `connections`, `requests`). Default 5
+    /// minutes.
     pub standstill: Duration,
     /// How long answers may take to end when the server stops. Default 10 s.
     pub grace: Duration,
@@ -159,24 +165,27 @@ impl Server {
         self
     }
 
-    /// Calls this with each answer, when its connection has delivered it or has ended: from any thread, so it must not take long.
+    /// Calls this with each answer, when its connection has delivered it or has ended: from any
+    /// thread, so it must not take long.
     #[must_use]
     pub fn on_answer(mut self, call: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
         self.on_answer = Some(Arc::new(call));
         self
     }
 
-    /// Serves a host only if `serves` returns true for it; requests that name another are answered with 421 (RFC 9110 sections 7.4 and
-    /// 15.5.20). It is called for each request, from any thread, with the name or address in lower case, without port, brackets and a
-    /// final dot. By default every host is served: then a page of another origin, whose name leads here in a browser beside this server
-    /// (DNS rebinding), can read what is served. Whether a request names a host at all, HTTP/1.0 leaves open: one that does not is served.
+    /// Serves a host only if `serves` returns true for it; requests that name another are answered
+    /// with 421 (RFC 9110 sections 7.4 and 15.5.20). It is called for each request, from any
+    /// thread, with the name or address in lower case, without port, brackets and a final dot. By
+    /// default every host is served: then a page of another origin, whose name leads here in a
+    /// browser beside this server (DNS rebinding), can read what is served. Whether a request names
+    /// a host at all, HTTP/1.0 leaves open: one that does not is served.
     #[must_use]
     pub fn serves_host(mut self, serves: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.serves_host = Some(Arc::new(serves));
         self
     }
 
-    /// Tells clients of older versions that HTTP/3 is to be had at this port (RFC 7838).
+    /// Advertises HTTP/3 at this port to clients of older versions (RFC 7838).
     #[must_use]
     pub fn alt_svc(mut self, port: u16) -> Self {
         self.alt_svc = Some(port);
@@ -191,7 +200,8 @@ impl Server {
         self
     }
 
-    /// A listener for [`Server::run`]: one that delivers whole sessions where the transport has streams, from the first on.
+    /// A listener for [`Server::run`]: one that delivers whole sessions where the transport has
+    /// streams, from the first on.
     ///
     /// # Errors
     /// As [`Preconnection::listen`].
@@ -201,9 +211,11 @@ impl Server {
         Ok(listener)
     }
 
-    /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in order: nothing new is accepted, clients
-    /// are told (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end. Eight file descriptors, or half
-    /// of those that are left, are kept back from connections meanwhile, so that there is one for a file.
+    /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in
+    /// order: nothing new is accepted, clients are notified (GOAWAY, `connection: close`), and what
+    /// is being answered has [`ServerLimits::grace`] to end. Eight file descriptors, or half of
+    /// those that are left, are kept back from connections meanwhile, so that there is one for a
+    /// file.
     pub async fn run(mut self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
         let spare = Spare::new(SPARE);
         self.files.keep_back(spare.clone());

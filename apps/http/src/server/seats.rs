@@ -1,4 +1,4 @@
-//! Who may have a connection when not all can.
+//! Which clients may have a connection when not all can.
 //!
 //! *Responsible for* how many connections there are, in all and of one address, and for which of
 //! them has to go when another comes and there is no room. *Not responsible for* ending it: see
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 /// How many may be about to go at a time.
 const LEAVING: usize = 64;
-/// With more seats than that, who has to go is not looked for again at once.
+/// With more slots than that, the search for the client that has to go is not repeated at once.
 const MANY: usize = 16 << 10;
 /// How long it is not, for each of them.
 const LOOK_COST: Duration = Duration::from_nanos(500);

@@ -1,9 +1,11 @@
 //! Descriptors that are kept back for files.
 //!
-//! *Responsible for* files that can still be opened when connections have taken every other descriptor of the process: without it a server
-//! at its limit accepts connections and can answer none of them. *Not responsible for* what is opened.
+//! *Responsible for* files that can still be opened when connections have taken every other
+//! descriptor of the process: without it a server at its limit accepts connections and can answer
+//! none of them. *Not responsible for* what is opened.
 //!
-//! *Invariants*: a descriptor that comes back is kept before anything else can have it, as long as some are missing.
+//! *Invariants*: a descriptor that comes back is kept before anything else can have it, as long as
+//! some are missing.
 
 use crate::lock;
 use core::ops::Deref;
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// Where a descriptor comes from that stands for nothing.
 const NOTHING: &str = "/dev/null";
 
-/// Descriptors that nobody else can have.
+/// Descriptors that are reserved.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     kept: Mutex<Vec<File>>,
@@ -71,7 +73,8 @@ impl Spare {
         }
     }
 
-    /// Keeps a descriptor that is not needed any more, if one is missing: closed, the next connection would have it.
+    /// Keeps a descriptor that is not needed any more, if one is missing: closed, the next
+    /// connection would have it.
     fn give_back(&self, file: File) {
         let mut kept = lock(&self.kept);
         if kept.len() < self.most {

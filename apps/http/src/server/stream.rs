@@ -13,8 +13,8 @@ const READ_MOST: usize = 4 << 10;
 /// The bytes of a connection for hyper, which leaves the connection to us when it has done.
 pub(super) struct Shared {
     bytes: Arc<ByteStream>,
-    /// What is read goes through here: hyper's buffer is not initialised, and to do that for each read costs more than to copy the
-    /// few hundred bytes of a request.
+    /// What is read goes through here: hyper's buffer is not initialised, and to do that for each
+    /// read costs more than to copy the few hundred bytes of a request.
     buffer: Box<[u8]>,
 }
 

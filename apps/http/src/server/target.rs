@@ -1,31 +1,34 @@
 //! Which requests are for this server, by what they name.
 //!
-//! *Responsible for* the host that a request names, and whether it is served. *Not responsible for* paths: those are
-//! [`super::Files`]'s.
+//! *Responsible for* the host that a request names, and whether it is served. *Not responsible for*
+//! paths: those are [`super::Files`]'s.
 
 use http::header::{HOST, TE};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Request, StatusCode, Version};
 use std::sync::Arc;
 
-/// Whether a host is served: its name or address in lower case, without port, brackets and a final dot.
+/// Whether a host is served: its name or address in lower case, without port, brackets and a final
+/// dot.
 pub(super) type ServesHost = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// With what a request is refused before its path counts, if it is; `secured` says whether it came over a connection that is.
+/// With what a request is refused before its path counts, if it is; `secured`: it came over a
+/// secured connection.
 pub(super) fn refused(request: &Request<()>, secured: bool, serves: Option<&ServesHost>) -> Option<StatusCode> {
     if !names_one_host(request) {
         return Some(StatusCode::BAD_REQUEST);
     }
     // RFC 9110 section 7.4: https is served over a secured connection alone.
     let unmet = !secured && request.uri().scheme() == Some(&Scheme::HTTPS);
-    // A page of another origin can have its own name lead to this host, and would read what is served here under that.
+    // A page of another origin can have its own name lead to this host, and would read what is
+    // served here under that.
     let other = || serves.is_some_and(|serves| host(request).is_some_and(|host| !serves(&host)));
     (unmet || other()).then_some(StatusCode::MISDIRECTED_REQUEST)
 }
 
-/// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or nothing. Where a request has an
-/// authority beside it (HTTP/2 and HTTP/3), they are the same (RFC 9114 section 4.3.1). Neither has user information (RFC 9110
-/// section 4.2.4).
+/// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or
+/// nothing. Where a request has an authority beside it (HTTP/2 and HTTP/3), they are the same (RFC
+/// 9114 section 4.3.1). Neither has user information (RFC 9110 section 4.2.4).
 fn names_one_host(request: &Request<()>) -> bool {
     let authority = request.uri().authority().map(Authority::as_str);
     if authority.is_some_and(|authority| authority.contains('@')) {
@@ -42,7 +45,8 @@ fn names_one_host(request: &Request<()>) -> bool {
     sound && same && hosts.next().is_none()
 }
 
-/// The host that a request names: that of its target, or else that of its Host field (RFC 9112 section 3.2.2). HTTP/1.0 may name none.
+/// The host that a request names: that of its target, or else that of its Host field (RFC 9112
+/// section 3.2.2). HTTP/1.0 may name none.
 fn host(request: &Request<()>) -> Option<String> {
     let field = || Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok();
     let authority = request.uri().authority().cloned().or_else(field)?;
@@ -106,7 +110,7 @@ mod tests {
             assert!(of("/a", Some(other)).is_some(), "{other}");
         }
         assert_eq!(of("/a", Some("evil.test:8080")), Some(StatusCode::MISDIRECTED_REQUEST));
-        // The target counts where it is absolute, whatever the field says.
+        // The target counts where it is absolute, regardless of the field.
         assert_eq!(of("http://evil.test/a", Some("localhost")), Some(StatusCode::MISDIRECTED_REQUEST));
         assert_eq!(of("http://localhost/a", Some("evil.test")), None);
         let two = asked(Version::HTTP_2, "https://evil.test/a", None);

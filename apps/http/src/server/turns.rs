@@ -1,11 +1,12 @@
 //! Whose request is answered next when not all can be.
 //!
-//! *Responsible for* how many answers there are at once, in all and for one address, for fairness between addresses and
-//! between the connections of one, and for ending answers that nobody takes. *Not responsible for* what an answer is.
+//! *Responsible for* how many answers there are at once, in all and for one address, for fairness
+//! between addresses and between the connections of one, and for ending answers that are not read.
+//! *Not responsible for* what an answer is.
 //!
-//! *Invariants*: never more turns than the bounds say; who has fewer comes first, so that nobody can keep others waiting by
-//! asking more often; an answer that does not move is told to end when somebody waits who is worse off, and in any case
-//! after [`Bounds::idle`].
+//! *Invariants*: never more turns than the bounds allow; a client with fewer comes first, so that
+//! no client can keep others waiting by asking more often; an answer that does not progress is
+//! ended when a client waits that has fewer, and in any case after [`Bounds::idle`].
 
 use crate::lock;
 use core::time::Duration;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-/// How many of those who wait are made room for at a time.
+/// How many waiting requests are made room for at a time.
 const AT_A_TIME: usize = 16;
 
 /// How many, and how long.
@@ -25,13 +26,14 @@ pub(crate) struct Bounds {
     pub(crate) total: usize,
     /// Turns of one address.
     pub(crate) per_address: usize,
-    /// How long a turn may not move while somebody waits who has fewer.
+    /// How long a turn may make no progress while a client with fewer waits.
     pub(crate) stall: Duration,
     /// How long a turn may not move at all.
     pub(crate) idle: Duration,
 }
 
-/// Who asks. Of IPv6 the first 64 bits count: whoever has one address there has them all (RFC 4291 section 2.5.1).
+/// The client. Of IPv6 the first 64 bits count: a host with one address there has them all (RFC
+/// 4291 section 2.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Who {
     address: Option<IpAddr>,
@@ -73,7 +75,7 @@ struct State {
     waiting: BTreeMap<Who, BTreeMap<u64, Waiter>>,
 }
 
-/// One that waits, and how to tell it later that its turn has to end.
+/// One that waits, and how to notify it later that its turn has to end.
 #[derive(Debug)]
 struct Waiter {
     tell: oneshot::Sender<Turn>,
@@ -97,7 +99,7 @@ impl Drop for Place<'_> {
 struct Held {
     who: Who,
     moved: Instant,
-    /// Told to end, and not yet gone.
+    /// Asked to end, and not yet gone.
     ending: bool,
     end: Arc<Notify>,
 }
@@ -135,14 +137,15 @@ impl Turns {
         Arc::new(Self { bounds, state: Mutex::default() })
     }
 
-    /// Waits for a turn. `end` is told when it has to be over: whoever holds it drops it then.
+    /// Waits for a turn. `end` is notified when it has to be over: its holder drops it then.
     pub(crate) async fn wait(self: &Arc<Self>, who: Who, end: Arc<Notify>) -> Option<Turn> {
         let (tell, granted) = oneshot::channel();
         let _place = {
             let mut state = lock(&self.state);
             let id = state.next;
             state.next += 1;
-            // Most requests find room, and none before them: no queue then, which costs more than all else here.
+            // Most requests find room, and none before them: no queue then, which costs more than
+            // all else here.
             let room = state.held.len() < self.bounds.total && state.of_address(who) < self.bounds.per_address;
             if room && state.waiting.is_empty() {
                 state.hold(id, who, end);
@@ -177,7 +180,7 @@ impl Turns {
         (self.bounds.stall.min(self.bounds.idle) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
-    /// Gives turns to whom they are due, and ends answers that are in the way of others.
+    /// Admits the requests that are due, and ends answers that block others.
     fn settle(self: &Arc<Self>, state: &mut State) {
         while let Some(who) = state.first_waiting(self.bounds.per_address) {
             if state.held.len() >= self.bounds.total {
@@ -188,7 +191,8 @@ impl Turns {
         self.make_room(state);
     }
 
-    /// Those who wait and cannot have a turn have it in place of an answer that does not move, if its owner has more.
+    /// A waiting request that cannot be admitted replaces an answer that makes no progress, if that
+    /// answer's client has more.
     fn make_room(&self, state: &mut State) {
         if state.waiting.is_empty() {
             return;
@@ -200,7 +204,7 @@ impl Turns {
         if stalled.is_empty() {
             return;
         }
-        // Of those who have most, what has stood still for longest.
+        // Of the clients with most answers, the one that has stalled for longest.
         stalled.sort_unstable();
         let mut needy: Vec<_> = state.waiting.keys().map(|w| (state.has(*w), *w)).collect();
         needy.sort_unstable();
@@ -208,7 +212,8 @@ impl Turns {
         let ending = state.held.values().filter(|h| h.ending).count();
         for ((mine, own), who) in needy.into_iter().take(AT_A_TIME).skip(ending) {
             let better_off = |((theirs, of_one), _, holder, _): &&((usize, usize), Duration, Who, u64)| {
-                // Of another address only what makes room: at the bound of an address that would not.
+                // Of another address only what makes room: at the bound of an address that would
+                // not.
                 if holder.address == who.address { *of_one > own + 1 } else { full && *theirs > mine + 1 }
             };
             let Some(id) = stalled.iter().rev().find(better_off).map(|s| s.3) else { continue };
@@ -231,7 +236,7 @@ impl State {
         (self.of_address(who), self.connections.get(&who.connection).copied().unwrap_or(0))
     }
 
-    /// Who is worst off of those that may have one more.
+    /// The client with fewest answers of those that may have one more.
     fn first_waiting(&self, per_address: usize) -> Option<Who> {
         let may = self.waiting.keys().filter(|w| self.of_address(**w) < per_address);
         may.min_by_key(|w| (self.has(**w), **w)).copied()
@@ -337,7 +342,8 @@ mod tests {
         }
         let mut eleventh = ask(&turns, who(3, 200));
         assert!(granted(&mut eleventh).await.is_none());
-        // The first that comes free is for whoever has least, though another has waited longer.
+        // The first that comes free is for the client with fewest, though another has waited
+        // longer.
         held.remove(0);
         assert!(granted(&mut ninth).await.is_none());
         let turn = granted(&mut eleventh).await.expect("a turn");

@@ -345,7 +345,8 @@ impl core::fmt::Debug for Record {
 }
 
 impl Record {
-    /// An answer whose body has so many bytes, to a request that came at `begun`; `None` where nothing is logged.
+    /// An answer whose body has so many bytes, to a request that came at `begun`; `None` where
+    /// nothing is logged.
     pub(crate) fn new(
         client: Option<IpAddr>,
         (method, path, version): (Method, &str, Version),

@@ -1,8 +1,9 @@
 //! CUBIC in whole segments and clock ticks, as Linux computes it.
 //!
-//! The curve is that of RFC 9438. What differs is rounding, which matters while windows are a few segments: the window grows
-//! by one segment for each `every` acknowledged; `every` is computed at most once a tick and kept for a 32nd of a second while
-//! the window does not change; Reno's window is a whole number that is only followed once it is ahead.
+//! The curve is that of RFC 9438. What differs is rounding, which matters while windows are a few
+//! segments: the window grows by one segment for each `every` acknowledged; `every` is computed at
+//! most once a tick and kept for a 32nd of a second while the window does not change; Reno's window
+//! is a whole number that is only followed once it is ahead.
 
 use super::{CubicConfig, Friendliness, cube_root};
 use crate::controller::{Cause, Window};
@@ -104,7 +105,8 @@ impl Ticks {
             }
         }
         if config.friendliness != Friendliness::Off {
-            // Eight times the acknowledgments for one segment of Reno's growth, over the window: 15 for a beta of 0.7.
+            // Eight times the acknowledgments for one segment of Reno's growth, over the window: 15
+            // for a beta of 0.7.
             let scale = (8.0 * (1.0 + config.beta) / 3.0 / (1.0 - config.beta)) as u64;
             let step = (cwnd * scale / 8).max(1) * w.mss;
             while self.towards_reno > step {
@@ -125,7 +127,8 @@ mod tests {
 
     const MSS: u64 = 1000;
 
-    /// Windows in segments at the end of each round trip, everything acknowledged segment by segment.
+    /// Windows in segments at the end of each round trip, everything acknowledged segment by
+    /// segment.
     fn rounds(ticks: &mut Ticks, w: &mut Window, rtt: Duration, n: u32) -> Vec<u64> {
         let start = Instant::ZERO + Duration::from_secs(5);
         (0..n)

@@ -15,8 +15,8 @@ fn alone() -> CubicConfig {
     CubicConfig { friendliness: Friendliness::Off, hystart: None, base: Base::Window, ..CubicConfig::rfc9438() }
 }
 
-/// Acknowledges a full window, segment by segment, once per `rtt`, and returns the windows in segments at the end of each
-/// round trip.
+/// Acknowledges a full window, segment by segment, once per `rtt`, and returns the windows in
+/// segments at the end of each round trip.
 fn rounds(cubic: &mut Cubic, w: &mut Window, from: Instant, rtt: f64, n: usize) -> Vec<f64> {
     (0..n)
         .map(|i| {
@@ -43,7 +43,8 @@ fn the_cube_root_is_exact_to_the_last_digits() {
 
 #[test]
 fn the_window_follows_the_equation_of_the_rfc() {
-    // 100 segments, reduced to 70; K = cbrt(30 / 0.4) = 4.217 s. With a short round trip the window is the curve.
+    // 100 segments, reduced to 70; K = cbrt(30 / 0.4) = 4.217 s. With a short round trip the window
+    // is the curve.
     let mut cubic = Cubic::new(alone());
     let mut w = Window { cwnd: 100 * MSS, ssthresh: 50 * MSS, mss: MSS };
     let ssthresh = cubic.threshold(&w, &loss(at(0.0)));
@@ -75,7 +76,8 @@ fn fast_convergence_lowers_the_plateau_when_windows_shrink() {
 
 #[test]
 fn on_short_paths_it_grows_like_reno() {
-    // Ten segments and 10 ms: the cubic curve is flat, Reno's is not. alpha = 3 * 0.3 / 1.7 = 0.529 segments a round trip.
+    // Ten segments and 10 ms: the cubic curve is flat, Reno's is not. alpha = 3 * 0.3 / 1.7 = 0.529
+    // segments a round trip.
     let mut cubic = Cubic::new(CubicConfig { friendliness: Friendliness::Constant, ..alone() });
     let mut w = Window { cwnd: 10 * MSS, ssthresh: 50 * MSS, mss: MSS };
     w.ssthresh = cubic.threshold(&w, &loss(at(0.0)));
@@ -139,7 +141,8 @@ fn idle_time_does_not_move_along_the_curve() {
 }
 
 proptest! {
-    /// Whatever happens, a window is finite and never below what it was before growth, and a threshold at least two segments.
+    /// Whatever happens, a window is finite and never below what it was before growth, and a
+    /// threshold at least two segments.
     #[test]
     fn prop_windows_stay_sane(
         start in 1u64..100_000_000,

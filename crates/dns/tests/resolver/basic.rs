@@ -173,7 +173,7 @@ fn localhost_is_this_host_without_asking() {
     for name in ["localhost", "LocalHost.", "x.localhost"] {
         let answers = w.resolve(&all(name));
         assert_eq!(answers[0].1, Answer::Services(Vec::new()));
-        // AAAA last: whoever begins with it knows all addresses by then.
+        // AAAA last: a program that begins with it knows all addresses by then.
         assert_eq!(text(&answers[1].1), ["127.0.0.1"]);
         assert_eq!(text(&answers[2].1), ["::1"]);
         let now = w.now;
@@ -299,7 +299,7 @@ fn an_abandoned_lookup_still_teaches_and_gives_its_place_to_who_needs_it() {
     assert_eq!((w.of(gone), w.done.len()), (vec![], 0), "nobody is told");
     w.resolve(&only_a("h.test"));
     assert_eq!(w.asked.len(), 1, "the answer is known");
-    // Nobody waits for these, nor will anybody answer them.
+    // No lookup waits for these, and no server will answer them.
     let mut w = World::new(config(1), vec![dead()]);
     let idle: Vec<_> = (0..MAX_QUERIES).map(|i| w.lookup(&only_a(&format!("n{i}.test")))).collect();
     let waits = w.lookup(&only_a("h.test"));

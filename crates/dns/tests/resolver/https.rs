@@ -160,8 +160,8 @@ fn a_targets_failure_leaves_its_hints_and_is_not_remembered() {
 
 #[test]
 fn what_was_known_of_one_candidate_is_not_taken_for_another() {
-    // Through the alias, the first candidate's services hang on a target whose addresses cannot be found out, so they
-    // are put together again each time from what the cache holds.
+    // Through the alias, the first candidate's services hang on a target whose addresses cannot be
+    // found out, so they are put together again each time from what the cache holds.
     let zone = "host.a.test HTTPS 0 alias.test\nalias.test HTTPS 1 broken.test\n\
                 host.b.test A 10.0.0.2\nhost.b.test HTTPS 1 . alpn=h2\n";
     let mut inner = honest(zone);
@@ -178,7 +178,8 @@ fn what_was_known_of_one_candidate_is_not_taken_for_another() {
     let before = w.asked.len();
     let s = services(&mut w, &all("host"));
     assert_eq!(s.iter().map(|b| b.target.as_str()).collect::<Vec<_>>(), ["host.b.test"]);
-    // The target's addresses are asked for anew: with some, the first candidate's services would be what is wanted.
+    // The target's addresses are asked for again: with some, the first candidate's services would
+    // be what is wanted.
     let may = |q: &str| q.starts_with("broken.test.") || q.starts_with("host.b.test.");
     assert!(w.asked[before..].iter().all(|(.., q)| may(q)), "{:?}", &w.asked[before..]);
 }
@@ -202,7 +203,7 @@ fn services_put_together_across_a_change_of_servers_are_not_remembered() {
     assert_eq!(services(&mut w, &all("h.test"))[0].priority, 5);
 }
 
-/// A server that is honest but for the answers to what `spoils` says: `None` is silence.
+/// A server that is honest but for the answers that `spoils` selects: `None` is silence.
 fn spoilt(zone: &str, mut spoils: impl FnMut(&str, RecordType) -> Option<Spoilt> + Send + 'static) -> Server {
     let mut inner = honest(zone);
     Box::new(move |q, tcp| {
@@ -333,7 +334,8 @@ fn an_alias_leads_somewhere_also_where_the_records_there_cannot_be_had() {
     assert!(w.asked[before..].iter().any(|(.., q)| q == "pool.test. HTTPS"), "a failure may pass");
 }
 
-/// RFC 9460 section 8: whoever does not do what a mandatory key asks must not use the record. Nobody here does ECH.
+/// RFC 9460 section 8: a client that does not support a mandatory key must not use the record.
+/// neater does not support ECH.
 #[test]
 fn a_record_that_demands_ech_is_not_used() {
     let mut w = world("h.test A 10.0.0.1\nh.test HTTPS 1 . mandatory=ech ech=AEX+ alpn=h2\nh.test HTTPS 2 . alpn=h2\n");

@@ -50,12 +50,12 @@ pub(crate) struct World {
     pub(crate) servers: BTreeMap<SocketAddr, Server>,
     /// Servers that refuse TCP connections.
     pub(crate) no_tcp: Vec<SocketAddr>,
-    /// Every question sent: when, to whom, over TCP or not, name and type.
+    /// Every question sent: when, to which server, over TCP or not, name and type.
     pub(crate) asked: Vec<(Instant, SocketAddr, bool, String)>,
     /// Every message sent, without the length.
     pub(crate) wire: Vec<Vec<u8>>,
     pub(crate) answers: Vec<(LookupId, RecordKind, Answer, Instant)>,
-    /// What was told of services before their answer.
+    /// What was reported of services before their answer.
     pub(crate) so_far: Vec<(LookupId, Vec<ServiceBinding>, Instant)>,
     pub(crate) done: Vec<(LookupId, Instant)>,
     pub(crate) opened: usize,

@@ -12,9 +12,10 @@ use ring::aead::{self, AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305, L
 
 /// How many records one side may protect with AES-GCM in DTLS 1.2.
 ///
-/// dimpl draws the explicit part of the nonce, 64 bits, at random, where RFC 5288 section 3 would have it counted: after
-/// 2²⁰ records two have been alike with a probability of 2⁻²⁵, and two are one too many. ChaCha20-Poly1305 and all of 1.3
-/// derive the nonce from the record's number and need no such limit.
+/// dimpl draws the explicit part of the nonce, 64 bits, at random, where RFC 5288 section 3 would
+/// have it counted: after 2²⁰ records two have been alike with a probability of 2⁻²⁵, and two are
+/// one too many. ChaCha20-Poly1305 and all of 1.3 derive the nonce from the record's number and
+/// need no such limit.
 pub(crate) const GCM_12_RECORDS: u32 = 1 << 20;
 
 /// In the order in which a client offers them: the one whose nonces are counted goes first.
@@ -120,7 +121,8 @@ impl SupportedDtls13CipherSuite for Suite13 {
         let mut mask = [0; 16];
         if self.aead == &CHACHA20_POLY1305 {
             let key = aead::quic::HeaderProtectionKey::new(&aead::quic::CHACHA20, sn_key);
-            // The same five bytes as for the header of a QUIC packet (RFC 9001 section 5.4.4); at most two are used.
+            // The same five bytes as for the header of a QUIC packet (RFC 9001 section 5.4.4); at
+            // most two are used.
             if let Ok(Ok(five)) = key.map(|k| k.new_mask(sample)) {
                 mask[..five.len()].copy_from_slice(&five);
             }

@@ -83,7 +83,7 @@ pub(crate) fn is_usable(key: &CertifiedKey) -> bool {
     signer(key).is_some()
 }
 
-/// "Loads" the key that is lent with the session, whatever the bytes say.
+/// "Loads" the key that is lent with the session, whatever the bytes are.
 #[derive(Debug)]
 pub(super) struct Lent;
 
@@ -159,7 +159,8 @@ impl SigningKey for NoKey {
     }
 }
 
-/// Verifies that the peer owns the key of its certificate. Whether the certificate is to be trusted is the session's affair.
+/// Verifies that the peer owns the key of its certificate. Whether the certificate is to be trusted
+/// is the session's affair.
 #[derive(Debug)]
 pub(super) struct Verify;
 
@@ -175,7 +176,8 @@ impl SignatureVerifier for Verify {
         if algorithm != SignatureAlgorithm::ECDSA {
             return Err(CryptoError::UnsupportedSignatureAlgorithm(algorithm));
         }
-        // In 1.2 the hash says nothing about the curve (RFC 5246 section 7.4.1.4.1): the certificate does.
+        // In 1.2 the hash does not determine the curve (RFC 5246 section 7.4.1.4.1): the
+        // certificate does.
         let (scheme, algorithms): (_, [&dyn SignatureVerificationAlgorithm; 2]) = match hash {
             HashAlgorithm::SHA256 => (SCHEMES[0].0, [webpki::ring::ECDSA_P256_SHA256, webpki::ring::ECDSA_P384_SHA256]),
             HashAlgorithm::SHA384 => (SCHEMES[1].0, [webpki::ring::ECDSA_P384_SHA384, webpki::ring::ECDSA_P256_SHA384]),

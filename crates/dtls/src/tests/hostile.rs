@@ -75,7 +75,8 @@ fn a_hello_shows_its_random_and_its_fragments_what_they_are() {
     assert_eq!(look(b""), Look::Data);
 }
 
-/// The types of the extensions of a ClientHello in one record: behind session id, cookie, suites and compression.
+/// The types of the extensions of a ClientHello in one record: behind session id, cookie, suites
+/// and compression.
 fn extensions(hello: &[u8]) -> Vec<u16> {
     let word = |at: usize| usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
     let mut at = 59;
@@ -91,8 +92,8 @@ fn extensions(hello: &[u8]) -> Vec<u16> {
     all
 }
 
-/// Servers that know no profile of SRTP refuse who offers it (RFC 5764 section 4.1); RFC 5746 section 3.4 wants `renegotiation_info`, or
-/// the suite that stands for it.
+/// Servers that know no profile of SRTP refuse a client that offers it (RFC 5764 section 4.1); RFC
+/// 5746 section 3.4 wants `renegotiation_info`, or the suite that stands for it.
 #[test]
 fn a_hello_offers_no_srtp() {
     for version in [V12, V13, BOTH] {
@@ -102,7 +103,8 @@ fn a_hello_offers_no_srtp() {
     }
 }
 
-/// A client with no version in common gets one alert, no longer than its hello, and numbered like it.
+/// A client with no version in common gets one alert, no longer than its hello, and numbered like
+/// it.
 #[test]
 fn a_hello_with_nothing_in_common_is_answered_by_an_alert() {
     let mut p = server_parameters();
@@ -130,12 +132,13 @@ fn an_address_is_verified_by_the_cookie_and_by_nothing_else() {
             pair.server.handle_datagram(pair.now, &first);
         }
         assert!(!pair.server.is_verified(), "{version:?}");
-        // What is sent to whoever has only said hello is the request alone, and the client's answer repeats the random.
+        // The answer to a first ClientHello is the request alone, and the client's answer repeats
+        // the random.
         let request = pair.server.poll_transmit().unwrap();
         pair.client.handle_datagram(pair.now, &request);
         let second = pair.client.poll_transmit().unwrap();
         assert!(matches!(look(&second), Look::Hello { random: same, .. } if same == random), "{version:?}");
-        // Somebody else's cookie is none.
+        // The cookie of another client is invalid.
         let config = server_config(&server_parameters(), 2);
         let mut other = Session::server(&config, pair.now, &mut Rng::from_number(77));
         other.handle_datagram(pair.now, &second);
@@ -155,7 +158,8 @@ fn an_unproven_address_gets_no_more_than_it_has_sent() {
         let mut server = Session::server(&config, Instant::ZERO, &mut Rng::from_number(3));
         let mut now = Instant::ZERO;
         let (mut received, mut sent) = (0, 0);
-        // Once with the repetitions of a client that gets no answer, then with those of a server that is left alone.
+        // Once with the repetitions of a client that gets no answer, then with those of a server
+        // that is left alone.
         for round in 0..40 {
             if round < 5 {
                 server.handle_datagram(now, &first);
@@ -191,13 +195,14 @@ fn strangers_cannot_end_a_handshake_or_a_session() {
             throw(&mut pair);
             pair.run_until_connected();
             throw(&mut pair);
-            // Alerts in the clear, fatal and closing, and a ClientHello and a ServerHello in the clear.
+            // Alerts in the clear, fatal and closing, and a ClientHello and a ServerHello in the
+            // clear.
             let alert = |description| [21, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 99, 0, 2, 2, description];
             for forged in [alert(40).to_vec(), alert(0).to_vec(), hello(7, version)] {
                 pair.client.handle_datagram(pair.now, &forged);
                 pair.server.handle_datagram(pair.now, &forged);
             }
-            // Everything that was ever said, once more and in the other direction.
+            // Everything that was ever sent, once more and in the other direction.
             for (by_client, datagram) in pair.recorded.clone() {
                 pair.server.handle_datagram(pair.now, &datagram);
                 pair.client.handle_datagram(pair.now, &datagram);

@@ -33,7 +33,7 @@ pub(crate) struct Pair {
     pub(crate) events: Vec<(bool, Event)>,
     /// When, by the client?, how long: what went over the link.
     pub(crate) trace: Vec<(u64, bool, usize)>,
-    /// Kept, to be sent again by whoever wants.
+    /// Kept, so that tests can send them again.
     pub(crate) recorded: Vec<(bool, Vec<u8>)>,
 }
 

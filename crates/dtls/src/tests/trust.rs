@@ -1,4 +1,4 @@
-//! Who is believed, and who is not.
+//! Which peers are trusted, and which are not.
 
 use super::link::{Faults, Pair};
 use super::*;
@@ -27,7 +27,8 @@ fn client_fails(client: &SecurityParameters, expected: impl Fn(&TlsError) -> boo
             _ => None,
         });
         assert!(error.as_ref().is_some_and(&expected), "{version:?}: {:?}", pair.events);
-        // The server must not believe that there is a session: it waits for a Finished that never comes.
+        // The server must not believe that there is a session: it waits for a Finished that never
+        // comes.
         assert!(!pair.happened(Event::Connected), "{version:?}: {:?}", pair.events);
         assert!(pair.server.is_over());
     }
@@ -90,7 +91,8 @@ fn a_pin_decides() {
     client_fails(&c, |e| *e == TlsError::NotPinned);
 }
 
-/// A session beside another one is with the same peer: a certificate that would do otherwise does not.
+/// A session beside another one is with the same peer: a certificate that would do otherwise does
+/// not.
 #[test]
 fn a_session_beside_another_one_takes_nothing_but_the_same_certificate() {
     let other = neater_tls::self_signed_p256(&[NAME], WALL).unwrap();
@@ -186,7 +188,8 @@ fn clients_without_a_good_certificate_are_refused() {
     for version in VERSIONS {
         let mut c = client_parameters();
         let pair = run(&c, &s, version);
-        // In 1.3 the client is through before the server has looked (RFC 8446 section 4.4.2.4), and no alert tells it.
+        // In 1.3 the client is through before the server has looked (RFC 8446 section 4.4.2.4), and
+        // no alert reports it.
         assert!(pair.server.is_over() && (version == V13 || pair.client.is_over()), "{version:?}: {:?}", pair.events);
         assert!(!pair.events.iter().any(|(client, e)| !client && *e == Event::Connected), "{:?}", pair.events);
         c.client_certificates = vec![stranger.clone()];

@@ -1,7 +1,8 @@
-//! What the end of an attempt, or of a connection, says about the peer and the way there.
+//! What the end of an attempt, or of a connection, reveals about the peer and the way there.
 //!
-//! *Responsible for* telling errors that count against a candidate from trouble of this host's own, and from a peer that is not who
-//! it should be. *Not responsible for* what is made of them ([`crate::establish`]).
+//! *Responsible for* distinguishing errors that count against a candidate from trouble of this
+//! host's own, and from a peer with another identity than expected. *Not responsible for* what is
+//! made of them ([`crate::establish`]).
 
 use crate::event::{AttemptError, ConnectionError};
 use neater_base::net::{ErrorKind, NetError};
@@ -9,10 +10,10 @@ use neater_quic::QuicError;
 use neater_race::BadCause;
 use neater_tls::Blame;
 
-/// The alerts that say that a certificate or its owner is not acceptable (RFC 8446 section 6.2).
+/// The alerts which mean that a certificate or its owner is not acceptable (RFC 8446 section 6.2).
 const REFUSALS: [u8; 7] = [42, 43, 44, 45, 46, 48, 49];
 
-/// Whether an attempt ended because the peer is not who it should be.
+/// Whether an attempt ended because the peer has not the expected identity.
 pub(crate) fn is_refusal(error: &AttemptError) -> bool {
     match error {
         AttemptError::Tls(e) => e.blame() == Blame::PeerCertificate,
@@ -21,8 +22,8 @@ pub(crate) fn is_refusal(error: &AttemptError) -> bool {
     }
 }
 
-/// Whether a connection ended because one side would not talk to the other: a server says what it thinks of its client's certificate
-/// when the client's handshake is over (RFC 8446 section 4.4.2.4).
+/// Whether a connection ended because one side rejected the other: a server reports a rejected
+/// client certificate only after the client's handshake has completed (RFC 8446 section 4.4.2.4).
 pub(crate) fn ended_by_refusal(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::Tls(e) => matches!(e.blame(), Blame::PeerCertificate | Blame::RefusedByPeer),
@@ -31,7 +32,7 @@ pub(crate) fn ended_by_refusal(error: &ConnectionError) -> bool {
     }
 }
 
-/// Whether an error of an attempt tells of the way to the peer, or of the peer.
+/// Whether an error of an attempt is evidence about the path to the peer, or about the peer.
 fn tells(error: &AttemptError) -> bool {
     match error {
         AttemptError::Net(e) => of_the_path(e),
@@ -62,8 +63,8 @@ fn of_the_path(e: &NetError) -> bool {
     )
 }
 
-/// What is wrong with an attempt that ended with this error; `None`: nothing that is the candidate's fault, or nothing that may be
-/// made a lesson of (see [`is_refusal`]).
+/// What is wrong with an attempt that ended with this error; `None`: nothing that is the
+/// candidate's fault, or nothing that may penalise a candidate in later races (see [`is_refusal`]).
 pub(crate) fn cause_of(error: &AttemptError, answered: bool) -> Option<BadCause> {
     if is_refusal(error) {
         return None;
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_the_one_that_was_meant_is_no_lesson() {
+    fn a_peer_with_another_identity_is_no_penalty() {
         use neater_tls::TlsError;
         let quic = |alert| QuicError::Tls { alert: Some(alert), reason: String::new() };
         for refusal in [TlsError::NotPinned, TlsError::RefusedByApplication, TlsError::UnknownIssuer] {

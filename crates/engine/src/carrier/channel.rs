@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Who is behind a channel.
+/// The owner of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// An attempt of a race for a connection.
@@ -53,7 +53,8 @@ impl Behind {
     }
 }
 
-/// ICMP errors that are taken from a socket at once: more than a queue of the kernel's usual size (208 KiB) holds.
+/// ICMP errors that are taken from a socket at once: more than a queue of the kernel's usual size
+/// (208 KiB) holds.
 pub(crate) const ICMP_BUDGET: usize = 1024;
 
 /// What runs on the socket.
@@ -62,8 +63,8 @@ pub(crate) enum Kind {
     Tcp,
     /// An attempt over TCP, which TLS will run over.
     TlsPending(Box<Client>),
-    /// A connection over TCP that was accepted and whose handshake has not begun: TLS will run over it, if there is a
-    /// configuration.
+    /// A connection over TCP that was accepted and whose handshake has not begun: TLS will run over
+    /// it, if there is a configuration.
     Accepted(Option<Arc<ServerConfig>>),
     Tls(Box<TlsStream>),
     Udp,
@@ -169,7 +170,8 @@ impl Channel {
             return Err(NetError::new(ErrorKind::WouldBlock));
         }
         match net.read(self.sock, buf) {
-            // Less than asked for does not mean that nothing is left: only `WouldBlock` is a promise of an event.
+            // Less than asked for does not mean that nothing is left: only `WouldBlock` is a
+            // promise of an event.
             Ok(n) => Ok(n),
             Err(e) => {
                 if e.is_would_block() {

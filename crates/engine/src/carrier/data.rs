@@ -1,7 +1,7 @@
 //! Sending and receiving on a flow, whichever protocol carries it.
 //!
-//! *Responsible for* handing each call to the protocol of the flow. *Not responsible for* the queues, rates, events and ends of the
-//! connection that uses the flow.
+//! *Responsible for* handing each call to the protocol of the flow. *Not responsible for* the
+//! queues, rates, events and ends of the connection that uses the flow.
 
 use super::{Carriers, FlowId, tcp, udp};
 use crate::carrier::peer::Peer;
@@ -15,14 +15,16 @@ use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOption};
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
 
-/// The largest payload of a UDP datagram over IPv4, in bytes (RFC 768, RFC 791); IPv6 allows 20 more, which cannot be relied on.
+/// The largest payload of a UDP datagram over IPv4, in bytes (RFC 768, RFC 791); IPv6 allows 20
+/// more, which cannot be relied on.
 const UDP_PAYLOAD_MAX: usize = 65_507;
 
 const MESSAGES_ONLY: &str = "this connection carries datagrams: send messages on it";
 const DATAGRAMS_ONLY: &str = "this connection carries datagrams";
 
 impl Carriers {
-    /// Whether what is received of a flow now came before the peer's handshake was complete, and may be a replay.
+    /// Whether what is received of a flow now came before the peer's handshake was complete, and
+    /// may be a replay.
     pub(crate) fn is_early(&self, flow: FlowId) -> bool {
         match flow {
             FlowId::Channel(k) => self.sockets.is_early(k),
@@ -42,7 +44,8 @@ impl Carriers {
         }
     }
 
-    /// Sends what the protocol of a flow holds back itself, the queue being empty. The messages that have left with it are reported.
+    /// Sends what the protocol of a flow holds back itself, the queue being empty. The messages
+    /// that have left with it are reported.
     pub(crate) fn flush_held<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, queue: &mut SendQueue) -> Flushed {
         let mut done = Flushed::default();
         if let FlowId::Channel(k) = flow
@@ -133,7 +136,8 @@ impl Carriers {
     /// Sets an option of the socket of a flow that `conn` uses.
     ///
     /// # Errors
-    /// What the system says; [`ErrorKind::Unsupported`] if the connection has no socket of its own.
+    /// The error of the operating system; [`ErrorKind::Unsupported`] if the connection has no
+    /// socket of its own.
     pub(crate) fn set_option<N: Net>(
         &self,
         cx: &mut Context<N>,
@@ -146,13 +150,14 @@ impl Carriers {
         }
     }
 
-    /// Sets `connPriority` of the connection that uses a flow (RFC 9622 section 8.1.2): lower goes first. False: the flow shares no
-    /// session whose streams could be ranked.
+    /// Sets `connPriority` of the connection that uses a flow (RFC 9622 section 8.1.2): lower goes
+    /// first. False: the flow shares no session whose streams could be ranked.
     pub(crate) fn set_priority(&mut self, flow: FlowId, priority: u32) -> bool {
         match flow {
             FlowId::Stream { quic, stream } => {
                 if let Some(q) = self.quic.connections.get_mut(quic) {
-                    // QUIC has it the other way round: higher goes first, 0 is the default, as 100 is here.
+                    // QUIC has it the other way round: higher goes first, 0 is the default, as 100
+                    // is here.
                     q.conn.set_priority(stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
                 }
             }
@@ -188,8 +193,9 @@ impl Carriers {
         Some(tcp::read_remains(&mut cx.net, self.sockets.channels.get_mut(channel)?, buf))
     }
 
-    /// Takes the next message of a flow that has message boundaries ([`FlowId::has_messages`]), or the next part of a long one.
-    /// `None`: there is none now, which [`Carriers::nothing_to_read`] explains.
+    /// Takes the next message of a flow that has message boundaries ([`FlowId::has_messages`]), or
+    /// the next part of a long one. `None`: there is none now, which [`Carriers::nothing_to_read`]
+    /// explains.
     pub(crate) fn receive<N: Net>(&mut self, cx: &Context<N>, flow: FlowId) -> Option<Received> {
         match flow {
             FlowId::Sctp { sctp, stream } => self.sctp.receive(&cx.limits, (sctp, stream)),
@@ -197,7 +203,8 @@ impl Carriers {
         }
     }
 
-    /// What there is on such a flow when no message is: its end (`Some(0)`), an error, or nothing yet.
+    /// What there is on such a flow when no message is: its end (`Some(0)`), an error, or nothing
+    /// yet.
     pub(crate) fn nothing_to_read(&self, flow: FlowId) -> Result<Option<usize>, ConnectionError> {
         match flow {
             FlowId::Sctp { sctp, stream } => Ok(self.sctp.has_ended((sctp, stream))?.then_some(0)),
@@ -228,7 +235,8 @@ impl Carriers {
         }
     }
 
-    /// Why the byte stream on a socket is gone, if it is: the system may report it only once. `None` for datagrams.
+    /// Why the byte stream on a socket is gone, if it is: the system may report it only once.
+    /// `None` for datagrams.
     pub(crate) fn stream_error<N: Net>(&mut self, cx: &mut Context<N>, channel: Key) -> Option<ConnectionError> {
         let ch = self.sockets.channels.get_mut(channel).filter(|ch| ch.carries_bytes())?;
         let error = cx.net.take_error(ch.sock)?;

@@ -1,7 +1,8 @@
 //! Which carrier an event of the network, or a deadline, is for.
 //!
-//! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of the engine only passes on, and
-//! for the work that each carrier has left over. *Not responsible for* what carriers do with it.
+//! *Responsible for* what is inside a [`CarrierSocket`] and a [`CarrierTimer`], which the rest of
+//! the engine only passes on, and for the work that each carrier has left over. *Not responsible
+//! for* what carriers do with it.
 
 use super::ids::{CarrierSocket, CarrierTimer, Due, Socket};
 use super::{Carriers, FlowId};
@@ -11,8 +12,8 @@ use neater_base::net::{Net, Ready};
 use neater_base::{Instant, Key};
 
 impl Carriers {
-    /// Whether the object of a deadline is there and may still wait for it. Of a deadline that was set again, only the one that
-    /// counts.
+    /// Whether the object of a deadline is there and may still wait for it. Of a deadline that was
+    /// set again, only the one that counts.
     pub(crate) fn is_armed(&self, timer: CarrierTimer, at: Instant) -> bool {
         match timer.0 {
             Due::Channel(k) => self.sockets.channels.contains(k),
@@ -90,7 +91,8 @@ impl Flush {
 }
 
 impl Carriers {
-    /// The sessions that have something to report, or to send: a list that goes back by [`Carriers::keep_list`].
+    /// The sessions that have something to report, or to send: a list that goes back by
+    /// [`Carriers::keep_list`].
     pub(crate) fn take_dirty(&mut self, of: Flushed) -> Vec<Key> {
         match of {
             Flushed::Quic => core::mem::take(&mut self.quic.dirty),
@@ -198,7 +200,8 @@ impl Carriers {
         }
     }
 
-    /// Reads on from the sockets that the budget of the last turn has left unread, and ends what lingers.
+    /// Reads on from the sockets that the budget of the last turn has left unread, and ends what
+    /// lingers.
     pub(crate) fn resume_sockets<N: Net>(&mut self, cx: &mut Context<N>) {
         for key in core::mem::take(&mut self.quic.unread) {
             self.quic.socket_ready(cx, key, READABLE);
@@ -221,7 +224,8 @@ impl Carriers {
         }
     }
 
-    /// Lets those that have not done it since windows were looked at give back what they do not need of theirs.
+    /// Lets those that have not done it since windows were looked at give back what they do not
+    /// need of theirs.
     pub(crate) fn take_back_windows<N: Net>(&mut self, cx: &mut Context<N>) {
         if self.quic.is_to_take_back(cx) {
             self.quic.take_back_windows(cx, None);

@@ -1,9 +1,10 @@
 //! The end of directions and of connections, whatever carries them.
 //!
-//! *Responsible for* what the protocol below does when a direction ends, is abandoned or refused, and when a connection is
-//! closed, aborted, given up or released; and for how far a closing connection is. *Not responsible for* the states of
-//! connections, for how long a closing may take, and for what the program is notified of: these are decided by what the
-//! operations here return (`closing`, `terminate`).
+//! *Responsible for* what the protocol below does when a direction ends, is abandoned or refused,
+//! and when a connection is closed, aborted, given up or released; and for how far a closing
+//! connection is. *Not responsible for* the states of connections, for how long a closing may take,
+//! and for what the program is notified of: these are decided by what the operations here return
+//! (`closing`, `terminate`).
 
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::peer::Peer;
@@ -24,8 +25,8 @@ use neater_quic::{ConnectionApi, Direction};
 const COARSE: Duration = Duration::from_millis(100);
 
 impl Carriers {
-    /// Ends this side's direction, after everything that was sent. True: the end is out; false: not yet; `None`: there is
-    /// no flow any more.
+    /// Ends this side's direction, after everything that was sent. True: the end is out; false: not
+    /// yet; `None`: there is no flow any more.
     pub(crate) fn finish<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId) -> Option<bool> {
         match flow {
             FlowId::Channel(k) => {
@@ -34,7 +35,8 @@ impl Carriers {
                     Kind::Tcp => {}
                     Kind::Tls(tls) => {
                         tls.close_notify();
-                        // It waits for the handshake of a connection that was delivered before its end.
+                        // It waits for the handshake of a connection that was delivered before its
+                        // end.
                         let queued = tls.close_notify_queued();
                         if !matches!(tls_out(&mut cx.net, ch), Ok(true)) || !queued {
                             return Some(false);
@@ -57,7 +59,8 @@ impl Carriers {
         Some(true)
     }
 
-    /// Whether this side's direction can be abandoned alone, with a code. TCP and TLS have no word for it.
+    /// Whether this side's direction can be abandoned alone, with a code. TCP and TLS have no word
+    /// for it.
     pub(crate) fn can_reset(&self, flow: FlowId) -> bool {
         let FlowId::Channel(k) = flow else { return true };
         !self.sockets.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)))
@@ -72,7 +75,8 @@ impl Carriers {
         }
     }
 
-    /// Receives nothing more of a flow, and notifies the peer of it where that can be (STOP_SENDING, RFC 9000 section 3.5).
+    /// Receives nothing more of a flow, and notifies the peer of it where that can be
+    /// (STOP_SENDING, RFC 9000 section 3.5).
     pub(crate) fn stop<N: Net>(&mut self, cx: &Context<N>, flow: FlowId, code: u64) {
         match flow {
             FlowId::Stream { quic, stream } => self.quic.stop(quic, stream, code),
@@ -81,8 +85,8 @@ impl Carriers {
         }
     }
 
-    /// Whether the peer of a flow that receives nothing more was notified of it. A peer that gives streams of SCTP no meaning
-    /// is not: there the association's end is the only one.
+    /// Whether the peer of a flow that receives nothing more was notified of it. A peer that gives
+    /// streams of SCTP no meaning is not: there the association's end is the only one.
     pub(crate) fn reports_stop(&self, flow: FlowId) -> bool {
         match flow {
             FlowId::Sctp { sctp, .. } => self.sctp.associations.get(sctp).is_some_and(|a| a.mux),
@@ -99,15 +103,15 @@ impl Carriers {
         }
     }
 
-    /// With which code the peer has abandoned its direction of a stream; `read`: what reading has found before, which the
-    /// session forgets then.
+    /// With which code the peer has abandoned its direction of a stream; `read`: what reading has
+    /// found before, which the session forgets then.
     pub(crate) fn peer_reset(&mut self, flow: FlowId, read: Option<u64>) -> Option<u64> {
         let FlowId::Stream { quic, stream } = flow else { return None };
         read.or_else(|| self.quic.connections.get_mut(quic).and_then(|q| q.conn.received_reset(stream)))
     }
 
-    /// Ends the flow of a closing connection in order: what was sent is delivered. Its queue is empty. To be called again
-    /// whenever the flow has become writable, until it is over.
+    /// Ends the flow of a closing connection in order: what was sent is delivered. Its queue is
+    /// empty. To be called again whenever the flow has become writable, until it is over.
     pub(crate) fn close<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId, sides: Sides) -> Closed {
         let mut session = None;
         let Sides { read_closed, fin_done, fin_acked, .. } = sides;
@@ -135,7 +139,8 @@ impl Carriers {
                 match self.sctp.associations.get(sctp).map(|a| (a.is_over(), a.lost.clone(), a.mux)) {
                     None => End::Done,
                     Some((true, Some(reason), _)) if !fin_acked => End::Failed(ConnectionError::Sctp(reason)),
-                    // One connection, one association: it ends when the peer has everything (RFC 9260 section 9.2).
+                    // One connection, one association: it ends when the peer has everything (RFC
+                    // 9260 section 9.2).
                     Some((false, None, false)) => {
                         session = self.sctp.close(cx.now, sctp, None);
                         End::Waits
@@ -181,8 +186,8 @@ impl Carriers {
                     progress.unanswered = i.unanswered;
                 }
             }
-            // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
-            // anything. Before that, only what it takes counts.
+            // The session takes no more than the peer has room for: what it has taken arrives as
+            // long as the path carries anything. Before that, only what it takes counts.
             FlowId::Stream { quic, .. } if queued == 0 => {
                 progress.mark = self.quic.connections.get(quic).map_or(0, |q| q.conn.acknowledged());
             }
@@ -200,8 +205,8 @@ impl Carriers {
         progress
     }
 
-    /// Whether the peer of a closing connection has answered since the last progress, if only to report that it has no
-    /// room: since then, or with `more` packets than before.
+    /// Whether the peer of a closing connection has answered since the last progress, if only to
+    /// report that it has no room: since then, or with `more` packets than before.
     pub(crate) fn answered_since<N: Net>(&self, cx: &Context<N>, flow: FlowId, moved: Instant, more: bool) -> bool {
         match flow {
             FlowId::Channel(key) => {
@@ -216,9 +221,10 @@ impl Carriers {
         }
     }
 
-    /// Asks the peer of a closing connection whether it is there when it has been silent for so long. TCP and SCTP ask a peer
-    /// without room again and again. QUIC does not, and its idle timeout would end the session of a reader that has paused.
-    /// `stands_still`: there was no progress for as long; `unwanted`: what the peer sends is not received any more.
+    /// Asks the peer of a closing connection whether it is there when it has been silent for so
+    /// long. TCP and SCTP ask a peer without room again and again. QUIC does not, and its idle
+    /// timeout would end the session of a reader that has paused. `stands_still`: there was no
+    /// progress for as long; `unwanted`: what the peer sends is not received any more.
     pub(crate) fn ask_peer<N: Net>(
         &mut self,
         cx: &Context<N>,
@@ -252,8 +258,8 @@ impl Carriers {
         }
     }
 
-    /// Whether the peer has what was sent on a connection whose both directions have ended; `None`: the peer has not ended
-    /// its own, or the flow does not report it.
+    /// Whether the peer has what was sent on a connection whose both directions have ended; `None`:
+    /// the peer has not ended its own, or the flow does not report it.
     pub(crate) fn both_delivered<N: Net>(
         &self,
         cx: &mut Context<N>,
@@ -269,8 +275,8 @@ impl Carriers {
         cx.net.stream_info(self.sockets.channels.get(key)?.sock).ok()
     }
 
-    /// Gives up what was sent and is not taken, or not acknowledged. `unwritten`: a part of it is still in the queue, and
-    /// the peer must not take a part for the whole.
+    /// Gives up what was sent and is not taken, or not acknowledged. `unwritten`: a part of it is
+    /// still in the queue, and the peer must not take a part for the whole.
     pub(crate) fn give_up<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -287,14 +293,16 @@ impl Carriers {
             FlowId::Sctp { sctp, stream } if self.sctp.associations.get(sctp).is_some_and(|a| a.mux) => {
                 self.sctp.reset(sctp, stream, ABORTED);
             }
-            // Its association is being shut down, which a peer with a closed window can make last for ever.
+            // Its association is being shut down, which a peer with a closed window can make last
+            // for ever.
             FlowId::Sctp { sctp, .. } => return self.sctp.close(cx.now, sctp, Some(ABORTED)),
             _ => {}
         }
         None
     }
 
-    /// Ends a flow at once: nothing more is delivered, and the peer is notified where the protocol can.
+    /// Ends a flow at once: nothing more is delivered, and the peer is notified where the protocol
+    /// can.
     pub(crate) fn abort<N: Net>(&mut self, cx: &mut Context<N>, flow: FlowId, code: u64) {
         match flow {
             FlowId::Channel(_) => self.abort_socket(cx, flow),
@@ -319,9 +327,10 @@ impl Carriers {
         }
     }
 
-    /// The connection does not use the flow any more. What was not ended in order is given up, and the peer notified; it
-    /// changes nothing about what was. `peer`: the connection's, where several share a socket; `listens`: whether a listener
-    /// still does. [`FlowId::session`] may be left without flows then.
+    /// The connection does not use the flow any more. What was not ended in order is given up, and
+    /// the peer notified; it changes nothing about what was. `peer`: the connection's, where
+    /// several share a socket; `listens`: whether a listener still does. [`FlowId::session`] may be
+    /// left without flows then.
     pub(crate) fn release<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -334,7 +343,8 @@ impl Carriers {
         let mut over = None;
         match flow {
             FlowId::Channel(k) => {
-                // One that lingers goes with its connection, as long as that waits: nothing else would end it.
+                // One that lingers goes with its connection, as long as that waits: nothing else
+                // would end it.
                 let is_its = |behind: &Behind| match behind {
                     Behind::Conn(of) => *of == conn,
                     Behind::Lingering(l) => l.is_for(conn),

@@ -1,7 +1,8 @@
 //! Attempts at establishing a connection, whichever protocol carries them.
 //!
-//! *Responsible for* beginning an attempt, for what is known of it while it is under way, for handing what has won to its
-//! connection, and for releasing the others. *Not responsible for* which attempts are made, and when ([`crate::establish`]).
+//! *Responsible for* beginning an attempt, for what is known of it while it is under way, for
+//! handing what has won to its connection, and for releasing the others. *Not responsible for*
+//! which attempts are made, and when ([`crate::establish`]).
 
 use crate::Stack;
 use crate::carrier::channel::{Behind, Kind};
@@ -110,7 +111,8 @@ impl Carriers {
         }
     }
 
-    /// Makes an attempt that of another candidate, and says how long after its start the peer had answered, if it has.
+    /// Assigns an attempt to another candidate, and returns how long after its start the peer had
+    /// answered, if it has.
     pub(crate) fn adopt(&mut self, now: Instant, session: SessionId, conn: Key) -> Option<Duration> {
         match session {
             SessionId::Channel(k) => self.sockets.channels.get_mut(k)?.behind = Behind::Attempt(conn),
@@ -142,7 +144,8 @@ impl Carriers {
         Some(from).filter(|ip| !ip.is_unspecified())
     }
 
-    /// Whether an attempt's peer is silent, where it has `fair` to answer; `None`: the attempt is gone.
+    /// Whether an attempt's peer is silent, where it has `fair` to answer; `None`: the attempt is
+    /// gone.
     pub(crate) fn is_silent(&self, now: Instant, session: SessionId, fair: Duration) -> Option<Silent> {
         let if_had_its_time = |silent: bool| if silent { Silent::Yes } else { Silent::No };
         Some(match session {
@@ -164,8 +167,9 @@ impl Carriers {
         })
     }
 
-    /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported ([`CarrierEvent::LateAnswer`],
-    /// [`CarrierEvent::NoAnswer`]), unless it is dropped before. False: it is gone.
+    /// Gives a withdrawn attempt until `due` to be answered. Whether it was is reported
+    /// ([`CarrierEvent::LateAnswer`], [`CarrierEvent::NoAnswer`]), unless it is dropped before.
+    /// False: it is gone.
     ///
     /// [`CarrierEvent::LateAnswer`]: super::event::CarrierEvent::LateAnswer
     /// [`CarrierEvent::NoAnswer`]: super::event::CarrierEvent::NoAnswer
@@ -177,7 +181,8 @@ impl Carriers {
         }
     }
 
-    /// Whether anything but its handshake has come on any stream of a flow's session; `None`: the connection itself has to know.
+    /// Whether anything but its handshake has come on any stream of a flow's session; `None`: the
+    /// connection itself has to know.
     pub(crate) fn has_carried(&self, flow: FlowId) -> Option<bool> {
         match flow {
             FlowId::Stream { quic, .. } | FlowId::StreamPending { quic } | FlowId::Datagrams { quic } => {
@@ -231,8 +236,8 @@ impl Carriers {
         begun.map_err(|e| with_zone_named(e, addr))
     }
 
-    /// Ends an attempt that is not wanted any more, or has failed. What is withdrawn ends as early as its protocol allows: TCP by
-    /// reset before any byte, QUIC by CONNECTION_CLOSE.
+    /// Ends an attempt that is not wanted any more, or has failed. What is withdrawn ends as early
+    /// as its protocol allows: TCP by reset before any byte, QUIC by CONNECTION_CLOSE.
     pub(crate) fn release_attempt<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, withdrawn: bool) {
         match session {
             SessionId::Channel(k) => {
@@ -281,7 +286,8 @@ impl Carriers {
         }
     }
 
-    /// Ends what a connection waits for that is taken back. `None`: it waits for nothing but its framer.
+    /// Ends what a connection waits for that is taken back. `None`: it waits for nothing but its
+    /// framer.
     pub(crate) fn abandon<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, flow: FlowId) -> Option<Abandoned> {
         let session = match flow {
             FlowId::StreamPending { quic } => {

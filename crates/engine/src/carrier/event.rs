@@ -1,8 +1,9 @@
 //! What carriers report to the engine.
 //!
-//! A carrier knows neither connections nor races, groups or listeners: it reports by the ids of its sessions, and by the keys that
-//! the engine has given it for flows, attempts, groups and listeners, which mean nothing to it. Events are drained before the
-//! carriers are flushed, always, and each is handled before the next.
+//! A carrier knows neither connections nor races, groups or listeners: it reports by the ids of its
+//! sessions, and by the keys that the engine has given it for flows, attempts, groups and
+//! listeners, which mean nothing to it. Events are drained before the carriers are flushed, always,
+//! and each is handled before the next.
 
 use super::SessionId;
 use crate::carrier::peer::Peer;
@@ -19,13 +20,15 @@ use std::collections::VecDeque;
 /// What one carrier has to report, oldest first.
 pub(crate) type Events = VecDeque<CarrierEvent>;
 
-/// See the module's documentation. `attempt`, `conn`, `group` and `listener` are the keys that the engine has given for an attempt, a
-/// flow, a session's group and a listener. An event whose object is gone meanwhile has no effect.
+/// See the module's documentation. `attempt`, `conn`, `group` and `listener` are the keys that the
+/// engine has given for an attempt, a flow, a session's group and a listener. An event whose object
+/// is gone meanwhile has no effect.
 #[derive(Debug)]
 pub(crate) enum CarrierEvent {
     /// The peer has answered for the first time, so long after the attempt began.
     Reachable { attempt: Key, session: SessionId, rtt: Duration },
-    /// The attempt goes on as another stack, because its peer does not offer what it was started for.
+    /// The attempt goes on as another stack, because its peer does not offer what it was started
+    /// for.
     Became { attempt: Key, session: SessionId, before: Stack, stack: Stack },
     /// The session is up.
     Established { attempt: Key, session: SessionId },
@@ -45,8 +48,9 @@ pub(crate) enum CarrierEvent {
     DatagramsWaiting { session: SessionId },
     /// Asks whether the program still uses a flow of the session: see [`super::Carriers::used`].
     IsUsed { session: SessionId },
-    /// The session of a group is over. Its flows were reported before; those that wait for a stream of it get none.
-    /// `known`: this side has ended it, and its group knows that there are no more streams.
+    /// The session of a group is over. Its flows were reported before; those that wait for a stream
+    /// of it get none. `known`: this side has ended it, and its group knows that there are no more
+    /// streams.
     SessionLost { session: SessionId, group: Key, lost: SessionLost, known: bool },
     /// A session that was over was dropped: nothing is known of it any more.
     SessionGone { session: SessionId, group: Option<Key> },
@@ -54,13 +58,15 @@ pub(crate) enum CarrierEvent {
     Readable { conn: Key },
     /// A flow has room for more.
     Writable { conn: Key },
-    /// All that was sent on a flow that is being closed has left. Its protocol acknowledges nothing.
+    /// All that was sent on a flow that is being closed has left. Its protocol acknowledges
+    /// nothing.
     AllLeft { conn: Key },
     /// The peer has acknowledged all that was sent on a flow, its end included.
     AllAcked { conn: Key },
-    /// The peer does not want more of a flow, and says so with this code.
+    /// The peer has asked to stop a flow, with this code (STOP_SENDING).
     PeerStopped { conn: Key, code: u64 },
-    /// The peer has abandoned its direction of a flow with this code, and nothing is left to be received before that.
+    /// The peer has abandoned its direction of a flow with this code, and nothing is left to be
+    /// received before that.
     PeerReset { conn: Key, code: u64 },
     /// The peer has acknowledged a message whose fate was to be reported.
     MessageAcked { conn: Key, id: MessageId },
@@ -76,20 +82,24 @@ pub(crate) enum CarrierEvent {
     PathChanged { conn: Key },
     /// The network has reported an error that does not end a connection.
     SoftError { conn: Key, error: IcmpError },
-    /// The peer has closed a connection's flow in both directions: what has arrived can be read, what has not left is lost.
+    /// The peer has closed a connection's flow in both directions: what has arrived can be read,
+    /// what has not left is lost.
     FlowClosed { conn: Key },
     /// A connection's flow has failed.
     FlowFailed { conn: Key, error: ConnectionError },
-    /// A connection that was accepted for a listener, as far as its limits allow, has its whole stack.
+    /// A connection that was accepted for a listener, as far as its limits allow, has its whole
+    /// stack.
     Accepted { session: SessionId, listener: Key },
     /// A handshake that the listener counts is over, whatever has become of it.
     HandshakeOver { listener: Key },
     /// The time may be over for the handshake of a connection that was delivered before its end.
     HandshakeDue { conn: Key },
-    /// A datagram has come to a socket that the connections of a listener share. Whose it is, is asked when this is handled
-    /// ([`super::SocketCarrier::owner`]): the one before may have made its connection, or ended it.
+    /// A datagram has come to a socket that the connections of a listener share. Whose it is, is
+    /// asked when this is handled ([`super::SocketCarrier::owner`]): the one before may have made
+    /// its connection, or ended it.
     FromPeer { listener: Key, socket: Key, peer: Peer, data: Bytes, ecn: Ecn },
-    /// A socket is to be read, now that everything that was reported before is handled: see [`super::Carriers::read_on`].
+    /// A socket is to be read, now that everything that was reported before is handled: see
+    /// [`super::Carriers::read_on`].
     ReadOn(Reading),
     /// The closing of a connection has gone on.
     CloseWentOn { conn: Key, closed: Closed },

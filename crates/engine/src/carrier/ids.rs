@@ -1,6 +1,7 @@
 //! Names of flows, sessions, sockets and deadlines of carriers.
 //!
-//! *Responsible for* what is inside them, which the rest of the engine only passes on. *Not responsible for* the objects that they name.
+//! *Responsible for* what is inside them, which the rest of the engine only passes on. *Not
+//! responsible for* the objects that they name.
 
 use neater_base::Key;
 use neater_base::net::Token;
@@ -46,7 +47,8 @@ pub(crate) enum FlowId {
 }
 
 impl FlowId {
-    /// The socket that it has for itself, if it is no more than that. Its data can be read when its connection is over.
+    /// The socket that it has for itself, if it is no more than that. Its data can be read when its
+    /// connection is over.
     pub(crate) const fn own_socket(self) -> Option<Key> {
         match self {
             Self::Channel(key) => Some(key),
@@ -59,7 +61,8 @@ impl FlowId {
         matches!(self, Self::Sctp { .. })
     }
 
-    /// Whether its end is known from the silence of its peer alone, so that the time is kept at which something was sent last.
+    /// Whether its end is known from the silence of its peer alone, so that the time is kept at
+    /// which something was sent last.
     pub(crate) const fn ends_by_silence(self) -> bool {
         matches!(self, Self::Peer { .. } | Self::Dtls { .. })
     }
@@ -73,7 +76,8 @@ impl FlowId {
         }
     }
 
-    /// The session by which a cached outcome is tried alone, if this is what a connection is to be carried by.
+    /// The session by which a cached outcome is tried alone, if this is what a connection is to be
+    /// carried by.
     pub(crate) const fn tries(self) -> Option<SessionId> {
         match self {
             Self::Channel(k) => Some(SessionId::Channel(k)),
@@ -107,8 +111,8 @@ impl FlowId {
         }
     }
 
-    /// Whether the peer acknowledges the end of this side's direction, and each direction can end alone for good. The flow
-    /// keeps what has arrived when the connection fails.
+    /// Whether the peer acknowledges the end of this side's direction, and each direction can end
+    /// alone for good. The flow keeps what has arrived when the connection fails.
     pub(crate) const fn acknowledges_end(self) -> bool {
         matches!(self, Self::Stream { .. } | Self::Sctp { .. })
     }
@@ -118,8 +122,8 @@ impl FlowId {
         matches!(self, Self::Datagrams { .. })
     }
 
-    /// Whether a connection that has ended keeps its session as long as the program has it: the program may open others
-    /// beside it, or end their session with a code of its own.
+    /// Whether a connection that has ended keeps its session as long as the program has it: the
+    /// program may open others beside it, or end their session with a code of its own.
     pub(crate) const fn keeps_session(self) -> bool {
         matches!(self, Self::Stream { .. })
     }
@@ -152,7 +156,7 @@ pub(in crate::carrier) enum Socket {
     Dtls(Key),
 }
 
-/// The two bits above a key that tell the sockets of a token apart.
+/// The two bits above a key that distinguish the sockets of a token.
 const TAG: u32 = 62;
 const QUIC: u64 = 1;
 /// Above no key, this names no carrier: see [`CarrierSocket::FREE`].
@@ -160,7 +164,8 @@ const DTLS: u64 = 2;
 const SCTP: u64 = 3;
 
 impl CarrierSocket {
-    /// With this, and 0 in the 30 bits below the tag, a token is no carrier's: no key has the generation 0.
+    /// With this, and 0 in the 30 bits below the tag, a token is no carrier's: no key has the
+    /// generation 0.
     pub(crate) const FREE: u64 = DTLS << TAG;
 
     /// The socket of a [`Channel`](super::channel::Channel).
@@ -173,7 +178,8 @@ impl CarrierSocket {
         Self(Socket::Dtls(key))
     }
 
-    /// The socket, if it is TCP's or UDP's own: [`Carriers::wake`](super::SocketCarrier::wake) finds out whose.
+    /// The socket, if it is TCP's or UDP's own: [`Carriers::wake`](super::SocketCarrier::wake)
+    /// finds out whose.
     #[inline]
     pub(crate) const fn own(self) -> Option<Key> {
         match self.0 {

@@ -91,7 +91,8 @@ impl Carriers {
         }
     }
 
-    /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
+    /// The peer's certificates, leaf first, in DER; empty without security or client
+    /// authentication.
     pub(crate) fn peer_certificates(&self, flow: FlowId) -> Vec<Vec<u8>> {
         match flow {
             FlowId::Channel(k) => self
@@ -119,7 +120,8 @@ impl Carriers {
         }
     }
 
-    /// How far what was sent has come; `None` when nothing carries it any more, or the protocol keeps no such figures.
+    /// How far what was sent has come; `None` when nothing carries it any more, or the protocol
+    /// keeps no such figures.
     pub(crate) fn flow_delivery<N: Net>(&self, cx: &Context<N>, flow: FlowId) -> Option<FlowDelivery> {
         let session = match flow {
             FlowId::Channel(k) => {
@@ -137,7 +139,8 @@ impl Carriers {
         Some(FlowDelivery { acknowledged: self.session_acknowledged(session)?, unacknowledged: None })
     }
 
-    /// Smoothed round-trip time, and congestion window in bytes, where the transport of a flow knows them.
+    /// Smoothed round-trip time, and congestion window in bytes, where the transport of a flow
+    /// knows them.
     pub(crate) fn path_figures<N: Net>(&self, cx: &Context<N>, flow: FlowId) -> (Option<Duration>, Option<u64>) {
         match flow {
             FlowId::Channel(k) => {

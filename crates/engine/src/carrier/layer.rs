@@ -1,14 +1,17 @@
 //! Packet layers: what lies under a protocol that makes packets of its own.
 //!
-//! *Responsible for* the terms between a carrier that uses a layer and the carrier that provides it: commands down ([`Layers`]),
-//! events up ([`LayerEvent`]). [`super::Carriers`] moves both, so that no carrier calls another. *Not responsible for* layers that are a
-//! socket and no more: UDP and IP, whose sockets the user has itself.
+//! *Responsible for* the terms between a carrier that uses a layer and the carrier that provides
+//! it: commands down ([`Layers`]), events up ([`LayerEvent`]). [`super::Carriers`] moves both, so
+//! that no carrier calls another. *Not responsible for* layers that are a socket and no more: UDP
+//! and IP, whose sockets the user has itself.
 //!
-//! A layer is named by a key of its provider. It leads to one peer, or to any number of a listener's: a *path* is what leads to one
-//! of them, and is named likewise. The user of a layer is named by a key of its own, which means nothing to the provider.
+//! A layer is named by a key of its provider. It leads to one peer, or to any number of a
+//! listener's: a *path* is what leads to one of them, and is named likewise. The user of a layer is
+//! named by a key of its own, which means nothing to the provider.
 //!
-//! Every layer authenticates its peer, and adds [`OVERHEAD`] bytes at most to a packet. It takes trains of packets, and hands
-//! packets up one by one. What may be lost on a network may be lost in a layer.
+//! Every layer authenticates its peer, and adds [`OVERHEAD`] bytes at most to a packet. It takes
+//! trains of packets, and hands packets up one by one. What may be lost on a network may be lost in
+//! a layer.
 
 use super::dtls::{Dtls, DtlsCarrier};
 use crate::context::Context;
@@ -20,7 +23,8 @@ use neater_base::{Instant, Key};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// What a layer puts between the headers of IP and a packet, in bytes, at most: which it is turns out with the peer.
+/// What a layer puts between the headers of IP and a packet, in bytes, at most: which it is turns
+/// out with the peer.
 pub(crate) const OVERHEAD: u16 = 8 + RECORD_OVERHEAD;
 /// What a layer adds to the payload of a datagram, in bytes, at most.
 pub(crate) const RECORD_OVERHEAD: u16 = neater_dtls::OVERHEAD_12_GCM as u16;
@@ -28,7 +32,8 @@ pub(crate) const RECORD_OVERHEAD: u16 = neater_dtls::OVERHEAD_12_GCM as u16;
 /// What layers have to report, oldest first.
 pub(crate) type LayerEvents = VecDeque<LayerEvent>;
 
-/// What a layer reports to its `user`. As with [`super::event::CarrierEvent`], the layer or path may be gone when it is handled.
+/// What a layer reports to its `user`. As with [`super::event::CarrierEvent`], the layer or path
+/// may be gone when it is handled.
 #[derive(Debug)]
 pub(crate) enum LayerEvent {
     /// The peer of a layer that was opened to it has answered for the first time.
@@ -60,8 +65,8 @@ pub(crate) enum LayerEnd {
 pub(crate) struct Layers<'a>(pub(super) &'a mut DtlsCarrier);
 
 impl Layers<'_> {
-    /// Opens a layer to a peer of that name, and returns it and its socket, which remains the layer's. [`LayerEvent::Up`] follows,
-    /// or [`LayerEvent::Lost`].
+    /// Opens a layer to a peer of that name, and returns it and its socket, which remains the
+    /// layer's. [`LayerEvent::Up`] follows, or [`LayerEvent::Lost`].
     ///
     /// # Errors
     /// Why this host cannot open it. Nothing has been sent then.
@@ -76,7 +81,8 @@ impl Layers<'_> {
         self.0.open_layer(cx, user, to, request, options)
     }
 
-    /// The same, to the peer that a path leads to: it has to be the same one, as its certificate says.
+    /// The same, to the peer that a path leads to: it has to be the same one, as shown by its
+    /// certificate.
     ///
     /// # Errors
     /// As [`Self::open`]; [`AttemptError::ClosedByPeer`]: that path is over.
@@ -91,7 +97,7 @@ impl Layers<'_> {
         self.0.open_layer_beside(cx, user, (path, to), request, options)
     }
 
-    /// Whether the peers of two paths are the same one, as far as their certificates say.
+    /// Whether the peers of two paths are the same one, as far as their certificates show.
     pub(crate) fn is_same_peer(&self, one: Key, other: Key) -> bool {
         let shown = |path: Key| self.0.sessions.get(path).map(Dtls::peer_certificates);
         shown(one) == shown(other)
@@ -102,10 +108,11 @@ impl Layers<'_> {
         self.0.drop_session(cx, path);
     }
 
-    /// Opens a layer for the peers that come to a listener, and returns it and its socket, which remains the layer's.
+    /// Opens a layer for the peers that come to a listener, and returns it and its socket, which
+    /// remains the layer's.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub(crate) fn listen<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -127,11 +134,12 @@ impl Layers<'_> {
         self.0.sessions.get(path).map(|d| d.largest_in(datagram))
     }
 
-    /// Sends a train of packets to a peer: each `segment` bytes long but the last, which may be shorter. Without a path there they
-    /// are lost, as on the way.
+    /// Sends a train of packets to a peer: each `segment` bytes long but the last, which may be
+    /// shorter. Without a path there they are lost, as on the way.
     ///
     /// # Errors
-    /// What the network says; `WouldBlock`: the layer keeps the packets, and [`LayerEvent::Writable`] follows.
+    /// The error of the network; `WouldBlock`: the layer keeps the packets, and
+    /// [`LayerEvent::Writable`] follows.
     pub(crate) fn send<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -156,7 +164,8 @@ impl Layers<'_> {
         self.0.leave(cx, path, until);
     }
 
-    /// A listener's layer takes no more peers. Paths that are up go on, and it is closed with the last of them.
+    /// A listener's layer takes no more peers. Paths that are up go on, and it is closed with the
+    /// last of them.
     pub(crate) fn stop_listening<N: Net>(&mut self, cx: &mut Context<N>, layer: Key) {
         self.0.stop_listening(cx, layer);
     }

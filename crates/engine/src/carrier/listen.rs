@@ -1,10 +1,11 @@
 //! What a listener needs: sockets that listen, and the end of their listening.
 //!
-//! *Responsible for* opening such a socket for a stack, for opening one again that is there for the connections of a listener that
-//! has stopped, and for closing it. *Not responsible for* limits and fairness ([`crate::listen`], [`crate::backlog`]).
+//! *Responsible for* opening such a socket for a stack, for opening one again that is there for the
+//! connections of a listener that has stopped, and for closing it. *Not responsible for* limits and
+//! fairness ([`crate::listen`], [`crate::backlog`]).
 //!
-//! *Invariants*: connections that were delivered go on when their socket does not listen any more; it is closed with the last of
-//! them.
+//! *Invariants*: connections that were delivered go on when their socket does not listen any more;
+//! it is closed with the last of them.
 
 use super::Carriers;
 use super::channel::{Behind, Channel, Kind};
@@ -57,7 +58,8 @@ impl Carriers {
         }
     }
 
-    /// Opens a socket that listens for TCP, or for the peers of UDP; or takes one of these that a listener has left.
+    /// Opens a socket that listens for TCP, or for the peers of UDP; or takes one of these that a
+    /// listener has left.
     fn open_channel<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -93,8 +95,8 @@ impl Carriers {
         Ok(key)
     }
 
-    /// Listens again at a UDP socket that is there for the connections of a listener that has stopped, if there is one: another
-    /// cannot have its port.
+    /// Listens again at a UDP socket that is there for the connections of a listener that has
+    /// stopped, if there is one: another cannot have its port.
     fn reopen_shared(
         &mut self,
         listener: Key,
@@ -133,8 +135,8 @@ impl Carriers {
         }
     }
 
-    /// Listens with a stack at an address, whose port may be 0 for any; `udp_port`: at which port of UDP, where the stack has other
-    /// ports above it.
+    /// Listens with a stack at an address, whose port may be 0 for any; `udp_port`: at which port
+    /// of UDP, where the stack has other ports above it.
     ///
     /// # Errors
     /// The system refuses. Nothing was opened then.
@@ -170,8 +172,8 @@ impl Carriers {
         }))
     }
 
-    /// Tries a socket that has begun to listen: no event is promised before that. Returns it if connections are accepted from it
-    /// ([`super::SocketCarrier::accept_from`]).
+    /// Tries a socket that has begun to listen: no event is promised before that. Returns it if
+    /// connections are accepted from it ([`super::SocketCarrier::accept_from`]).
     pub(crate) fn poll_listening<N: Net>(&mut self, cx: &mut Context<N>, at: Listening) -> Option<Key> {
         match at.0 {
             Place::Channel(key) if self.sockets.channels.get(key).is_some_and(Channel::accepts) => return Some(key),

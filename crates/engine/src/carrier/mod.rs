@@ -87,7 +87,8 @@ impl Carriers {
         (&mut self.sctp, Layers(&mut self.dtls))
     }
 
-    /// Passes on what a layer reports next, after what its user has left to do to layers. False: there is nothing to report.
+    /// Passes on what a layer reports next, after what its user has left to do to layers. False:
+    /// there is nothing to report.
     pub(crate) fn pass_between_layers<N: Net>(&mut self, cx: &mut Context<N>) -> bool {
         self.tie(cx);
         let Some(event) = self.dtls.layer_events.pop_front() else { return false };

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketInfo {
     pub(crate) from: SocketAddr,
-    /// Our address, if the socket says it.
+    /// The local address, if the socket reports it.
     pub(crate) to: Option<IpAddr>,
     /// Whether the network has marked it (RFC 3168).
     pub(crate) marked: bool,

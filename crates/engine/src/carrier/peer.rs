@@ -3,12 +3,12 @@
 use neater_base::net::RecvMeta;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Who is at the other end of a socket that several share, and at which address of this host: an answer from another one would not be
-/// taken for an answer.
+/// The peer of a socket that several share, and at which address of this host: an answer from
+/// another one would not be taken for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
-    /// `None`: the system chooses, or does not tell.
+    /// `None`: the system chooses, or does not report it.
     pub(crate) here: Option<IpAddr>,
     /// Of a link-local address, which several interfaces may have; otherwise 0.
     pub(crate) interface: u32,

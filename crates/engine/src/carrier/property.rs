@@ -1,7 +1,7 @@
-//! Connection Properties that a carrier keeps itself, and what it says of them.
+//! Connection Properties that a carrier keeps itself, and their values.
 //!
-//! *Responsible for* properties that mean something to a session. *Not responsible for* those that are options of a socket, nor
-//! for names and values ([`crate::properties`]).
+//! *Responsible for* properties that mean something to a session. *Not responsible for* those that
+//! are options of a socket, nor for names and values ([`crate::properties`]).
 
 use super::{Carriers, FlowId};
 use crate::Stack;
@@ -13,7 +13,8 @@ use std::net::IpAddr;
 
 /// Bytes of headers in a UDP packet, by family.
 const UDP_HEADERS: (usize, usize) = (28, 48);
-/// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, on which no program can count.
+/// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, on which no program
+/// can count.
 const UDP_PAYLOAD_MAX: usize = 65_507;
 
 /// A property that carriers know (RFC 9622 section 8.1), and its value.
@@ -28,15 +29,16 @@ pub(crate) enum CarrierProperty {
 }
 
 impl FlowId {
-    /// Whether its session is over after some silence of the peer, whether that was asked for or not.
+    /// Whether its session is over after some silence of the peer, whether that was asked for or
+    /// not.
     pub(crate) const fn has_idle_timeout(self) -> bool {
         matches!(self, Self::Stream { .. } | Self::Datagrams { .. })
     }
 }
 
 impl Carriers {
-    /// Sets a property of what carries a connection, which may be a session of several. `None`: it is an option of its socket, if it
-    /// has one.
+    /// Sets a property of what carries a connection, which may be a session of several. `None`: it
+    /// is an option of its socket, if it has one.
     pub(crate) fn set<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -64,7 +66,8 @@ impl Carriers {
         }
     }
 
-    /// How long a message may be that leaves in one packet of UDP, on a link that takes packets of `mtu` bytes. `None`: it is gone.
+    /// How long a message may be that leaves in one packet of UDP, on a link that takes packets of
+    /// `mtu` bytes. `None`: it is gone.
     pub(crate) fn datagram_room(&self, flow: FlowId, mtu: usize, from: IpAddr) -> Option<usize> {
         let sealing = match flow {
             FlowId::Dtls { dtls } => self.dtls.sessions.get(dtls)?.overhead(),
@@ -75,8 +78,8 @@ impl Carriers {
     }
 }
 
-/// The longest message that can come over a stack which keeps messages apart by itself, in bytes. `None`: it does not, and what
-/// does, decides.
+/// The longest message that can come over a stack which keeps messages apart by itself, in bytes.
+/// `None`: it does not, and what does, decides.
 pub(crate) const fn message_max(stack: Stack) -> Option<usize> {
     match stack {
         Stack::Dtls => Some(neater_dtls::MAX_MESSAGE),

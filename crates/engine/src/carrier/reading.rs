@@ -1,7 +1,9 @@
-//! Sockets that several connections share, and that are read batch by batch: each when everything that was reported before is handled, so
-//! that what the engine does about one batch counts for the next.
+//! Sockets that several connections share, and that are read batch by batch: each when everything
+//! that was reported before is handled, so that what the engine does about one batch counts for the
+//! next.
 //!
-//! *Invariant*: the sockets are read one after the other, each until it is empty or its budget of the turn is used up.
+//! *Invariant*: the sockets are read one after the other, each until it is empty or its budget of
+//! the turn is used up.
 
 use super::Carriers;
 use super::dtls::RECV_BUDGET;
@@ -11,7 +13,8 @@ use neater_base::Key;
 use neater_base::net::Net;
 
 impl Carriers {
-    /// A socket of DTLS sessions is to be read; `late`: the one whose deadline has passed, which is looked at after that.
+    /// A socket of DTLS sessions is to be read; `late`: the one whose deadline has passed, which is
+    /// looked at after that.
     pub(in crate::carrier) fn read_sessions(&mut self, socket: Key, late: Option<Key>) {
         self.sockets.reading.push_back(Reading(At::Sessions { socket, budget: RECV_BUDGET, late }));
     }

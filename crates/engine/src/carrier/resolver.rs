@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// Datagrams that wait for room in the socket of one transport; more are lost, which the retry timer covers.
+/// Datagrams that wait for room in the socket of one transport; more are lost, which the retry
+/// timer covers.
 const MAX_WAITING: usize = 8;
 /// Datagram batches, or pieces of a stream, that one transport may deliver in a turn.
 const READS_PER_TURN: usize = 16;

@@ -1,7 +1,7 @@
 //! What a group needs of its session: streams that are opened and accepted, and the session's end.
 //!
-//! *Responsible for* the answers of each carrier. *Not responsible for* the members of a group, nor for which of them gets a
-//! stream ([`crate::group`]).
+//! *Responsible for* the answers of each carrier. *Not responsible for* the members of a group, nor
+//! for which of them gets a stream ([`crate::group`]).
 
 use super::quic::DEFAULT_PRIORITY;
 use super::sctp::Waiter;
@@ -21,8 +21,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl Carriers {
-    /// A connection accepts a peer's session that carries one alone. Returns its flow, and another connection, which the peer has lost:
-    /// it has come back to its address without knowing of it.
+    /// A connection accepts a peer's session that carries one alone. Returns its flow, and another
+    /// connection, which the peer has lost: it has come back to its address without knowing of it.
     pub(crate) fn accept<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -131,7 +131,8 @@ impl Carriers {
         }
     }
 
-    /// Opens a stream of a session, or finds that it has to wait until the peer allows another one: see [`FlowId::waits_on`].
+    /// Opens a stream of a session, or finds that it has to wait until the peer allows another one:
+    /// see [`FlowId::waits_on`].
     pub(crate) fn open_stream(
         &mut self,
         session: SessionId,
@@ -179,7 +180,8 @@ impl Carriers {
         }
     }
 
-    /// A stream of the peer's that no connection is made for. Returns its session if that has ended with it.
+    /// A stream of the peer's that no connection is made for. Returns its session if that has ended
+    /// with it.
     pub(crate) fn refuse_stream<N: Net>(&mut self, cx: &Context<N>, flow: FlowId) -> Option<SessionOver> {
         match flow {
             FlowId::Stream { quic, stream } => self.quic.refuse_stream(quic, stream),
@@ -250,8 +252,8 @@ impl Carriers {
         }
     }
 
-    /// A session has come to a listener that delivers nothing of it before its peer sends something. Returns one that was ended because
-    /// too many wait like this.
+    /// A session has come to a listener that delivers nothing of it before its peer sends
+    /// something. Returns one that was ended because too many wait like this.
     pub(crate) fn await_first<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId) -> Option<SessionOver> {
         match session {
             SessionId::Quic(k) => self.quic.await_first(cx, k),
@@ -318,7 +320,8 @@ impl Carriers {
         }
     }
 
-    /// The answer to [`CarrierEvent::IsUsed`]: `held` says whether the program still uses a flow.
+    /// The answer to [`CarrierEvent::IsUsed`]: `held` returns whether the program still uses a
+    /// flow.
     ///
     /// [`CarrierEvent::IsUsed`]: super::event::CarrierEvent::IsUsed
     pub(crate) fn used<N: Net>(&mut self, cx: &mut Context<N>, session: SessionId, held: impl Fn(Key) -> bool) {
@@ -327,7 +330,8 @@ impl Carriers {
         }
     }
 
-    /// Those that use a session, in the order in which their turns come when there is room. Those that do not wait are to be left out.
+    /// Those that use a session, in the order in which their turns come when there is room. Those
+    /// that do not wait are to be left out.
     pub(crate) fn in_turn(&self, session: SessionId) -> Vec<Waiter> {
         match session {
             SessionId::Sctp(k) => self.sctp.in_turn(k),
@@ -342,7 +346,8 @@ impl Carriers {
         }
     }
 
-    /// Whose turn it is: it may hand over its share until [`Carriers::end_turn`]. `None`: nothing waits any more, or there is no room.
+    /// Whose turn it is: it may hand over its share until [`Carriers::end_turn`]. `None`: nothing
+    /// waits any more, or there is no room.
     pub(crate) fn next_turn(&mut self, session: SessionId) -> Option<Key> {
         match session {
             SessionId::Sctp(k) => self.sctp.next_turn(k),
@@ -357,8 +362,8 @@ impl Carriers {
         }
     }
 
-    /// Ends a session: at once with a code, or as its protocol ends in order. Returns why it is over for those that wait for it;
-    /// `None`: it was over before.
+    /// Ends a session: at once with a code, or as its protocol ends in order. Returns why it is
+    /// over for those that wait for it; `None`: it was over before.
     pub(crate) fn end_session<N: Net>(
         &mut self,
         cx: &Context<N>,
@@ -372,8 +377,8 @@ impl Carriers {
         }
     }
 
-    /// Ends a session with a code of the application's and words for the peer, where its protocol has room for them, and reports that
-    /// to its flows.
+    /// Ends a session with a code of the application's and words for the peer, where its protocol
+    /// has room for them, and reports that to its flows.
     pub(crate) fn end_session_for_all<N: Net>(
         &mut self,
         cx: &Context<N>,
@@ -395,8 +400,9 @@ impl Carriers {
         quic.chain(self.sctp.associations.keys().into_iter().map(SessionId::Sctp)).collect()
     }
 
-    /// The host's addresses have changed; `elsewhere`: it is in another network now. `usual`: after how much silence a connection's program
-    /// wants its peer to be asked, and how long data may be unacknowledged.
+    /// The host's addresses have changed; `elsewhere`: it is in another network now. `usual`: after
+    /// how much silence a connection's program wants its peer to be asked, and how long data may be
+    /// unacknowledged.
     pub(crate) fn paths_changed<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -417,8 +423,8 @@ impl Carriers {
         }
     }
 
-    /// Whether a session may keep streams of the peer's for which there was no room in its group. `waited`: there was none because
-    /// of those that nothing has taken.
+    /// Whether a session may keep streams of the peer's for which there was no room in its group.
+    /// `waited`: there was none because of those that nothing has taken.
     pub(crate) fn may_hold_streams(&self, session: SessionId, waited: bool) -> bool {
         match session {
             SessionId::Quic(k) => {
@@ -430,7 +436,8 @@ impl Carriers {
         }
     }
 
-    /// Streams of the peer's were accepted: it may open as many more, which it is told with the next flush.
+    /// Streams of the peer's were accepted: it may open as many more. The next flush announces
+    /// that.
     pub(crate) fn allow_more_streams(&mut self, session: SessionId) {
         match session {
             SessionId::Quic(k) => self.quic.mark_dirty(k),
@@ -439,7 +446,8 @@ impl Carriers {
         }
     }
 
-    /// Limits how many streams of a session the peer may have open (`groupConnLimit`). False: it has none.
+    /// Limits how many streams of a session the peer may have open (`groupConnLimit`). False: it
+    /// has none.
     pub(crate) fn limit_peers_streams(&mut self, session: SessionId, limit: Option<u32>) -> bool {
         match session {
             SessionId::Quic(k) => {
@@ -460,8 +468,8 @@ impl Carriers {
         }
     }
 
-    /// Whether a session that is still there ends with its group even if that is not closed: this side has opened it, or nothing
-    /// more can come of it. `None`: there is nothing to end.
+    /// Whether a session that is still there ends with its group even if that is not closed: this
+    /// side has opened it, or nothing more can come of it. `None`: there is nothing to end.
     pub(crate) fn ends_with_group(&self, session: SessionId) -> Option<bool> {
         match session {
             SessionId::Quic(k) => Some(self.quic.connections.get(k).is_some_and(|q| q.client || q.is_spent())),

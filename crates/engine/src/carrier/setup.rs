@@ -1,8 +1,9 @@
 //! What a request compiles to for each protocol.
 //!
-//! *Responsible for* the configurations of clients and servers, the options of sockets, and which stacks cannot serve a request
-//! because of its security, its role or this host. *Not responsible for* the ranking of the others ([`crate::request`]). Fields
-//! are for the protocols; generic code calls the methods that name none.
+//! *Responsible for* the configurations of clients and servers, the options of sockets, and which
+//! stacks cannot serve a request because of its security, its role or this host. *Not responsible
+//! for* the ranking of the others ([`crate::request`]). Fields are for the protocols; generic code
+//! calls the methods that name none.
 
 use crate::Stack;
 use crate::context::Context;
@@ -17,7 +18,8 @@ use neater_tls::rustls::{ClientConfig, ServerConfig};
 use neater_tls::{Crypto, Protection, SecurityError, SessionStore, TlsVersion};
 use std::sync::Arc;
 
-/// QUIC cannot do without an application protocol (RFC 9001 section 8.1); this is ours when the program names none.
+/// QUIC cannot do without an application protocol (RFC 9001 section 8.1); this is ours when the
+/// program names none.
 const DEFAULT_QUIC_ALPN: &[u8] = b"neater";
 
 /// What the protocols are set up for.
@@ -59,7 +61,8 @@ impl Drop for Sessions {
 }
 
 impl Setups {
-    /// Sets up the protocols of `ranked`. Takes those out of it that cannot serve beside the others, and returns why.
+    /// Sets up the protocols of `ranked`. Takes those out of it that cannot serve beside the
+    /// others, and returns why.
     ///
     /// # Errors
     /// The security parameters contradict each other, or the only stack cannot have them.
@@ -74,12 +77,13 @@ impl Setups {
         let tuning = tuning(properties, role, ranked, cx.limits.datagram_buffer);
         let sessions = SessionStore::global(crypto, isolation);
         let (mut tls, mut quic, mut tls_server, mut quic_server) = (None, None, None, None);
-        // Each stack offers its own choice of the application protocols, and not all that the parameters name.
+        // Each stack offers its own choice of the application protocols, and not all that the
+        // parameters name.
         let all = security.alpn().to_vec();
         let mut parameters = security.clone();
         parameters.alpn.clear();
-        // A first message may always be early, unless the program is against it; a listener must ask for what may be a
-        // replay (RFC 9622 section 6.2.5).
+        // A first message may always be early, unless the program is against it; a listener must
+        // ask for what may be a replay (RFC 9622 section 6.2.5).
         parameters.early_data &= match (role, properties.preference(P::ZeroRttMsg, role)) {
             (Role::Listen, p) => p >= Preference::Prefer,
             (_, p) => p >= Preference::NoPreference,
@@ -183,7 +187,7 @@ impl Setups {
     }
 }
 
-/// Takes out the stacks that this process cannot have, and says why.
+/// Removes the stacks that this process cannot use, and returns the reasons.
 pub(crate) fn impossible<N: Net>(cx: &mut Context<N>, eligible: &mut Vec<Stack>) -> Vec<Excluded> {
     let ip = Stack::SctpIp;
     if !eligible.contains(&ip) {
@@ -194,8 +198,8 @@ pub(crate) fn impossible<N: Net>(cx: &mut Context<N>, eligible: &mut Vec<Stack>)
     vec![unfit_for(ip, "this host", text.to_owned())]
 }
 
-/// The stacks that have the versions of TLS that are wanted, and those that do not: QUIC has no other than 1.3 (RFC 9001 section 4.2).
-/// Where it alone is asked for, that is an error elsewhere.
+/// The stacks that have the versions of TLS that are wanted, and those that do not: QUIC has no
+/// other than 1.3 (RFC 9001 section 4.2). Where it alone is asked for, that is an error elsewhere.
 pub(crate) fn of_version(stacks: Vec<Stack>, security: &SecurityParameters) -> (Vec<Stack>, Vec<Excluded>) {
     let tls13 = |s: &Stack| matches!(s, Stack::Quic | Stack::QuicDatagram);
     if security.max_version >= TlsVersion::Tls13 || stacks.iter().all(tls13) {
@@ -213,8 +217,8 @@ fn unfit_for(stack: Stack, property: &'static str, text: String) -> Excluded {
     Excluded { stack: stack as u16, name: stack.as_str(), reasons: vec![reason] }
 }
 
-/// The application protocols that a stack may offer: `h3` is HTTP over QUIC only (RFC 9114 section 3.1), `h2` and
-/// `http/1.x` are HTTP over TLS only; anything else may run over either.
+/// The application protocols that a stack may offer: `h3` is HTTP over QUIC only (RFC 9114 section
+/// 3.1), `h2` and `http/1.x` are HTTP over TLS only; anything else may run over either.
 fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
     let quic = stack != Stack::Tls;
     let over_quic = |a: &[u8]| a == b"h3" || a.starts_with(b"h3-");
@@ -225,9 +229,10 @@ fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
 /// What DTLS clients and servers are set up with.
 pub(crate) type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
 
-/// What DTLS needs, if it may serve, alone or below SCTP. It can do less than TLS (no application protocols, no keys but ECDSA):
-/// where others may serve, too, it then takes no part, and why is told. On the port of a listener the better ranked protocol over UDP
-/// is alone, but for SCTP, which has a UDP port of its own.
+/// What DTLS needs, if it may serve, alone or below SCTP. It can do less than TLS (no application
+/// protocols, no keys but ECDSA): where others may serve, too, DTLS is then excluded, and the
+/// reason is reported. On the port of a listener the better ranked protocol over UDP is alone, but
+/// for SCTP, which has a UDP port of its own.
 fn dtls_configs(
     ranked: &mut Vec<Stack>,
     security: &SecurityParameters,
@@ -296,8 +301,8 @@ fn tuning(properties: &TransportProperties, role: Role, stacks: &[Stack], datagr
     tuning
 }
 
-/// Whether datagrams of UDP in the clear go without a checksum. Only over IPv4 they can (RFC 8200 section 8.1); what has its own
-/// authentication is no worse off with one.
+/// Whether datagrams of UDP in the clear go without a checksum. Only over IPv4 they can (RFC 8200
+/// section 8.1); what has its own authentication is no worse off with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoChecksum {
     /// They have one.
@@ -344,7 +349,8 @@ fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
         tcp.set.push(SocketOption::UserTimeout(Some(t)));
     }
     if wants(properties, P::SoftErrorNotify, role) {
-        // Not for TCP: what Linux makes of it there is an error of the socket's, although the connection goes on.
+        // Not for TCP: what Linux makes of it there is an error of the socket's, although the
+        // connection goes on.
         udp.set.push(SocketOption::IcmpErrors(true));
     }
     udp.temporary_address = temporary(properties);
@@ -372,11 +378,12 @@ pub(crate) fn security_need(security: &SecurityParameters) -> SecurityNeed {
     }
 }
 
-/// The idle timeout that peers commonly have. What this one has is not known; if it is shorter than a third of this, the
-/// connection ends with it.
+/// The idle timeout that peers commonly have. What this one has is not known; if it is shorter than
+/// a third of this, the connection ends with it.
 const COMMON: Duration = Duration::from_secs(30);
 
-/// After how much silence to ask whether the peer is still there; `None`: the program does not want that.
+/// After how much silence to ask whether the peer is still there; `None`: the program does not want
+/// that.
 fn patience(properties: &TransportProperties, role: Role, tuning: &Tuning) -> Option<Duration> {
     let unwanted = matches!(properties.preference(P::KeepAlive, role), Preference::Avoid | Preference::Prohibit);
     let idle = tuning.idle_timeout.unwrap_or(COMMON).min(COMMON);

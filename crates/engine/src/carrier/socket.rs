@@ -1,7 +1,8 @@
 //! Sockets of TCP and UDP: what their readiness and their deadlines mean.
 //!
-//! *Responsible for* finding out whose a socket is, and for the work that its carrier has with it. *Not responsible for* the readiness of a
-//! connection, which its reader and writer are notified of: that is returned, not reported, because it is the commonest of all.
+//! *Responsible for* finding out whose a socket is, and for the work that its carrier has with it.
+//! *Not responsible for* the readiness of a connection, which its reader and writer are notified
+//! of: that is returned, not reported, because it is the commonest of all.
 
 use super::SessionId;
 use super::channel::{Behind, Channel, Kind};
@@ -22,7 +23,8 @@ pub(crate) enum Woken {
     Conn { conn: Key, readable: bool, writable: bool },
     /// A connection's, and the system reports an error.
     Error { conn: Key },
-    /// The only attempt of this connection. [`SocketCarrier::on_socket_ready`] follows, unless its end was found in another way.
+    /// The only attempt of this connection. [`SocketCarrier::on_socket_ready`] follows, unless its
+    /// end was found in another way.
     Alone { conn: Key },
     /// A listener's, which may accept from it.
     Accepts { listener: Key },
@@ -63,9 +65,11 @@ pub(crate) struct SocketCarrier {
     pub(crate) pending_lingers: Vec<Key>,
     /// Shared UDP sockets, likewise.
     pub(crate) pending_shared: Vec<Key>,
-    /// Sockets, of these and of DTLS, that are to be read when everything that was reported is handled.
+    /// Sockets, of these and of DTLS, that are to be read when everything that was reported is
+    /// handled.
     pub(in crate::carrier) reading: VecDeque<Reading>,
-    /// The UDP sockets of listeners that connections share, and what they were opened with, with the ports that they got.
+    /// The UDP sockets of listeners that connections share, and what they were opened with, with
+    /// the ports that they got.
     pub(crate) shared: Vec<(Key, SocketOptions)>,
     /// The same of listeners that have stopped: see [`super::listen`].
     pub(crate) left_behind: Vec<(Key, SocketOptions)>,
@@ -120,7 +124,8 @@ impl SocketCarrier {
             (Behind::Lingering(_), _) => self.lingered(cx, key),
             (Behind::Listener(_), Kind::Accept(_) | Kind::UdpShared(_)) => {}
             (Behind::Listener(_), Kind::Accepted(_)) => {
-                // It has waited so long for its handshake to begin that its peer will have given up.
+                // It has waited so long for its handshake to begin that its peer will have given
+                // up.
                 self.abort_channel(cx, key);
                 cx.stats.refuse(Refusal::NotBegun);
             }

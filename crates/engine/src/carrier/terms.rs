@@ -1,6 +1,7 @@
 //! What the engine and carriers give to each other.
 //!
-//! *Responsible for* what operations take and return, beside events ([`super::event`]). *Not responsible for* what it means to one protocol.
+//! *Responsible for* what operations take and return, beside events ([`super::event`]). *Not
+//! responsible for* what it means to one protocol.
 
 use super::peer::Peer;
 use super::{FlowId, SessionId};
@@ -65,7 +66,7 @@ pub(crate) struct Abandoned {
 /// Whether the peer of an attempt that is about to be withdrawn is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
-    /// It has answered, or has not had its time and will not be heard any more.
+    /// It has answered, or was stopped before its time, and no answer will be taken from it.
     No,
     /// It has had its time.
     Yes,
@@ -155,7 +156,8 @@ pub(crate) enum Read {
     Bytes(usize),
     /// Nothing now: an event follows.
     Blocked,
-    /// Nothing yet, and no event follows: the reader is to come back after the others have had their turn.
+    /// Nothing yet, and no event follows: the reader is to come back after the others have had
+    /// their turn.
     Again,
     /// The flow is gone, for the reason that its connection knows.
     Gone,
@@ -178,7 +180,8 @@ impl From<Result<Option<usize>, ConnectionError>> for Read {
 pub(crate) enum Remains {
     /// So many bytes.
     Bytes(usize),
-    /// The peer's end; `authenticated`: it was the peer that has said so, and not the network.
+    /// The peer's end; `authenticated`: the end was the peer's, proved by cryptography, and not the
+    /// network's.
     End {
         authenticated: bool,
     },
@@ -265,7 +268,8 @@ pub(crate) struct Progress {
     pub(crate) mark: u64,
     /// How many packets have come from the peer; 0 where that is not counted.
     pub(crate) packets: u64,
-    /// How often the system has asked the peer without an answer so far; `None` where it does not, or does not report it.
+    /// How often the system has asked the peer without an answer so far; `None` where it does not,
+    /// or does not report it.
     pub(crate) unanswered: Option<u32>,
 }
 

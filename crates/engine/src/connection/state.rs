@@ -1,23 +1,25 @@
 //! The two directions of a connection, each as a machine.
 //!
-//! *Responsible for* which states a direction has and which events lead from one to another. *Not responsible for* what is done
-//! then: nothing here sends, reads or reports. After s2n-quic's stream states (RFC 9000 sections 3.1 and 3.2), without those that
-//! only a transport sees.
+//! *Responsible for* which states a direction has and which events lead from one to another. *Not
+//! responsible for* what is done then: nothing here sends, reads or reports. After s2n-quic's
+//! stream states (RFC 9000 sections 3.1 and 3.2), without those that only a transport sees.
 
 /// The direction in which this side sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendSide {
     /// The program may send.
     Open,
-    /// The program sends nothing more; what is queued, and the end behind it, is still to be handed to the transport.
+    /// The program sends nothing more; what is queued, and the end behind it, is still to be handed
+    /// to the transport.
     Closing,
-    /// The transport has the end. `unwanted`: the peer has said meanwhile that it wants no more.
+    /// The transport has the end. `unwanted`: the peer has asked meanwhile to stop sending.
     FinSent { unwanted: bool },
     /// The peer has everything, the end included.
     FinAcked,
     /// This side has abandoned the direction, with this code.
     Reset(u64),
-    /// The peer wanted no more, with this code. `delivered`: it has everything that was sent all the same.
+    /// The peer wanted no more, with this code. `delivered`: it has everything that was sent all
+    /// the same.
     Stopped { code: u64, delivered: bool },
     /// There is no such direction: the peer has opened a stream of one way.
     Absent,
@@ -48,7 +50,7 @@ impl SendSide {
         self.is_unwanted() || self.is_settled()
     }
 
-    /// Whether the peer has said that it wants no more.
+    /// Whether the peer has asked to stop sending.
     #[inline]
     pub(crate) const fn is_unwanted(self) -> bool {
         matches!(self, Self::FinSent { unwanted: true } | Self::Stopped { .. })
@@ -77,7 +79,8 @@ impl SendSide {
         }
     }
 
-    /// The peer has acknowledged everything. A peer that ends its session in order has everything, too, although no end was sent.
+    /// The peer has acknowledged everything. A peer that ends its session in order has everything,
+    /// too, although no end was sent.
     #[must_use]
     pub(crate) const fn on_all_acked(self) -> Self {
         match self {
@@ -87,7 +90,8 @@ impl SendSide {
         }
     }
 
-    /// The peer wants no more, and what is not delivered goes on: the acknowledgement of the end will show what has become of it.
+    /// The peer wants no more, and what is not delivered goes on: the acknowledgement of the end
+    /// will show what has become of it.
     #[must_use]
     pub(crate) const fn on_unwanted(self) -> Self {
         match self {
@@ -135,7 +139,8 @@ pub(crate) enum RecvSide {
 }
 
 impl RecvSide {
-    /// Whether the program may read, if only to learn that the peer has ended or abandoned its direction.
+    /// Whether the program may read, if only to learn that the peer has ended or abandoned its
+    /// direction.
     #[inline]
     pub(crate) const fn may_read(self) -> bool {
         matches!(self, Self::Open | Self::PeerFinished | Self::Reset { stopped: false, .. })

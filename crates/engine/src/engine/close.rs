@@ -50,7 +50,8 @@ impl<N: Net> Engine<N> {
         let Progress { mark, packets, unanswered } = self.progress_of_closing(conn);
         // When it is over, the timer may still come.
         let Some(c) = self.closings.get_mut(&conn) else { return };
-        // A connection that both sides have ended and the program has not closed waits as long as the system does.
+        // A connection that both sides have ended and the program has not closed waits as long as
+        // the system does.
         if mark != c.mark || self.conns.get(conn).is_some_and(|c| c.is_open()) {
             (c.mark, c.moved, c.packets) = (mark, self.cx.now, packets);
         }
@@ -83,7 +84,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A peer that is silent is asked whether it is there, where the transport does not do so itself.
+    /// A peer that is silent is asked whether it is there, where the transport does not do so
+    /// itself.
     pub(crate) fn ask_peer_of_closing(&mut self, conn: Key, closing: &Closing) {
         let Some(c) = self.conns.get(conn) else { return };
         // What the transport has taken, a peer that is there acknowledges.
@@ -128,7 +130,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Nothing more can be sent on a stream: the peer has said so, with this code, and has everything or not.
+    /// Nothing more can be sent on a stream: the peer has refused more with this code, and has
+    /// received everything or not.
     pub(crate) fn given_up_by_peer(&mut self, conn: Key, delivered: bool, code: u64) {
         let error = ConnectionError::StreamReset(code);
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -145,8 +148,8 @@ impl<N: Net> Engine<N> {
         self.notify(conn, Event::Writable);
     }
 
-    /// A stream on which nothing can be sent any more is over when the peer has abandoned the other direction, too: that is
-    /// found out here, because the program may not be reading.
+    /// A stream on which nothing can be sent any more is over when the peer has abandoned the other
+    /// direction, too: that is found out here, because the program may not be reading.
     pub(crate) fn find_reset(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && c.send.is_over_for_peer()) else { return };
         // The transport forgets a reset that was read.
@@ -158,12 +161,14 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A connection that both sides have ended is over when the peer has what was sent. What it has sent can still be read.
+    /// A connection that both sides have ended is over when the peer has what was sent. What it has
+    /// sent can still be read.
     pub(crate) fn both_ended(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.send.is_finished() && c.tx.is_empty()) else {
             return;
         };
-        // Also where the peer has no direction, or this side, or the program wants no more and the peer was notified of it.
+        // Also where the peer has no direction, or this side, or the program wants no more and the
+        // peer was notified of it.
         let nothing_comes = c.recv.has_peer_finished() || !c.recv.may_read() && self.carriers.reports_stop(c.flow);
         let nothing_goes = c.send.is_settled() || c.send.is_absent();
         if c.flow.acknowledges_end() {
@@ -233,14 +238,14 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows: the peer's transport has acknowledged
-    /// everything (RFC 9293 section 3.6), which does not say that its program has read it. What the peer still sends is not
-    /// received any more.
+    /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows: the peer's
+    /// transport has acknowledged everything (RFC 9293 section 3.6), which does not mean that its
+    /// program has read it. What the peer still sends is not received any more.
     ///
     /// It takes as long as there is progress. When the peer does not answer within ten seconds of
     /// the last, when it answers and takes nothing for five minutes (ten seconds where the engine
-    /// or the system is short of room; one that paused and is gone since is not distinguished from one that
-    /// pauses), or when it ends the connection before it has everything,
+    /// or the system is short of room; one that paused and is gone since is not distinguished from
+    /// one that pauses), or when it ends the connection before it has everything,
     /// [`Event::ConnectionError`] follows instead, after [`Event::SendError`] for every message
     /// that waits.
     pub fn close(&mut self, conn: ConnectionId) {
@@ -251,7 +256,8 @@ impl<N: Net> Engine<N> {
     pub(crate) fn close_now(&mut self, conn: ConnectionId) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         match c.state {
-            // What was accepted is delivered: the connection is established for it, and closed then.
+            // What was accepted is delivered: the connection is established for it, and closed
+            // then.
             ConnectionState::Establishing if !c.tx.is_empty() || c.ext.as_ref().is_some_and(|e| e.early.is_some()) => {
                 c.close_wanted = true;
             }
@@ -294,8 +300,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Nothing more is sent: of a message whose end was not, a framer keeps what it has. Without a framer, the end of the
-    /// direction is the end of the message.
+    /// Nothing more is sent: of a message whose end was not, a framer keeps what it has. Without a
+    /// framer, the end of the direction is the end of the message.
     pub(crate) fn end_message(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| c.framed()) else { return };
         if let Some(id) = c.tx.made().and_then(|q| q.give_up_message()) {
@@ -360,7 +366,8 @@ impl<N: Net> Engine<N> {
         self.set_closed(conn);
     }
 
-    /// Reports every message that is still in the queue as not sent, before the last event of a connection.
+    /// Reports every message that is still in the queue as not sent, before the last event of a
+    /// connection.
     pub(crate) fn report_unsent(&mut self, conn: Key, error: &ConnectionError) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let framed = c.framed();
@@ -396,8 +403,8 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Closed;
         c.tx.clear();
-        if c.is_greeting() {
-            self.drop_greeting(conn);
+        if c.is_framer_handshaking() {
+            self.drop_framer_handshake(conn);
         }
         self.closings.remove(&conn);
         self.recount(conn);
@@ -415,22 +422,23 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends an established connection because of an error. Messages that were not sent are reported.
+    /// Ends an established connection because of an error. Messages that were not sent are
+    /// reported.
     pub(crate) fn fail_connection(&mut self, conn: Key, error: ConnectionError) {
-        if self.conns.get(conn).is_some_and(Conn::is_greeting) {
-            return self.greeting_failed(conn, &error);
+        if self.conns.get(conn).is_some_and(Conn::is_framer_handshaking) {
+            return self.framer_handshake_failed(conn, &error);
         }
         // What a stream of a session has received can still be read.
         let keep = self.conns.get(conn).is_some_and(|c| c.flow.acknowledges_end());
         self.fail_and_keep(conn, error, keep);
     }
 
-    /// As [`Engine::fail_connection`], of what sending has met or the system has reported: what has arrived before can
-    /// still be read.
+    /// As [`Engine::fail_connection`], of what sending has met or the system has reported: what has
+    /// arrived before can still be read.
     pub(crate) fn break_connection(&mut self, conn: Key, error: ConnectionError) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &error);
+        if c.is_framer_handshaking() {
+            return self.framer_handshake_failed(conn, &error);
         }
         let stream = c.stack.is_some_and(Stack::is_stream);
         let keep = stream && c.recv.may_read() && c.request.may_receive;
@@ -445,7 +453,7 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closed {
             return;
         }
-        // The program has said that it will not read what is being closed.
+        // The program has declared that it will not read from a closing connection.
         let keep = keep && c.state != ConnectionState::Closing;
         c.ext().error = Some(error.clone());
         self.note_early_death(conn, &error);
@@ -468,14 +476,14 @@ impl<N: Net> Engine<N> {
         let refused = c.refusal().filter(|_| ends_complete);
         let orderly = orderly && refused.is_none();
         let error = refused.unwrap_or(error);
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &error);
+        if c.is_framer_handshaking() {
+            return self.framer_handshake_failed(conn, &error);
         }
         if ends_complete && orderly && c.tx.is_empty() {
             c.send = c.send.on_all_acked();
         }
-        // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
-        // the peer of a session that the program has ended.
+        // A peer that ends its session in order is taken to have what has left for it, unless it
+        // has refused it; so is the peer of a session that the program has ended.
         let delivered = !c.given_up() && (c.bytes_sent == 0 || c.send.is_settled() || !unsent);
         match c.state {
             ConnectionState::Establishing => {
@@ -485,7 +493,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Closing if orderly && c.tx.is_empty() && (c.send.is_settled() || all_left) => {
                 self.finish_close(conn);
             }
-            // What has arrived can still be read, and reading tells whether it is complete.
+            // What has arrived can still be read, and reading shows whether it is complete.
             ConnectionState::Established if orderly && c.tx.is_empty() && delivered => {
                 self.end_message(conn);
                 self.notify(conn, Event::Readable);
@@ -501,7 +509,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends a connection at once: nothing more is delivered, and the peer is notified where the protocol can.
+    /// Ends a connection at once: nothing more is delivered, and the peer is notified where the
+    /// protocol can.
     pub fn abort(&mut self, conn: ConnectionId) {
         self.abort_with(conn, ABORTED);
     }
@@ -534,8 +543,9 @@ impl<N: Net> Engine<N> {
         self.set_closed(conn.0);
     }
 
-    /// Refuses what the peer may still send on a stream, with an application error code. Messages that a framer, or the arrival of their
-    /// datagram, has made whole already can still be received (without a framer, SCTP throws them away), and the end follows. What is not
+    /// Refuses what the peer may still send on a stream, with an application error code. Messages
+    /// that a framer, or the arrival of their datagram, has made whole already can still be
+    /// received (without a framer, SCTP throws them away), and the end follows. What is not
     /// established yet is notified when it is.
     pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
@@ -568,10 +578,11 @@ impl<N: Net> Engine<N> {
         self.both_ended(conn.0);
     }
 
-    /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered:
-    /// [`Event::SendError`] follows for every message that waits. TCP and TLS have no word for it: there the connection is aborted, unless
-    /// all was said and handed to the system, because the peer would take a part for the whole. What is not established yet is told so
-    /// when it is.
+    /// Abandons the sending direction of a stream, with an application error code. The rest of its
+    /// data is not delivered: [`Event::SendError`] follows for every message that waits. TCP and
+    /// TLS cannot express it: there the connection is aborted, unless everything was sent and
+    /// handed to the system, because the peer would take a part for the whole. On a connection that
+    /// is not established yet the reset follows once it is.
     pub fn reset_sending(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
@@ -610,8 +621,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
-    /// removed, with its socket, when what was sent is delivered, or not taken for ten seconds ([`Engine::close`]).
+    /// The program will not use this connection again: it is closed gracefully if it is open,
+    /// reports nothing more, and is removed, with its socket, when what was sent is delivered, or
+    /// not taken for ten seconds ([`Engine::close`]).
     pub fn release(&mut self, conn: ConnectionId) {
         if !fast_path!(self).release(conn.0) {
             self.release_in_full(conn);
@@ -630,7 +642,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Keeps the first message of a connection, which may be early data. It has its number from now on.
+    /// Keeps the first message of a connection, which may be early data. It has its number from now
+    /// on.
     pub(crate) fn keep_first(&mut self, conn: Key, data: Bytes) {
         if let Some(c) = self.conns.get_mut(conn) {
             c.tx.next_id = FIRST.0;
@@ -638,7 +651,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The transport that has won took the first message with its handshake: it need not be sent any more.
+    /// The transport that has won took the first message with its handshake: it need not be sent
+    /// any more.
     pub(crate) fn first_was_taken(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let Some(data) = c.ext.as_mut().and_then(|e| e.early.take()) else { return };
@@ -695,7 +709,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether what the program receives now came before the peer's handshake was complete, and may be a replay.
+    /// Whether what the program receives now came before the peer's handshake was complete, and may
+    /// be a replay.
     pub(crate) fn is_early(&self, conn: Key) -> bool {
         self.conns
             .get(conn)
@@ -703,9 +718,9 @@ impl<N: Net> Engine<N> {
             .is_some_and(|c| self.carriers.is_early(c.flow))
     }
 
-    /// Whether this is the copy of an engine that a child of `fork` has inherited. It is of no use: every call that would
-    /// do something fails with [`ErrorKind::Forked`], and nothing that it does reaches the parent or its peers. The child
-    /// makes an engine of its own.
+    /// Whether this is the copy of an engine that a child of `fork` has inherited. It is of no use:
+    /// every call that would do something fails with [`ErrorKind::Forked`], and nothing that it
+    /// does reaches the parent or its peers. The child makes an engine of its own.
     #[must_use]
     #[inline]
     pub fn is_forked(&self) -> bool {
@@ -743,8 +758,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The driver of this engine has stopped, and there will be no other: what waits would wait for ever. Every connection ends with
-    /// [`ErrorKind::NotDriven`], every listener stops, and every further call fails with it.
+    /// The driver of this engine has stopped, and there will be no other: what waits would wait for
+    /// ever. Every connection ends with [`ErrorKind::NotDriven`], every listener stops, and every
+    /// further call fails with it.
     pub fn orphan(&mut self) {
         self.cx.now = self.cx.net.now();
         self.orphaned = true;
@@ -758,14 +774,15 @@ impl<N: Net> Engine<N> {
                 self.fail(conn, not_established(NOT_DRIVEN));
                 continue;
             }
-            // The peer must not take a part for the whole. What the system has all of, it may still deliver.
+            // The peer must not take a part for the whole. What the system has all of, it may still
+            // deliver.
             if !c.tx.is_empty() {
                 self.carriers.abort_socket(&mut self.cx, c.flow);
             }
             self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
         }
         self.abort_sessions();
-        // What can be said once is said: that it is over.
+        // The end is the only thing that can still be sent, and it is sent.
         self.settle();
     }
 }

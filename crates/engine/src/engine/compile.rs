@@ -14,7 +14,8 @@ use neater_property::{Role, SecurityNeed, SelectionProperty as P, TransportPrope
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
-    /// Checks and compiles needs. Costs microseconds; do it once and use the result for every connection of its kind.
+    /// Checks and compiles needs. Costs microseconds; do it once and use the result for every
+    /// connection of its kind.
     ///
     /// # Errors
     /// [`Reason::InvalidConfiguration`]: the properties contradict each other, and which.
@@ -41,7 +42,7 @@ impl<N: Net> Engine<N> {
 
         let isolation = options.isolation;
         let direct = self.cx.config.fast_path
-            // Whatever a cache says has worked.
+            // Regardless of the cached outcome.
             && ranked.contains(&Stack::PLAIN)
             && !options.observe
             && !options.framer.frames()
@@ -60,7 +61,7 @@ impl<N: Net> Engine<N> {
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
         (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
         security.alpn().hash(&mut h);
-        // What has worked with one choice of stacks says nothing where that stack is not eligible.
+        // An outcome of one choice of stacks is no evidence where that stack is not eligible.
         ranked.hash(&mut h);
         Ok(Request(Arc::new(Compiled {
             asked: Asked::new(&ranked, &options.policy, h.finish()),

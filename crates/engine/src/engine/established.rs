@@ -1,6 +1,7 @@
 //! How races end.
 //!
-//! The end of establishment: one attempt has won and all others are withdrawn, none is left, or it is taken back.
+//! The end of establishment: one attempt has won and all others are withdrawn, none is left, or it
+//! is taken back.
 
 use crate::carrier::terms::Abandoned;
 use crate::carrier::terms::Taken;
@@ -8,7 +9,7 @@ use crate::carrier::{FlowId, SessionId};
 use crate::conn::ConnectionState;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, Doubt, EstablishmentError, Event, Fate, Reason, Step};
-use crate::greeting::HandOver;
+use crate::framer_handshake::HandOver;
 use crate::timer::Timer;
 use crate::{Engine, Stack};
 use core::time::Duration;
@@ -32,9 +33,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let est = c.est.take();
         let raced = est.is_some();
-        let lessons = est.as_ref().map(|est| self.lessons_of(conn, est, session)).unwrap_or_default();
+        let penalties = est.as_ref().map(|est| self.penalties_of(conn, est, session)).unwrap_or_default();
         if let Some(mut est) = est {
-            // The race still has its cancellations to say.
+            // The race still has cancellations to report.
             while let Some(output) = est.race.poll_output(now) {
                 if let Output::Cancel(id) = output
                     && let Some(i) = est.attempts.iter().position(|a| a.candidate == Some(id))
@@ -62,29 +63,31 @@ impl<N: Net> Engine<N> {
         c.since = now;
         let establishment = c.since - c.began;
         self.take(conn, session);
-        // An outcome that was used is no news: it is tried anew when its lifetime ends.
-        let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
-        // That a stack without a handshake was chosen beside others shows only that those were silent then.
+        // An outcome that was reused is not recorded again: a full race follows when its lifetime
+        // ends.
+        let cache_key = self.conns.get(conn).and_then(|c| self.penalty_key(c));
+        // That a stack without a handshake was chosen beside others shows only that those were
+        // silent then.
         let shown = self.conns.get(conn).is_some_and(|c| stack.has_handshake() || c.request.has_no_handshake());
         if let Some(key) = cache_key.filter(|_| raced && shown) {
-            let rtt = lessons.answered_after.unwrap_or(establishment);
+            let rtt = penalties.answered_after.unwrap_or(establishment);
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));
             self.outcomes.record_success(now, key, outcome);
             if let Some(until) = self.resolved_until(conn, addr.is_ipv4()) {
                 self.outcomes.expire_by(&key, until);
             }
         }
-        if let (Some(network), Some((key, ..))) = (self.network, lessons.won)
+        if let (Some(network), Some((key, ..))) = (self.network, penalties.won)
             && let Some(c) = self.conns.get_mut(conn).filter(|c| c.network.is_none())
         {
             c.ext().outcome_key = Some((network, key));
         }
-        // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing. How long its peer took to answer is
-        // known where nothing stood above the answer.
+        // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing.
+        // How long its peer took to answer is known where nothing stood above the answer.
         let alone = (!raced).then_some((0, None));
         let answered_alone = (!raced && stack.is_established_by_answer()).then_some(establishment);
-        let (answered_after, by) = (lessons.answered_after.or(answered_alone), lessons.by.or(alone));
-        self.learn(conn, lessons);
+        let (answered_after, by) = (penalties.answered_after.or(answered_alone), penalties.by.or(alone));
+        self.learn(conn, penalties);
         self.enter_established(conn);
         if self.policies.are_asked() {
             self.follow_flow(conn, by, answered_after);
@@ -115,7 +118,8 @@ impl<N: Net> Engine<N> {
         self.carriers.take_early(&mut self.cx, session, conn);
     }
 
-    /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
+    /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned
+    /// connections alike.
     pub(crate) fn enter_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.flow.waits_on().is_some() {
@@ -282,10 +286,10 @@ impl<N: Net> Engine<N> {
 
     /// A doubt of the race in the engine's terms.
     pub(crate) fn in_words(&self, doubt: &neater_race::Doubt) -> Doubt {
-        let lesson = &doubt.mark.lesson;
-        let of = Stack::from_number(lesson.stack.0).map(|stack| (stack, lesson.addr));
+        let penalty = &doubt.mark.penalty;
+        let of = Stack::from_number(penalty.stack.0).map(|stack| (stack, penalty.addr));
         Doubt {
-            cause: lesson.cause,
+            cause: penalty.cause,
             ago: self.cx.now.saturating_since(doubt.mark.since),
             of: of.filter(|_| !doubt.own),
         }

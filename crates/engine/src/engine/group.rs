@@ -1,8 +1,10 @@
 //! Connection groups (RFC 9622 section 7.4), and the sessions that carry them.
 //!
-//! Sessions that carry several connections: how they come to a group, what their peers open in them, and their end.
+//! Sessions that carry several connections: how they come to a group, what their peers open in
+//! them, and their end.
 //!
-//! *Responsible for* what is the same whichever carrier has the session. *Not responsible for* groups themselves ([`crate::group`]).
+//! *Responsible for* what is the same whichever carrier has the session. *Not responsible for*
+//! groups themselves ([`crate::group`]).
 
 use crate::carrier::terms::{Arrived, Cloning, OpenedStream, Taken};
 use crate::carrier::terms::{SessionLost, SessionOver};
@@ -12,7 +14,7 @@ use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState};
 use crate::connection::state::{RecvSide, SendSide};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, Step};
-use crate::greeting::HandOver;
+use crate::framer_handshake::HandOver;
 use crate::group::Group;
 use crate::queue::ReceivedDatagram;
 use crate::{ConnectionId, Engine, GroupId, ListenerId, Stack, StreamDirection};
@@ -46,8 +48,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The group of a connection, made if it has none yet. While it is held, streams that the peer opens are reported to
-    /// it ([`Event::StreamReceived`]) and not to a listener; release it with [`Engine::release_group`].
+    /// The group of a connection, made if it has none yet. While it is held, streams that the peer
+    /// opens are reported to it ([`Event::StreamReceived`]) and not to a listener; release it with
+    /// [`Engine::release_group`].
     ///
     /// # Errors
     /// [`ConnectionError::Closed`] if there is no such connection.
@@ -91,14 +94,15 @@ impl<N: Net> Engine<N> {
         self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
     }
 
-    /// Whether streams of the peer's must wait in their session, because the group holds as many that the program has not taken as
-    /// [`crate::Limits::untaken`] allows.
+    /// Whether streams of the peer's must wait in their session, because the group holds as many
+    /// that the program has not taken as [`crate::Limits::untaken`] allows.
     pub(crate) fn is_group_full(&self, group: Key) -> bool {
         self.groups.get(group).is_some_and(|g| g.full || g.waiting.len() >= self.cx.limits.untaken)
     }
 
-    /// The program has taken a stream that was reported to its group ([`Event::StreamReceived`]): there is room for another
-    /// one. The driver of an engine calls this once for each, whatever has become of the stream.
+    /// The program has taken a stream that was reported to its group ([`Event::StreamReceived`]):
+    /// there is room for another one. The driver of an engine calls this once for each, whatever
+    /// has become of the stream.
     pub fn taken_stream(&mut self, group: GroupId) {
         let max = self.cx.limits.untaken;
         let Some(g) = self.groups.get_mut(group.0) else { return };
@@ -143,8 +147,8 @@ impl<N: Net> Engine<N> {
         self.groups.get(group.0).map(|g| g.members.iter().map(|k| ConnectionId(*k)).collect()).unwrap_or_default()
     }
 
-    /// Adds a connection to the group of `conn`: a stream where the transport has them, another transport connection
-    /// otherwise. One-way streams only exist on multistreaming transports.
+    /// Adds a connection to the group of `conn`: a stream where the transport has them, another
+    /// transport connection otherwise. One-way streams only exist on multistreaming transports.
     ///
     /// # Errors
     /// The parent is not established, or its transport cannot do this.
@@ -265,8 +269,9 @@ impl<N: Net> Engine<N> {
         group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }
 
-    /// The group of a connection that has got a session of its own, made if it has none yet. The session is the group's unless
-    /// that has one that works: several members of a group without streams may have raced, and each have won a session.
+    /// The group of a connection that has got a session of its own, made if it has none yet. The
+    /// session is the group's unless that has one that works: several members of a group without
+    /// streams may have raced, and each have won a session.
     pub(crate) fn carry_group(&mut self, conn: Key, session: SessionId) -> Key {
         let Some(group) = self.conns.get(conn).and_then(|c| c.group) else {
             let group = self.new_group(Some(session), None);
@@ -300,7 +305,8 @@ impl<N: Net> Engine<N> {
         self.tidy_group(group);
     }
 
-    /// Closes a group's session with an application error code and words for the peer (HTTP/3 has such codes).
+    /// Closes a group's session with an application error code and words for the peer (HTTP/3 has
+    /// such codes).
     pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
         self.cx.now = self.cx.net.now();
         if let Some(session) = self.groups.get(group.0).and_then(|g| g.session) {
@@ -387,7 +393,8 @@ impl<N: Net> Engine<N> {
         self.tidy_group(group);
     }
 
-    /// There may be room for another connection of the peer's. `waited`: as one of those that the program does not hold.
+    /// There may be room for another connection of the peer's. `waited`: as one of those that the
+    /// program does not hold.
     pub(crate) fn room_in_group(&mut self, group: Key, waited: bool) {
         let session = self.groups.get(group).and_then(|g| g.session);
         if let Some(session) = session.filter(|s| self.carriers.may_hold_streams(*s, waited)) {
@@ -416,10 +423,10 @@ impl<N: Net> Engine<N> {
             return;
         }
         let (session, held, abort_code) = (g.session, g.held > 0, g.abort_code);
-        let unclaimed = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
-        if !unclaimed.is_empty() {
+        let untaken = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
+        if !untaken.is_empty() {
             // The last of them to leave brings us back here.
-            for conn in unclaimed {
+            for conn in untaken {
                 self.release(ConnectionId(conn));
             }
             return self.tidy_group(group);
@@ -429,7 +436,8 @@ impl<N: Net> Engine<N> {
             if ours || self.groups.get(group).is_some_and(|g| g.closing) {
                 self.end_session(session, abort_code);
             } else if !held {
-                // The peer may open another stream: the session lives until the peer or the idle timeout ends it.
+                // The peer may open another stream: the session lives until the peer or the idle
+                // timeout ends it.
                 return;
             }
         }
@@ -487,7 +495,8 @@ impl<N: Net> Engine<N> {
         }
         let listens = self.listeners.get(listener);
         let groups = listens.is_some_and(|l| l.groups);
-        // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
+        // Streams wait in their session until the listener may deliver more; nothing keeps groups
+        // and datagrams for it.
         let waits = arrived == Arrived::Streams && !groups;
         let full = listens.is_none_or(|l| l.backlog.is_full()) || !waits && self.is_full(listener);
         // Its first connection needs a place at once.
@@ -598,8 +607,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The first datagram of a session whose listener delivers streams and datagrams. Until the program takes more, datagrams wait
-    /// in the session.
+    /// The first datagram of a session whose listener delivers streams and datagrams. Until the
+    /// program takes more, datagrams wait in the session.
     pub(crate) fn begin_datagrams(&mut self, session: SessionId) -> Option<Key> {
         if !self.carriers.may_begin_datagrams(session) {
             return None;
@@ -612,7 +621,8 @@ impl<N: Net> Engine<N> {
             return None;
         }
         if self.conns.len() >= self.cx.limits.connections {
-            // Whose end will make room is not known, and a session reports a datagram only if none waits there: the next one asks again.
+            // Whose end will make room is not known, and a session reports a datagram only if none
+            // waits there: the next one asks again.
             let mut any = false;
             while self.carriers.receive_datagram(session).is_some() {
                 any = true;
@@ -639,7 +649,8 @@ impl<N: Net> Engine<N> {
         self.carriers.used(&mut self.cx, session, held);
     }
 
-    /// The session of a group is over, after its flows were: members that wait for a stream of it get none.
+    /// The session of a group is over, after its flows were: members that wait for a stream of it
+    /// get none.
     pub(crate) fn group_lost(&mut self, session: SessionId, group: Key, lost: &SessionLost, known: bool) {
         let whose = self.group_of(session);
         let pending = self.pending_on(session);
@@ -661,7 +672,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends a session with a code of the application's and words for the peer, where its protocol has room for them.
+    /// Ends a session with a code of the application's and words for the peer, where its protocol
+    /// has room for them.
     pub(crate) fn end_session_saying(&mut self, session: SessionId, code: u64, reason: &[u8]) {
         if let Some(over) = self.carriers.end_session_for_all(&self.cx, session, code, reason) {
             self.session_over(over);

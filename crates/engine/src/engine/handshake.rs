@@ -4,7 +4,7 @@ use crate::closing::ABORTED;
 use crate::conn::{Conn, ConnectionState, Ext};
 use crate::context::HANDSHAKE_TIMEOUT;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
-use crate::greeting::{Greeting, HandOver};
+use crate::framer_handshake::{FramerHandshake, HandOver};
 use crate::kept::take_queued;
 use crate::queue::{Segment, SendFlags, SendQueue};
 use crate::receive::{CHUNK, ROUNDS};
@@ -16,8 +16,8 @@ use neater_base::net::Net;
 use neater_framing::{Outbound, Readiness};
 
 impl<N: Net> Engine<N> {
-    /// Starts the framer of a connection whose transport is up, if it has one. True: the connection is ready. Otherwise it
-    /// is handed over when it is, or has failed.
+    /// Starts the framer of a connection whose transport is up, if it has one. True: the connection
+    /// is ready. Otherwise it is handed over when it is, or has failed.
     pub(crate) fn begin_framing(&mut self, conn: Key, to: HandOver) -> bool {
         let Some(c) = self.conns.get_mut(conn) else { return false };
         // Messages that were sent meanwhile have made the framer already.
@@ -39,68 +39,78 @@ impl<N: Net> Engine<N> {
             self.queue_front(conn, out);
             return true;
         }
-        c.ext().greeting = Some(Box::new(Greeting { tx: SendQueue::default(), to, until, due: false, counted }));
+        c.ext().framer_handshake =
+            Some(Box::new(FramerHandshake { tx: SendQueue::default(), to, until, due: false, counted }));
         if let (Some(listener), Some(channel)) = (counted, c.flow.own_socket()) {
             self.count_handshake(listener, channel);
         }
-        self.greet(conn, out);
+        self.queue_framer_output(conn, out);
         match started {
             Ok(_) => {
-                self.cx.timers.push(until, Timer::Greeting(conn));
-                self.drive_greeting(conn);
+                self.cx.timers.push(until, Timer::FramerHandshake(conn));
+                self.drive_framer_handshake(conn);
             }
-            Err(e) => self.greeting_failed(conn, &ConnectionError::Framer(e.0)),
+            Err(e) => self.framer_handshake_failed(conn, &ConnectionError::Framer(e.0)),
         }
         false
     }
 
-    /// Queues what a handshaking framer says.
-    pub(crate) fn greet(&mut self, conn: Key, out: Outbound) {
-        let Some(greeting) = self.conns.get_mut(conn).and_then(|c| c.ext().greeting.as_mut()) else { return };
+    /// Queues the output of a framer that is in its handshake.
+    pub(crate) fn queue_framer_output(&mut self, conn: Key, out: Outbound) {
+        let Some(framer_handshake) = self.conns.get_mut(conn).and_then(|c| c.ext().framer_handshake.as_mut()) else {
+            return;
+        };
         for data in out.pieces {
-            greeting.tx.bytes += data.len();
-            greeting.tx.queue.push_back(Segment { data, completes: None, expires: None, flags: SendFlags::default() });
+            framer_handshake.tx.bytes += data.len();
+            framer_handshake.tx.queue.push_back(Segment {
+                data,
+                completes: None,
+                expires: None,
+                flags: SendFlags::default(),
+            });
         }
     }
 
     /// Moves a framer's handshake on.
-    pub(crate) fn drive_greeting(&mut self, conn: Key) {
+    pub(crate) fn drive_framer_handshake(&mut self, conn: Key) {
         for _ in 0..ROUNDS {
-            let step = self.flush_greeting(conn).and_then(|()| self.feed_greeting(conn));
+            let step = self.flush_framer_handshake(conn).and_then(|()| self.feed_framer_handshake(conn));
             match step {
                 Ok(Some(Readiness::Handshaking)) => {}
-                Ok(Some(Readiness::Ready)) => return self.greeted(conn),
+                Ok(Some(Readiness::Ready)) => return self.framer_ready(conn),
                 Ok(None) => return,
-                Err(error) => return self.greeting_failed(conn, &error),
+                Err(error) => return self.framer_handshake_failed(conn, &error),
             }
         }
         self.come_back_to(conn);
     }
 
-    /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. No task knows of one
-    /// whose framer shakes hands, so that there is none to notify.
+    /// There is more to read, and others want their turn: the next is this connection's, without
+    /// waiting for readiness. No task knows of one whose framer shakes hands, so that there is none
+    /// to notify.
     pub(crate) fn come_back_to(&mut self, conn: Key) {
         self.cx.again = true;
-        let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
-        match greeting {
+        let framer_handshake = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.framer_handshake.as_mut());
+        match framer_handshake {
             None => self.notify(conn, Event::Readable),
-            Some(greeting) if greeting.due => {}
-            Some(greeting) => {
-                greeting.due = true;
-                self.pending_greetings.push(conn);
+            Some(framer_handshake) if framer_handshake.due => {}
+            Some(framer_handshake) => {
+                framer_handshake.due = true;
+                self.pending_framer_handshakes.push(conn);
             }
         }
     }
 
-    /// Writes what the framer has said, and nothing of the program's.
-    pub(crate) fn flush_greeting(&mut self, conn: Key) -> Result<(), ConnectionError> {
+    /// Writes the framer's output, and nothing of the program's.
+    pub(crate) fn flush_framer_handshake(&mut self, conn: Key) -> Result<(), ConnectionError> {
         let swap = |c: &mut Conn, state| {
             c.state = state;
-            if let (tx, Some(greeting)) = (&mut c.tx, c.ext.as_mut().and_then(|e| e.greeting.as_mut())) {
-                core::mem::swap(tx, &mut greeting.tx);
+            if let (tx, Some(framer_handshake)) = (&mut c.tx, c.ext.as_mut().and_then(|e| e.framer_handshake.as_mut()))
+            {
+                core::mem::swap(tx, &mut framer_handshake.tx);
             }
         };
-        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_greeting()) else { return Ok(()) };
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_framer_handshaking()) else { return Ok(()) };
         swap(c, ConnectionState::Established);
         let done = self.flush(conn);
         if let Some(c) = self.conns.get_mut(conn) {
@@ -109,9 +119,9 @@ impl<N: Net> Engine<N> {
         done.error.map_or(Ok(()), Err)
     }
 
-    /// Gives the framer what the peer has said; `None`: nothing has come.
-    pub(crate) fn feed_greeting(&mut self, conn: Key) -> Result<Option<Readiness>, ConnectionError> {
-        let Some(c) = self.conns.get(conn).filter(|c| c.is_greeting()) else { return Ok(None) };
+    /// Gives the framer the bytes received from the peer; `None`: nothing has arrived.
+    pub(crate) fn feed_framer_handshake(&mut self, conn: Key) -> Result<Option<Readiness>, ConnectionError> {
+        let Some(c) = self.conns.get(conn).filter(|c| c.is_framer_handshaking()) else { return Ok(None) };
         let mut ended = false;
         if c.stack.is_some_and(Stack::is_stream) {
             let mut scratch = core::mem::take(&mut self.cx.scratch);
@@ -143,39 +153,40 @@ impl<N: Net> Engine<N> {
         let Ext { framer: Some(framer), receiver, .. } = c.ext() else { return Ok(None) };
         let mut out = Outbound::default();
         let mut readiness = receiver.run(framer.as_mut(), ended, &mut out);
-        // Messages may have come with the end of the handshake, and nothing more may come for a long time.
+        // Messages may have come with the end of the handshake, and nothing more may come for a
+        // long time.
         if readiness == Ok(Readiness::Ready) && !receiver.buffer().is_empty() {
             readiness = receiver.run(framer.as_mut(), ended, &mut out);
         }
-        self.greet(conn, out);
+        self.queue_framer_output(conn, out);
         match readiness {
             Ok(Readiness::Handshaking) if ended => {
-                // What the framer still has to say may tell the peer why.
-                let _ = self.flush_greeting(conn);
+                // The framer's last output may carry the reason to the peer.
+                let _ = self.flush_framer_handshake(conn);
                 Err(ConnectionError::Framer("the peer has ended the connection in the framer's handshake".into()))
             }
             Ok(readiness) => Ok(Some(readiness)),
             Err(e) => {
-                let _ = self.flush_greeting(conn);
+                let _ = self.flush_framer_handshake(conn);
                 Err(ConnectionError::Framer(e.0))
             }
         }
     }
 
     /// The framer is ready: so is the connection.
-    pub(crate) fn greeted(&mut self, conn: Key) {
+    pub(crate) fn framer_ready(&mut self, conn: Key) {
         let now = self.cx.now;
-        let Some(mut greeting) = self.end_greeting(conn) else { return };
+        let Some(mut framer_handshake) = self.end_framer_handshake(conn) else { return };
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.since = now;
-        if !greeting.tx.is_empty() {
-            for segment in core::mem::take(&mut greeting.tx.queue).into_iter().rev() {
+        if !framer_handshake.tx.is_empty() {
+            for segment in core::mem::take(&mut framer_handshake.tx.queue).into_iter().rev() {
                 c.tx.bytes += segment.data.len();
                 c.tx.queue.push_front(segment);
             }
             self.recount(conn);
         }
-        match greeting.to {
+        match framer_handshake.to {
             HandOver::Opener => self.now_established(conn),
             to => {
                 self.enter_established_quietly(conn);
@@ -190,40 +201,42 @@ impl<N: Net> Engine<N> {
 
     /// A datagram has come for a connection that shares a socket.
     pub(crate) fn arrived(&mut self, conn: Key) {
-        if self.conns.get(conn).is_some_and(Conn::is_greeting) {
-            self.drive_greeting(conn);
+        if self.conns.get(conn).is_some_and(Conn::is_framer_handshaking) {
+            self.drive_framer_handshake(conn);
         } else {
             self.notify(conn, Event::Readable);
         }
     }
 
     /// Takes a connection's handshake out of all books.
-    pub(crate) fn end_greeting(&mut self, conn: Key) -> Option<Box<Greeting>> {
-        let mut greeting = self.conns.get_mut(conn)?.ext.as_mut()?.greeting.take()?;
-        self.cx.queued -= greeting.tx.counted;
-        if let Some(queue) = greeting.tx.made() {
+    pub(crate) fn end_framer_handshake(&mut self, conn: Key) -> Option<Box<FramerHandshake>> {
+        let mut framer_handshake = self.conns.get_mut(conn)?.ext.as_mut()?.framer_handshake.take()?;
+        self.cx.queued -= framer_handshake.tx.counted;
+        if let Some(queue) = framer_handshake.tx.made() {
             queue.counted = 0;
         }
-        if let Some(listener) = greeting.counted {
+        if let Some(listener) = framer_handshake.counted {
             self.handshake_over(listener);
         }
         // What it kept is room for others.
         self.let_in_if_room();
-        Some(greeting)
+        Some(framer_handshake)
     }
 
-    /// A connection is over whose framer was handshaking: what that had to say is not said.
-    pub(crate) fn drop_greeting(&mut self, conn: Key) -> Option<HandOver> {
-        let mut greeting = self.end_greeting(conn)?;
-        for segment in greeting.tx.made().map(|q| core::mem::take(&mut q.queue)).unwrap_or_default() {
+    /// A connection has ended during its framer's handshake: the framer's pending output is
+    /// discarded.
+    pub(crate) fn drop_framer_handshake(&mut self, conn: Key) -> Option<HandOver> {
+        let mut framer_handshake = self.end_framer_handshake(conn)?;
+        for segment in framer_handshake.tx.made().map(|q| core::mem::take(&mut q.queue)).unwrap_or_default() {
             self.notices.spend(ConnectionId(conn), |s| s.keep(segment.data));
         }
-        Some(greeting.to)
+        Some(framer_handshake.to)
     }
 
-    /// The connection will not be ready: its opener is notified why, and one that was received was not delivered.
-    pub(crate) fn greeting_failed(&mut self, conn: Key, error: &ConnectionError) {
-        let Some(to) = self.drop_greeting(conn) else { return };
+    /// The connection will not be ready: its opener is notified why, and one that was received was
+    /// not delivered.
+    pub(crate) fn framer_handshake_failed(&mut self, conn: Key, error: &ConnectionError) {
+        let Some(to) = self.drop_framer_handshake(conn) else { return };
         if to != HandOver::Opener {
             tracing::debug!(target: "neater::listen", "an incoming connection's framer is not ready: {error}");
             self.cancel_establishment(conn);
@@ -247,19 +260,19 @@ impl<N: Net> Engine<N> {
     }
 
     /// It has its next turn.
-    pub(crate) fn resume_greeting(&mut self, conn: Key) {
-        let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
-        if let Some(greeting) = greeting {
-            greeting.due = false;
-            self.drive_greeting(conn);
+    pub(crate) fn resume_framer_handshake(&mut self, conn: Key) {
+        let framer_handshake = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.framer_handshake.as_mut());
+        if let Some(framer_handshake) = framer_handshake {
+            framer_handshake.due = false;
+            self.drive_framer_handshake(conn);
         }
     }
 
     /// The time for a framer's handshake may be over.
-    pub(crate) fn greeting_timeout(&mut self, conn: Key) {
-        let until = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.greeting.as_ref()?.until));
+    pub(crate) fn framer_handshake_timeout(&mut self, conn: Key) {
+        let until = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.framer_handshake.as_ref()?.until));
         if until.is_some_and(|until| until <= self.cx.now) {
-            self.greeting_failed(conn, &ConnectionError::TimedOut);
+            self.framer_handshake_failed(conn, &ConnectionError::TimedOut);
         }
     }
 
@@ -291,7 +304,8 @@ impl<N: Net> Engine<N> {
                         c.released = true;
                     }
                     match self.groups.get_mut(group) {
-                        // The group's opener has not asked for the peer's streams yet: no task holds it until one asks.
+                        // The group's opener has not asked for the peer's streams yet: no task
+                        // holds it until one asks.
                         Some(g) if g.listener.is_none() => g.waiting.push_back(conn),
                         // The listener stopped in the meantime.
                         _ => self.abort_with(ConnectionId(conn), ABORTED),

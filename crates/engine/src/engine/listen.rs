@@ -12,7 +12,7 @@ use crate::context::HANDSHAKE_TIMEOUT;
 use crate::establish::paths::interface_index;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
 use crate::eviction::{HASTE, biggest, source, who_makes_room};
-use crate::greeting::HandOver;
+use crate::framer_handshake::HandOver;
 use crate::listen::Listener;
 use crate::listen::accept::gave_up;
 use crate::queue::ReceivedDatagram;
@@ -25,12 +25,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
-    /// Listens on every local endpoint with every stack that the request allows; all share one port number per endpoint.
-    /// Where two stacks need the same kind of port (TCP and TLS, QUIC and UDP), the better ranked one gets it.
+    /// Listens on every local endpoint with every stack that the request allows; all share one port
+    /// number per endpoint. Where two stacks need the same kind of port (TCP and TLS, QUIC and
+    /// UDP), the better ranked one gets it.
     ///
     /// # Errors
-    /// [`Reason::InvalidConfiguration`] without a local endpoint; [`Reason::EstablishmentFailed`] when a port cannot be
-    /// bound, and which. Nothing stays open then.
+    /// [`Reason::InvalidConfiguration`] without a local endpoint; [`Reason::EstablishmentFailed`]
+    /// when a port cannot be bound, and which. Nothing stays open then.
     pub fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError> {
         self.own_to_establish()?;
         self.cx.now = self.cx.net.now();
@@ -98,7 +99,8 @@ impl<N: Net> Engine<N> {
             let before = self.listeners.get(listener).map_or((0, 0), |l| (l.listening.len(), l.addrs.len()));
             match self.listen_all(listener, &ips, (local.port, local.encapsulation_port), interface, wildcard) {
                 Ok(()) => return Ok(()),
-                // The port that the system chose for one protocol is taken for another: choose again.
+                // The port that the system chose for one protocol is taken for another: choose
+                // again.
                 Err((_, AttemptError::Net(e)))
                     if local.port == 0 && e.kind == ErrorKind::AddrInUse && attempt < PORT_TRIES =>
                 {
@@ -140,7 +142,8 @@ impl<N: Net> Engine<N> {
                             l.addrs.push((*stack, actual));
                         }
                     }
-                    // A host without IPv6 (or IPv4) can still listen on what it has, and what only one family can do is done there.
+                    // A host without IPv6 (or IPv4) can still listen on what it has, and what only
+                    // one family can do is done there.
                     Err(AttemptError::Net(e))
                         if wildcard
                             && (opened > 0 || *ip != ips[ips.len() - 1])
@@ -195,7 +198,8 @@ impl<N: Net> Engine<N> {
         listening.iter().filter_map(|at| self.carriers.encapsulation_port(&self.cx, *at)).collect()
     }
 
-    /// How many connections the listener may still deliver; `None`: any number. At zero, connections wait in the kernel.
+    /// How many connections the listener may still deliver; `None`: any number. At zero,
+    /// connections wait in the kernel.
     pub fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>) {
         self.cx.now = self.cx.net.now();
         let Some(l) = self.listeners.get_mut(listener.0) else { return };
@@ -220,7 +224,8 @@ impl<N: Net> Engine<N> {
         self.carriers.grouped_sessions().filter(of).map(|(session, _)| session).collect()
     }
 
-    /// The listener of these is gone: what they have not delivered yet is refused, and those of which nothing was are over.
+    /// The listener of these is gone: what they have not delivered yet is refused, and those of
+    /// which nothing was are over.
     pub(crate) fn refuse_undelivered(&mut self, sessions: &[SessionId]) {
         for session in sessions {
             self.accept_streams(*session);
@@ -232,15 +237,17 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Where the transport has streams, deliver groups ([`Event::GroupReceived`]) instead of one connection per stream.
+    /// Where the transport has streams, deliver groups ([`Event::GroupReceived`]) instead of one
+    /// connection per stream.
     pub fn deliver_groups(&mut self, listener: ListenerId, groups: bool) {
         if let Some(l) = self.listeners.get_mut(listener.0) {
             l.groups = groups;
         }
     }
 
-    /// Stops listening. Connections and groups that were delivered go on. Those in their handshake are dropped, and so are streams that
-    /// were not delivered yet, and sessions without any that was.
+    /// Stops listening. Connections and groups that were delivered go on. Those in their handshake
+    /// are dropped, and so are streams that were not delivered yet, and sessions without any that
+    /// was.
     pub fn stop(&mut self, listener: ListenerId) {
         if self.listeners.contains(listener.0) {
             // Sessions end with it, and repeat that for a while from now on.
@@ -275,7 +282,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// As `enter_established`, for connections whose being established is told by another event.
+    /// As `enter_established`, for connections whose establishment another event reports.
     pub(crate) fn enter_established_quietly(&mut self, conn: Key) {
         self.cx.stats.established += 1;
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -285,7 +292,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.framed() {
-            // What the framer said first.
+            // The framer's first output.
             self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -414,7 +421,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A session that carries one connection is up at a listener, which takes it. `None`: one of them is gone.
+    /// A session that carries one connection is up at a listener, which takes it. `None`: one of
+    /// them is gone.
     pub(crate) fn accepted(&mut self, session: SessionId, listener: Key) -> Option<Key> {
         let l = self.listeners.get(listener)?;
         let (stack, _) = self.carriers.describe(session)?;
@@ -432,7 +440,8 @@ impl<N: Net> Engine<N> {
         Some(conn)
     }
 
-    /// Tells of what keeps a listener from accepting, once for each time that it tries again.
+    /// Reports the error that keeps a listener from accepting, once for each time that it tries
+    /// again.
     #[cold]
     pub(crate) fn cannot_accept(&mut self, listener: Key, error: NetError) {
         if matches!(error.kind, ErrorKind::TooManyFiles | ErrorKind::NoBuffers) {
@@ -443,7 +452,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Accepts one connection while one source, `crowd`, holds most of the room: it takes the place of one of that source's, or waits.
+    /// Accepts one connection while one source, `crowd`, holds most of the room: it takes the place
+    /// of one of that source's, or waits.
     #[cold]
     pub(crate) fn accept_of_many(&mut self, listener: Key, key: Key, crowd: IpAddr) -> Result<(), NetError> {
         let (channel, remote) = self.carriers.sockets.accept_from(&mut self.cx, listener, key)?;
@@ -491,7 +501,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Tells of a connection that a listener delivers.
+    /// Reports a connection that a listener delivers.
     #[inline]
     pub(crate) fn report_received(&mut self, listener: Key, conn: Key) {
         self.cx.stats.received += 1;
@@ -533,7 +543,8 @@ impl<N: Net> Engine<N> {
     }
 
     /// The program has taken what a listener has delivered ([`crate::Event::ConnectionReceived`],
-    /// [`crate::Event::GroupReceived`]): there is room for another one. The driver of an engine calls this once for each.
+    /// [`crate::Event::GroupReceived`]): there is room for another one. The driver of an engine
+    /// calls this once for each.
     pub fn taken(&mut self, listener: ListenerId) {
         let max = self.cx.limits.untaken;
         let Some(l) = self.listeners.get_mut(listener.0) else { return };
@@ -565,8 +576,8 @@ impl<N: Net> Engine<N> {
         biggest(sources).filter(|(_, n)| *n > (self.cx.limits.handshakes / 2).max(1)).map(|(source, _)| source)
     }
 
-    /// Makes room for one more that waits for its handshake to begin: where as many wait as may, the crowd's oldest goes, if it has
-    /// had [`PATIENCE`]. `Err`: when it will have had it.
+    /// Makes room for one more that waits for its handshake to begin: where as many wait as may,
+    /// the crowd's oldest goes, if it has had [`PATIENCE`]. `Err`: when it will have had it.
     pub(crate) fn make_room_to_wait(&mut self, listener: Key, crowd: IpAddr) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
         let channels = &self.carriers.sockets.channels;
@@ -604,8 +615,8 @@ impl<N: Net> Engine<N> {
         core::iter::from_fn(|| waiting.pop_front()).find(|k| channels.get(*k).is_some_and(Channel::awaits_handshake))
     }
 
-    /// Makes room for another handshake, `from` there if that is known, by giving up one that has had its time, or is one too
-    /// many of its source. `Err`: when the oldest will have had it.
+    /// Makes room for another handshake, `from` there if that is known, by giving up one that has
+    /// had its time, or is one too many of its source. `Err`: when the oldest will have had it.
     pub(crate) fn evict_handshake(&mut self, listener: Key, from: Option<IpAddr>) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
         let (channels, conns) = (&self.carriers.sockets.channels, &self.conns);
@@ -624,7 +635,7 @@ impl<N: Net> Engine<N> {
         self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
         match self.carriers.sockets.channels.get(victim).and_then(|c| c.behind.conn()) {
-            Some(conn) => self.greeting_failed(conn, &ConnectionError::TimedOut),
+            Some(conn) => self.framer_handshake_failed(conn, &ConnectionError::TimedOut),
             None => {
                 self.carriers.sockets.abort_channel(&mut self.cx, victim);
                 if let Some(l) = self.listeners.get_mut(listener) {
@@ -636,8 +647,9 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// A peer of a socket that several share, whose protocol has no end, is forgotten when for this long neither it nor the program
-/// has sent anything, unless the program set another time, which is the peer's alone.
+/// A peer of a socket that several share, whose protocol has no end, is forgotten when for this
+/// long neither it nor the program has sent anything, unless the program set another time, which is
+/// the peer's alone.
 const PEER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Ports tried when every protocol must get the same free one.
@@ -646,14 +658,16 @@ const PORT_TRIES: usize = 16;
 /// A listener without descriptors tries again after this long.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How long who waits for the handshake to begin is left in peace, although others wait behind who may come from elsewhere. Of those
-/// who mean it, a room's handshakes take less than that, and the next room's begin.
+/// How long a connection that waits for its handshake to begin is kept, although others wait behind
+/// it that may come from elsewhere. The handshakes of a room of honest clients take less than that,
+/// and those of the next room begin.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whether a channel is one of a listener's that shake hands: itself, or the framer of its connection.
+/// Whether a channel is one of a listener's that shake hands: itself, or the framer of its
+/// connection.
 fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
     match channel.behind.conn() {
-        Some(conn) => conns.get(conn).is_some_and(Conn::is_greeting),
+        Some(conn) => conns.get(conn).is_some_and(Conn::is_framer_handshaking),
         None => channel.behind.listener() == Some(listener),
     }
 }

@@ -1,6 +1,7 @@
 //! The engine itself: its parts, its turn, its timers.
 
-/// The parts of the engine that the fast path works with: [`crate::connection::fast_path::FastPath`].
+/// The parts of the engine that the fast path works with:
+/// [`crate::connection::fast_path::FastPath`].
 macro_rules! fast_path {
     ($engine:expr) => {
         $crate::connection::fast_path::FastPath {
@@ -63,12 +64,14 @@ use std::collections::BTreeMap;
 
 /// How many events one turn takes before it lets the program have its turn.
 const EVENTS_PER_TURN: usize = 1024;
-/// How old the time may be by which certificates and tickets are judged, in whole seconds: a clock is not read for every packet.
+/// How old the time may be by which certificates and tickets are judged, in whole seconds: a clock
+/// is not read for every packet.
 const WALL_EVERY: Duration = Duration::from_millis(50);
 /// For how many turns in a row events that wait keep deadlines from being looked at.
 const TURNS_BEHIND: u32 = 16;
 
-/// The transport system as one machine over a [`Net`]; see the crate's documentation for how to drive it.
+/// The transport system as one machine over a [`Net`]; see the crate's documentation for how to
+/// drive it.
 pub struct Engine<N> {
     pub(crate) cx: Context<N>,
     pub(crate) carriers: Carriers,
@@ -76,7 +79,7 @@ pub struct Engine<N> {
     pub(crate) listeners: Slab<Listener>,
     pub(crate) groups: Slab<Group>,
     /// Whose framers shake hands and have more to read.
-    pub(crate) pending_greetings: Vec<Key>,
+    pub(crate) pending_framer_handshakes: Vec<Key>,
     /// The connections that are being closed and wait.
     pub(crate) closings: BTreeMap<Key, Closing>,
     pub(crate) names: Names,
@@ -88,16 +91,17 @@ pub struct Engine<N> {
     /// All usable interfaces and their addresses as a number, as of when `network` was found.
     addresses: u64,
     pub(crate) notices: Notices,
-    /// Events that [`Engine::glance`] has taken and left to the next turn; otherwise empty, and kept for its memory.
+    /// Events that [`Engine::poll_fast`] has taken and left to the next turn; otherwise empty, and
+    /// kept for its memory.
     pub(crate) net_events: Vec<NetEvent>,
-    /// With them the network has told all that there was.
-    pub(crate) glanced: bool,
-    /// What it has told [`Engine::glance`] of an attempt whose end is for the next turn, or of a listener that cannot accept, and need
-    /// not tell again. It concerns the first of `net_events`.
+    /// The network had no events beyond them.
+    pub(crate) events_polled: bool,
+    /// The error that [`Engine::poll_fast`] has taken from an attempt that ends in the next turn,
+    /// or from a listener that cannot accept. It concerns the first of `net_events`.
     pub(crate) refused: Option<(Key, NetError)>,
-    /// What the network was last told to wake for, so that it need not be told again.
+    /// The wake-up that the network was last asked for, so that it is not asked twice.
     armed: (Option<Instant>, bool),
-    /// When cryptography is to be told the time again.
+    /// When the wall clock of the cryptography is due for an update.
     wall_due: Instant,
     /// Turns in a row that have left events.
     turns_behind: u32,
@@ -133,13 +137,13 @@ impl<N: Net> Engine<N> {
             conns: Conns::default(),
             listeners: Slab::new(),
             groups: Slab::new(),
-            pending_greetings: Vec::new(),
+            pending_framer_handshakes: Vec::new(),
             closings: BTreeMap::new(),
             network: None,
             addresses: 0,
             notices: Notices::default(),
             net_events: Vec::new(),
-            glanced: false,
+            events_polled: false,
             refused: None,
             armed: (None, false),
             wall_due: Instant::ZERO,
@@ -159,13 +163,13 @@ impl<N: Net> Engine<N> {
         &mut self.cx.net
     }
 
-    /// Does what there is to do now, within the budget of a turn: takes readiness from the network, runs timers, moves
-    /// bytes. Afterwards [`Engine::poll_notice`] tells what has happened, and the network's pollable descriptor becomes
-    /// readable when there is more to do.
+    /// Does what there is to do now, within the budget of a turn: takes readiness from the network,
+    /// runs timers, moves bytes. Afterwards [`Engine::poll_notice`] returns what has happened, and
+    /// the network's pollable descriptor becomes readable when there is more to do.
     ///
     /// Calling it for no reason has no effect.
     pub fn turn(&mut self) {
-        if self.notices.has_spent() || !self.cx.foreign.is_empty() {
+        if self.notices.has_spent() || !self.cx.misrouted.is_empty() {
             self.forget_untaken();
         }
         self.cx.now = self.cx.net.now();
@@ -181,18 +185,18 @@ impl<N: Net> Engine<N> {
             self.drain_names();
         }
         let mut events = core::mem::take(&mut self.net_events);
-        // What was left to this turn is as good as what the network would tell now.
-        let mut glanced = core::mem::take(&mut self.glanced);
+        // The events that were left to this turn are as good as a new poll of the network.
+        let mut events_polled = core::mem::take(&mut self.events_polled);
         let mut taken = 0;
         let mut drained = true;
         loop {
-            let more = !core::mem::take(&mut glanced) && self.cx.net.poll(&mut events);
+            let more = !core::mem::take(&mut events_polled) && self.cx.net.poll(&mut events);
             taken += events.len();
             for event in &events {
                 self.dispatch(*event);
             }
             events.clear();
-            // Whom it was for has taken it, or is gone.
+            // Its receiver has taken it, or is gone.
             self.refused = None;
             if !more {
                 break;
@@ -204,8 +208,9 @@ impl<N: Net> Engine<N> {
             }
         }
         self.net_events = events;
-        // What a deadline waits for may be among the events that are still to be taken. An engine that is behind must not
-        // take it for silence and begin other attempts: they would put it further behind.
+        // What a deadline waits for may be among the events that are still to be taken. An engine
+        // that is behind must not take it for silence and begin other attempts: they would put it
+        // further behind.
         self.turns_behind = if drained { 0 } else { self.turns_behind.wrapping_add(1) };
         if self.turns_behind.is_multiple_of(TURNS_BEHIND) {
             self.run_timers();
@@ -213,21 +218,23 @@ impl<N: Net> Engine<N> {
         self.finish_turn();
     }
 
-    /// Takes readiness from the network where all that follows from it is a report: that bytes of plain
-    /// streams can pass, that one is connected as the last one was, or that one is accepted, and leaves everything else to the next [`Engine::turn`]. It runs
-    /// nothing of the program's (no framer, no callback, no destructor) and no protocol, so that it may be called where a turn may not.
-    /// False: a turn has more to do.
+    /// Takes readiness from the network where all that follows from it is a report: that bytes of
+    /// plain streams can pass, that one is connected as the last one was, or that one is accepted,
+    /// and leaves everything else to the next [`Engine::turn`]. It runs nothing of the program's
+    /// (no framer, no callback, no destructor) and no protocol, so that it may be called where a
+    /// turn may not. False: a turn has more to do.
     ///
-    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. A driver that has seen the
-    /// descriptor become readable and has not called this says so by [`Engine::look_again`].
-    pub fn glance(&mut self) -> bool {
+    /// A turn that follows takes what was left for all that there is, so that the network is not
+    /// asked twice. A driver that has seen the descriptor become readable and has not called this
+    /// calls [`Engine::poll_again`].
+    pub fn poll_fast(&mut self) -> bool {
         if !self.cx.config.fast_path
             || self.cx.again
             || !self.net_events.is_empty()
             || self.needs_settling()
             || self.names.has_unread()
         {
-            self.look_again();
+            self.poll_again();
             return false;
         }
         let mut events = core::mem::take(&mut self.net_events);
@@ -245,7 +252,7 @@ impl<N: Net> Engine<N> {
             }
         };
         self.net_events = events;
-        self.glanced = left && !more;
+        self.events_polled = left && !more;
         !more
             && !left
             && match fast_path!(self).nothing_due(now) {
@@ -258,18 +265,19 @@ impl<N: Net> Engine<N> {
             }
     }
 
-    /// The next turn is to ask the network whatever [`Engine::glance`] has left to it.
-    pub fn look_again(&mut self) {
-        self.glanced = false;
+    /// The next turn polls the network, even if [`Engine::poll_fast`] has left it events.
+    pub fn poll_again(&mut self) {
+        self.events_polled = false;
     }
 
-    /// What the fast path has found of the end of an attempt, or of why nothing can be accepted, and the network does not report again.
+    /// What the fast path has found of the end of an attempt, or of why nothing can be accepted,
+    /// and the network does not report again.
     #[cold]
     pub(crate) fn take_refused(&mut self, key: Key) -> Option<NetError> {
         self.refused.take_if(|(refused, _)| *refused == key).map(|(_, e)| e)
     }
 
-    /// Tells cryptography the time.
+    /// Updates the wall clock of the cryptography.
     #[inline(never)]
     fn set_wall(&mut self) {
         self.cx.config.crypto.clock.set(self.cx.net.wall());
@@ -280,7 +288,7 @@ impl<N: Net> Engine<N> {
     #[cold]
     fn forget_untaken(&mut self) {
         drop(self.notices.take_spent());
-        self.cx.foreign.clear();
+        self.cx.misrouted.clear();
     }
 
     /// Goes on with what the budget of the last turn has left over.
@@ -289,20 +297,21 @@ impl<N: Net> Engine<N> {
         self.cx.connections = self.conns.len();
         self.carriers.resume_sockets(&mut self.cx);
         self.drain_carriers();
-        for conn in core::mem::take(&mut self.pending_greetings) {
-            self.resume_greeting(conn);
+        for conn in core::mem::take(&mut self.pending_framer_handshakes) {
+            self.resume_framer_handshake(conn);
         }
         self.carriers.resume_shared(&mut self.cx);
         self.drain_carriers();
     }
 
-    /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
-    /// enough to do it once, before waiting.
+    /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after
+    /// other calls it is enough to do it once, before waiting.
     pub fn settle(&mut self) {
         if !self.needs_settling() {
             return self.rearm();
         }
-        // Since the last turn much time may have passed: packets that leave now have not been under way for as long.
+        // Since the last turn much time may have passed: packets that leave now have not been under
+        // way for as long.
         self.cx.now = self.cx.net.now();
         self.finish_turn();
     }
@@ -333,8 +342,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// To be called after every other call and before waiting: arms the network's timer, and returns whether there is
-    /// more to do, which is to take notices, or to [`Engine::settle`] what calls have begun.
+    /// To be called after every other call and before waiting: arms the network's timer, and
+    /// returns whether there is more to do, which is to take notices, or to [`Engine::settle`] what
+    /// calls have begun.
     #[inline]
     pub fn after_call(&mut self) -> bool {
         if !self.needs_settling() {
@@ -375,8 +385,8 @@ impl<N: Net> Engine<N> {
         self.notices.pop()
     }
 
-    /// Takes the oldest event if that is a connection's [`crate::Event::Readable`], and says whether there are more: the commonest wake-up, told
-    /// in the fewest words.
+    /// Takes the oldest event if that is a connection's [`crate::Event::Readable`], and returns
+    /// whether there are more: the most frequent wake-up, at the lowest cost.
     #[inline]
     pub fn poll_readable(&mut self) -> (Option<ConnectionId>, bool) {
         self.notices.pop_readable()
@@ -389,10 +399,11 @@ impl<N: Net> Engine<N> {
         self.notices.has_spent()
     }
 
-    /// Takes what the engine needs no more of the program's data and objects. Dropping it runs the program's destructors,
-    /// which may call this engine: a driver that borrows the engine by a lock drops it after releasing the lock. There
-    /// is something only if [`Engine::after_call`] has said that there is more to do, or after a turn, when all notices
-    /// are taken; what is not taken is dropped by the next turn.
+    /// Takes what the engine needs no more of the program's data and objects. Dropping it runs the
+    /// program's destructors, which may call this engine: a driver that borrows the engine by a
+    /// lock drops it after releasing the lock. There is something only if [`Engine::after_call`]
+    /// has reported more to do, or after a turn, when all notices are taken; what is not taken is
+    /// dropped by the next turn.
     #[inline]
     pub fn take_spent(&mut self) -> crate::Spent {
         self.notices.take_spent()
@@ -424,7 +435,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn run_timers(&mut self) {
-        // What is due has one turn; what it arms anew, and is due at once, waits for the next.
+        // What is due has one turn; timers that it arms and that are due at once wait for the next.
         let there = self.cx.timers.added();
         let mut next = Vec::new();
         while let Some((at, age, timer)) = self.cx.timers.pop_due_aged(self.cx.now) {
@@ -442,7 +453,7 @@ impl<N: Net> Engine<N> {
                 Timer::Flows => self.flows_timeout(),
                 Timer::ExternalNames => self.external_names_timeout(),
                 Timer::Closing(conn) => self.closing_timeout(conn),
-                Timer::Greeting(conn) => self.greeting_timeout(conn),
+                Timer::FramerHandshake(conn) => self.framer_handshake_timeout(conn),
                 Timer::Idle(conn) => self.idle_timeout(conn),
                 Timer::Expiry(conn) => self.expire_messages(conn),
                 Timer::Accept(listener) => self.accept_again(listener),
@@ -471,7 +482,7 @@ impl<N: Net> Engine<N> {
         self.cx.timers.compact(|at, t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
-            Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
+            Timer::FramerHandshake(k) => conns.get(*k).is_some_and(|c| c.is_framer_handshaking()),
             Timer::Idle(k) | Timer::Rate(k) => conns.contains(*k),
             Timer::Expiry(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
             Timer::Look(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.look_armed, at)),
@@ -497,14 +508,16 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
-    /// The session of a group is over, or will be: a task that waits for the peer's next stream learns that there is none to come.
+    /// The session of a group is over, or will be: a task that waits for the peer's next stream
+    /// learns that there is none to come.
     pub(crate) fn no_more_streams(&mut self, group: Option<Key>, error: crate::ConnectionError) {
         if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
             self.notify_group(group, Event::ConnectionError(error));
         }
     }
 
-    /// Whether it is to be reported how a connection is established: to the program, or to a subscriber of `tracing`.
+    /// Whether it is to be reported how a connection is established: to the program, or to a
+    /// subscriber of `tracing`.
     #[inline]
     pub(crate) fn is_watched(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| c.request.observe)
@@ -542,7 +555,8 @@ impl<N: Net> Engine<N> {
     fn find_network(&mut self) -> NonZeroU64 {
         use core::hash::BuildHasher;
         let state = foldhash::fast::FixedState::with_seed(2);
-        // Whatever order the system tells them in: the same addresses are the same network.
+        // Regardless of the order in which the system reports them: the same addresses are the same
+        // network.
         let (mut sum, mut all) = (0u64, 0u64);
         for i in self.cx.net.interfaces().iter().filter(|i| i.up) {
             let leads_out = i.default_v4 || i.default_v6;
@@ -568,8 +582,8 @@ impl<N: Net> Engine<N> {
         }
         let (before, addresses) = (self.network.take(), self.addresses);
         let moved = before != Some(self.network());
-        // Also one that is no part of what outcomes are remembered by may be a connection's own: of an interface without a default
-        // route, or a temporary one.
+        // Also one that is no part of what outcomes are remembered by may be a connection's own: of
+        // an interface without a default route, or a temporary one.
         if !moved && addresses == self.addresses {
             return;
         }

@@ -13,9 +13,10 @@ use neater_race::{Family, Input as RaceInput, PathId, Service};
 use std::net::IpAddr;
 
 impl<N: Net> Engine<N> {
-    /// Whether names are asked of the program, by [`Engine::take_name_questions`], instead of name servers. Names of the hosts
-    /// file and special ones (`localhost`) stay this engine's business, and service bindings (HTTPS records) are not asked for.
-    /// For connections that are opened from now on.
+    /// Whether names are asked of the program, by [`Engine::take_name_questions`], instead of name
+    /// servers. Names of the hosts file and special ones (`localhost`) stay this engine's business,
+    /// and service bindings (HTTPS records) are not asked for. For connections that are opened from
+    /// now on.
     pub fn ask_program_for_names(&mut self, ask: bool) {
         match &mut self.names.external {
             // Those under way are answered yet, or time out.
@@ -31,13 +32,15 @@ impl<N: Net> Engine<N> {
         self.names.external.as_ref().is_some_and(|e| e.has_questions())
     }
 
-    /// The names whose addresses are to be found since the last call. Each is to be answered by [`Engine::answer_name`].
+    /// The names whose addresses are to be found since the last call. Each is to be answered by
+    /// [`Engine::answer_name`].
     pub fn take_name_questions(&mut self) -> Vec<NameQuestion> {
         self.names.external.as_mut().map(|e| e.take_questions()).unwrap_or_default()
     }
 
-    /// Answers a question: with the addresses, in the order of preference that the answer has (they are sorted by RFC 6724 again), and
-    /// how long they hold for further connections. An answer to a question that is over, or was never asked, has no effect.
+    /// Answers a question: with the addresses, in the order of preference that the answer has (they
+    /// are sorted by RFC 6724 again), and how long they hold for further connections. An answer to
+    /// a question that is over, or was never asked, has no effect.
     pub fn answer_name(&mut self, id: u64, answer: Result<&[IpAddr], NameFailure>, lifetime: Duration) {
         if self.is_forked() {
             return;
@@ -98,8 +101,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Until when an address of this family may be taken for that of a connection's only remote endpoint: what its name
-    /// meant is good for as long as the name server has said. `None`: the endpoint has no name.
+    /// Until when an address of this family may be taken for that of a connection's only remote
+    /// endpoint: the addresses of its name are valid for as long as the name server has stated.
+    /// `None`: the endpoint has no name.
     pub(crate) fn resolved_until(&mut self, conn: Key, v4: bool) -> Option<Instant> {
         let remotes = self.conns.get(conn)?.remotes.clone();
         let [remote] = &remotes[..] else { return None };

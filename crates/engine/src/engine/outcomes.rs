@@ -4,7 +4,7 @@ use crate::carrier::SessionId;
 use crate::carrier::blame::{Failure, cause_of, ended_by_refusal, is_refusal};
 use crate::carrier::terms::Silent;
 use crate::conn::Conn;
-use crate::establish::lessons::{FAIR_TIME, Lessons, Trial, lesson};
+use crate::establish::penalties::{FAIR_TIME, Penalties, Trial, penalty};
 use crate::establish::rated;
 use crate::establish::served::{Carrier, ServiceOutcome};
 use crate::establish::{Attempt, Establishing};
@@ -15,16 +15,17 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_race::{BadCause, CacheKey, CandidateOutcome, Lesson, MAX_ATTEMPT_DELAY, PathId, RateKey, StackId};
+use neater_race::{BadCause, CacheKey, CandidateOutcome, MAX_ATTEMPT_DELAY, PathId, Penalty, RateKey, StackId};
 
 impl<N: Net> Engine<N> {
-    /// Where outcomes of this connection are remembered, if the host is still where it was when it was initiated.
-    pub(crate) fn lesson_key(&self, c: &Conn) -> Option<CacheKey> {
+    /// Where outcomes of this connection are remembered, if the host is still where it was when it
+    /// was initiated.
+    pub(crate) fn penalty_key(&self, c: &Conn) -> Option<CacheKey> {
         c.cache_key().filter(|_| c.network == self.network)
     }
 
-    /// Tells a race what earlier ones say against its candidates.
-    pub(crate) fn heed_lessons(&mut self, conn: Key) {
+    /// Passes the outcome history of earlier races to a race, which deprioritises candidates by it.
+    pub(crate) fn pass_history(&mut self, conn: Key) {
         let now = self.cx.now;
         let Some(c) = self.conns.get(conn) else { return };
         let Some(est) = c.est.as_deref() else { return };
@@ -33,13 +34,13 @@ impl<N: Net> Engine<N> {
         let (conns, outcomes) = (&mut self.conns, &self.outcomes);
         let Some(est) = conns.get_mut(conn).and_then(|c| c.est.as_deref_mut()) else { return };
         for (path, key) in keys {
-            est.race.heed(path, outcomes.marks(now, &key).copied());
+            est.race.pass_history(path, outcomes.marks(now, &key).copied());
         }
     }
 
     /// The cached outcome, tried again, has failed.
     pub(crate) fn note_cached_failure(&mut self, conn: Key, error: &AttemptError) {
-        let Some(key) = self.conns.get(conn).and_then(|c| self.lesson_key(c)) else { return };
+        let Some(key) = self.conns.get(conn).and_then(|c| self.penalty_key(c)) else { return };
         match cause_of(error, false) {
             Some(cause) => self.outcomes.record_failure(self.cx.now, key, cause),
             // No candidate is blamed, and none goes there first any more.
@@ -49,11 +50,11 @@ impl<N: Net> Engine<N> {
     }
 
     /// What a race teaches that `winner` has won, before the others are withdrawn.
-    pub(crate) fn lessons_of(&self, conn: Key, est: &Establishing, winner: SessionId) -> Lessons {
-        let mut lessons = Lessons::default();
-        let (Some(won), Some(c)) = (self.carriers.describe(winner), self.conns.get(conn)) else { return lessons };
+    pub(crate) fn penalties_of(&self, conn: Key, est: &Establishing, winner: SessionId) -> Penalties {
+        let mut penalties = Penalties::default();
+        let (Some(won), Some(c)) = (self.carriers.describe(winner), self.conns.get(conn)) else { return penalties };
         if self.network != Some(est.network) {
-            return lessons;
+            return penalties;
         }
         let report = est.race.report();
         let of = |a: &Attempt| report.iter().find(|r| Some(r.candidate.id) == a.candidate);
@@ -62,12 +63,12 @@ impl<N: Net> Engine<N> {
         let won_path = entry.map_or(PathId(0), |r| r.candidate.path);
         let won_rtt = entry.and_then(|r| r.rtt);
         let handshake = entry.and_then(|r| Some(r.established_at? - r.started_at?));
-        lessons.answered_after = won_rtt.or(handshake);
-        lessons.by = est.paths.get(usize::from(won_path.0)).map(|path| (path.remote, path.interface));
-        lessons.paths = est.paths.iter().map(|path| (path.remote, path.interface)).collect();
-        lessons.won = path_key(c, est, won_path).map(|key| (key, StackId(won.0 as u16), won.1));
+        penalties.answered_after = won_rtt.or(handshake);
+        penalties.by = est.paths.get(usize::from(won_path.0)).map(|path| (path.remote, path.interface));
+        penalties.paths = est.paths.iter().map(|path| (path.remote, path.interface)).collect();
+        penalties.won = path_key(c, est, won_path).map(|key| (key, StackId(won.0 as u16), won.1));
         let fair = FAIR_TIME.max(won_rtt.unwrap_or_default() * FAIR_ROUND_TRIPS).min(MAX_ATTEMPT_DELAY);
-        let lesson = |path, stack, addr, cause| lesson(stack, addr, cause, (path == won_path).then_some(won));
+        let penalty = |path, stack, addr, cause| penalty(stack, addr, cause, (path == won_path).then_some(won));
         for r in &report {
             if let CandidateOutcome::Failed(e) = &r.outcome
                 && let Some(cause) = cause_of(e, r.reachable_at.is_some())
@@ -75,7 +76,7 @@ impl<N: Net> Engine<N> {
                 && let Some(stack) = Stack::from_number(r.candidate.stack.0)
             {
                 let path = r.candidate.path;
-                lessons.now.push((key, lesson(path, stack, r.candidate.addr, cause), path));
+                penalties.now.push((key, penalty(path, stack, r.candidate.addr, cause), path));
             }
         }
         for a in est.attempts.iter().filter(|a| a.session != winner) {
@@ -85,45 +86,46 @@ impl<N: Net> Engine<N> {
             }
             let path = report.map_or(PathId(0), |r| r.candidate.path);
             let Some(key) = path_key(c, est, path) else { continue };
-            let silent = lesson(path, a.stack, a.addr, BadCause::Silent);
+            let silent = penalty(path, a.stack, a.addr, BadCause::Silent);
             let Some(is_silent) = self.carriers.is_silent(self.cx.now, a.session, fair) else { continue };
             match is_silent {
                 Silent::No => {}
-                Silent::Yes => lessons.now.push((key, silent, path)),
-                Silent::UnlessAnsweredBy(due) => lessons.trials.push((a.session, key, silent, path, due)),
+                Silent::Yes => penalties.now.push((key, silent, path)),
+                Silent::UnlessAnsweredBy(due) => penalties.trials.push((a.session, key, silent, path, due)),
             }
             if let Some(r) = report
                 && let (Some(at), Some(rtt)) = (r.reachable_at, r.rtt)
                 && self.cx.now - at >= STALL_TIME.max(rtt * STALL_ROUND_TRIPS)
             {
-                lessons.now.push((key, lesson(path, a.stack, a.addr, BadCause::Stalled), path));
+                penalties.now.push((key, penalty(path, a.stack, a.addr, BadCause::Stalled), path));
             }
         }
-        lessons
+        penalties
     }
 
-    /// Remembers what a race has taught, after its winner was recorded and the others were withdrawn.
-    pub(crate) fn learn(&mut self, conn: Key, lessons: Lessons) {
+    /// Remembers what a race has taught, after its winner was recorded and the others were
+    /// withdrawn.
+    pub(crate) fn learn(&mut self, conn: Key, penalties: Penalties) {
         let (now, Some(network)) = (self.cx.now, self.network) else { return };
-        if let Some((key, stack, addr)) = lessons.won {
+        if let Some((key, stack, addr)) = penalties.won {
             self.outcomes.record_answer(&key, stack, addr);
         }
-        for (key, lesson, path) in lessons.now {
-            self.outcomes.record_bad(now, key, lesson);
-            if let Some(tried) = self.tried_by(conn, &lessons.paths, path, lesson.stack) {
+        for (key, penalty, path) in penalties.now {
+            self.outcomes.record_bad(now, key, penalty);
+            if let Some(tried) = self.tried_by(conn, &penalties.paths, path, penalty.stack) {
                 self.report_outcome(&tried, false);
             }
         }
         let Some(request) = self.conns.get(conn).map(|c| c.request.clone()) else { return };
-        for (session, key, lesson, path, due) in lessons.trials {
-            let tried = self.tried_by(conn, &lessons.paths, path, lesson.stack).map(Box::new);
+        for (session, key, penalty, path, due) in penalties.trials {
+            let tried = self.tried_by(conn, &penalties.paths, path, penalty.stack).map(Box::new);
             if self.carriers.put_on_trial(&mut self.cx, session, due) {
                 let request = request.clone();
-                self.trials.0.push((session, Trial { network, key, lesson, tried, request }));
+                self.trials.0.push((session, Trial { network, key, penalty, tried, request }));
             }
         }
         let Some(c) = self.conns.get(conn) else { return };
-        if let Some(key) = self.lesson_key(c) {
+        if let Some(key) = self.penalty_key(c) {
             self.give_way(key, &request.stacks);
         }
     }
@@ -151,7 +153,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn trial_failed(&mut self, session: SessionId) {
         let Some(trial) = self.trials.take(session) else { return };
         if self.network == Some(trial.network) {
-            self.outcomes.record_bad(self.cx.now, trial.key, trial.lesson);
+            self.outcomes.record_bad(self.cx.now, trial.key, trial.penalty);
             self.give_way(trial.key, &trial.request.stacks);
             if let Some(tried) = &trial.tried {
                 self.report_outcome(tried, false);
@@ -162,7 +164,7 @@ impl<N: Net> Engine<N> {
     /// The peer of a withdrawn attempt has answered within its time.
     pub(crate) fn trial_passed(&mut self, session: SessionId) {
         if let Some(trial) = self.trials.take(session) {
-            self.outcomes.record_answer(&trial.key, trial.lesson.stack, trial.lesson.addr);
+            self.outcomes.record_answer(&trial.key, trial.penalty.stack, trial.penalty.addr);
         }
     }
 
@@ -185,7 +187,7 @@ impl<N: Net> Engine<N> {
             None => return,
         };
         // Whatever has come back on any stream shows that the session carries data.
-        let own = || c.bytes_received != 0 || c.fast.lane_bytes().1 != 0;
+        let own = || c.bytes_received != 0 || c.fast.direct_bytes().1 != 0;
         let fruitful = self.carriers.has_carried(c.flow).unwrap_or_else(own);
         if fruitful || self.cx.now - c.since >= patience {
             return;
@@ -213,8 +215,8 @@ impl<N: Net> Engine<N> {
     /// races to the same endpoint for the same needs on the same network: its outcome is not tried
     /// alone any more, and the others are tried before it, none in the clear before one that is
     /// encrypted. It is never excluded. That lasts a minute, and up to ten when it happens again; a
-    /// demand for another protocol lasts ten at once, if it came by a stack that shows who has made
-    /// it.
+    /// demand for another protocol lasts ten at once, if it came by a stack that authenticates its
+    /// sender.
     ///
     /// A report that comes after the host has moved to another network is dropped.
     pub fn report_service(&mut self, carrier: &Carrier, outcome: ServiceOutcome) {
@@ -243,9 +245,10 @@ impl<N: Net> Engine<N> {
             // In the clear, anything on the path can send that.
             ServiceOutcome::Broken | ServiceOutcome::WantsOther => BadCause::Broken,
         };
-        // A peer that does not serve at one of its addresses what networks tend to block will hardly do so at another.
-        let lesson = Lesson { suspect_group: stack.may_be_blocked(), ..Lesson::new(id, addr, cause) };
-        self.outcomes.record_bad(self.cx.now, key, lesson);
+        // A peer that does not serve at one of its addresses what networks tend to block will
+        // hardly do so at another.
+        let penalty = Penalty { suspect_group: stack.may_be_blocked(), ..Penalty::new(id, addr, cause) };
+        self.outcomes.record_bad(self.cx.now, key, penalty);
     }
 
     /// A framer can make nothing of the first that the peer has sent, or its handshake was not
@@ -271,24 +274,27 @@ impl<N: Net> Engine<N> {
         let Some(carrier) = self.carrier(ConnectionId(conn)).filter(|c| self.network == Some(c.network)) else {
             return;
         };
-        let lesson = Lesson::new(StackId(carrier.stack as u16), carrier.addr, BadCause::Died);
-        self.outcomes.record_bad(self.cx.now, carrier.key, lesson);
+        let penalty = Penalty::new(StackId(carrier.stack as u16), carrier.addr, BadCause::Died);
+        self.outcomes.record_bad(self.cx.now, carrier.key, penalty);
     }
 }
 
-/// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
+/// A connection that fails this soon after set-up, with nothing received, counts as an attempt that
+/// failed.
 const EARLY_DEATH: Duration = Duration::from_secs(5);
 
 /// And at least this many round trips of the candidate that won.
 const FAIR_ROUND_TRIPS: u32 = 4;
 
-/// How long a peer that has answered may take over the next step of its handshake, at least, and in its own round trips: it
-/// includes a loss and its repair. In a race it is held for two, the next one takes two over its handshake, and waits for two more at last.
+/// How long a peer that has answered may take over the next step of its handshake, at least, and in
+/// its own round trips: it includes a loss and its repair. In a race it is held for two, the next
+/// one takes two over its handshake, and waits for two more at last.
 const STALL_TIME: Duration = Duration::from_millis(250);
 
 const STALL_ROUND_TRIPS: u32 = 6;
 
-/// Where marks of a path's candidates are kept: where its outcome would be, had the race no other path.
+/// Where marks of a path's candidates are kept: where its outcome would be, had the race no other
+/// path.
 fn path_key(c: &Conn, est: &Establishing, path: PathId) -> Option<CacheKey> {
     let path = est.paths.get(usize::from(path.0))?;
     let mut key = c.cache_key_of(est.network, path.remote)?;

@@ -1,9 +1,11 @@
 //! What a race would try.
 //!
-//! *Responsible for* asking names as an establishment does, and for letting its race run on in time that does not pass, among peers
-//! that say nothing. *Not responsible for* the order: it is the same race that makes it.
+//! *Responsible for* asking names as an establishment does, and for letting its race run on in time
+//! that does not pass, among silent peers. *Not responsible for* the order: it is the same race
+//! that makes it.
 //!
-//! *Invariants*: nothing is sent but to name servers, and no socket is opened for a peer; nothing is learnt from it.
+//! *Invariants*: nothing is sent but to name servers, and no socket is opened for a peer; nothing
+//! is learnt from it.
 
 use crate::establish::{Path, rated};
 use crate::event::{AttemptError, Fate, Step};
@@ -15,14 +17,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
-    /// Finds out what [`Engine::initiate_from`] would try now, in which order and when, if no peer ever answered. Names are asked for
-    /// as they are for a connection; nothing else is sent.
+    /// Finds out what [`Engine::initiate_from`] would try now, in which order and when, if no peer
+    /// ever answered. Names are asked for as they are for a connection; nothing else is sent.
     ///
-    /// It ends like an establishment that fails, with [`Event::EstablishmentError`](crate::Event::EstablishmentError): with
-    /// [`Reason::Planned`](crate::Reason::Planned) and every candidate, or with the reason why there would be none. Candidates that
-    /// would be started have the time of it in [`CandidateOutcome::started`](crate::CandidateOutcome); those that this host would
-    /// refuse have failed. What is cached from earlier connections, and tried alone before all of them, is a step of the timeline
-    /// ([`Step::FromCache`]).
+    /// It ends like an establishment that fails, with
+    /// [`Event::EstablishmentError`](crate::Event::EstablishmentError): with
+    /// [`Reason::Planned`](crate::Reason::Planned) and every candidate, or with the reason why
+    /// there would be none. Candidates that would be started have the time of it in
+    /// [`CandidateOutcome::started`](crate::CandidateOutcome); those that this host would refuse
+    /// have failed. What is cached from earlier connections, and tried alone before all of them, is
+    /// a step of the timeline ([`Step::FromCache`]).
     ///
     /// # Errors
     /// As [`Engine::initiate`].
@@ -53,8 +57,8 @@ impl<N: Net> Engine<N> {
         self.conns.get(conn).and_then(|c| c.ext.as_ref()).is_some_and(|e| e.planning)
     }
 
-    /// What this host itself would say to an attempt. Who has a place of his own to come from may get there in ways that are not
-    /// known here.
+    /// The result that this host itself would give an attempt. An attempt with a local address of
+    /// its own may have routes that are not known here.
     pub(crate) fn would_open(&mut self, addr: SocketAddr, path: &Path) -> Result<(), AttemptError> {
         let scoped = matches!(addr.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast());
         let elsewhere = path.interface.is_some() || path.local.is_some() || path.way.is_some();
@@ -64,7 +68,7 @@ impl<N: Net> Engine<N> {
         Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()))
     }
 
-    /// Once nothing more will be heard of names, all that is left to be found out takes no time.
+    /// Once name resolution is complete, all that is left to be found out takes no time.
     pub(crate) fn go_on_planning(&mut self, conn: Key) {
         let Some(est) = self.conns.get(conn).and_then(|c| c.est.as_deref()) else { return };
         if !est.planning || est.beginning || self.names.is_awaited_by(conn, &est.lookups) {

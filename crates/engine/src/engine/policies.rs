@@ -16,7 +16,7 @@ impl<N: Net> Engine<N> {
         PolicyAccess { policies: &mut self.policies, net: &self.cx.net, now: self.cx.now }
     }
 
-    /// Writes into a connection's timeline what policies have said.
+    /// Writes the advice of policies into a connection's timeline.
     pub(crate) fn report_advice(&mut self, conn: Key) {
         let watched = self.is_watched(conn);
         let Some(c) = self.conns.get(conn) else { return };
@@ -35,9 +35,11 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Takes what the establishment of a connection has shown, and begins to look at it, where policies want to know.
+    /// Takes what the establishment of a connection has shown, and begins to look at it, where
+    /// policies want to know.
     ///
-    /// `by` is the remote endpoint by its number, and the interface if the connection is bound to one.
+    /// `by` is the remote endpoint by its number, and the interface if the connection is bound to
+    /// one.
     pub(crate) fn follow_flow(
         &mut self,
         conn: Key,
@@ -65,12 +67,14 @@ impl<N: Net> Engine<N> {
         self.arm_flows();
     }
 
-    /// Whether a connection shares no state with others (`isolateSession`): where it leads to is not reported.
+    /// Whether a connection shares no state with others (`isolateSession`): where it leads to is
+    /// not reported.
     pub(crate) fn is_isolated(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| c.request.isolation != 0)
     }
 
-    /// Forgets the connection that has been silent longest; false if none is looked at less often than once a second.
+    /// Forgets the connection that has been silent longest; false if none is looked at less often
+    /// than once a second.
     pub(crate) fn make_room(&mut self) -> bool {
         let silent = self.policies.flows.all.iter().enumerate().filter(|(_, flow)| flow.pause > LOOK);
         let Some((at, _)) = silent.max_by_key(|(_, flow)| flow.pause) else { return false };
@@ -87,7 +91,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The way that an attempt has gone, where policies want to know; without an interface, the one that the system takes.
+    /// The way that an attempt has gone, where policies want to know; without an interface, the one
+    /// that the system takes.
     pub(crate) fn tried(&mut self, conn: Key, remote: usize, interface: Option<u32>, stack: Stack) -> Option<Tried> {
         if !self.policies.adviser()?.heeds_measurements() || self.is_isolated(conn) {
             return None;
@@ -98,7 +103,8 @@ impl<N: Net> Engine<N> {
         Some(Tried { interface, remote, stack })
     }
 
-    /// Tells the adviser what became of an attempt: for as long as the engine itself remembers it.
+    /// Reports the outcome of an attempt to the adviser, for as long as the engine itself remembers
+    /// it.
     pub(crate) fn report_outcome(&mut self, tried: &Tried, won: bool) {
         let wall = self.cx.net.wall();
         let lifetime = if won { neater_race::DEFAULT_LIFETIME } else { neater_race::BAD_LIFETIME };
@@ -124,7 +130,8 @@ impl<N: Net> Engine<N> {
     /// Looks at one; false if there is no more to see.
     pub(crate) fn look_at(&mut self, flow: &mut Flow) -> bool {
         if self.conns.get(flow.conn).is_some_and(|c| c.state == ConnectionState::Establishing) {
-            // Its transport is there, and something above it is not: a framer's greeting, or a stream that the peer allows.
+            // Its transport is established, and something above it is not: a framer's handshake, or
+            // a stream that the peer allows.
             flow.at = self.cx.now;
             return true;
         }
@@ -167,8 +174,8 @@ impl<N: Net> Engine<N> {
         Some(Counters { bytes: (stats.bytes_sent, stats.bytes_received), transport })
     }
 
-    /// The interface that has the connection's address; where the system has not said which that is, the one that the
-    /// system would take.
+    /// The interface that has the connection's address; where the system has not reported which
+    /// that is, the one that the system would take.
     pub(crate) fn interface_of(&mut self, conn: Key) -> Option<u32> {
         let local = self.local_addr(ConnectionId(conn)).map(|a| a.ip()).filter(|ip| !ip.is_unspecified());
         let local = match local {
@@ -182,7 +189,7 @@ impl<N: Net> Engine<N> {
         self.cx.net.interfaces().iter().find(has).map(|i| i.index)
     }
 
-    /// Tells the adviser.
+    /// Reports to the adviser.
     pub(crate) fn report_flow(&mut self, conn: Key, way: Way, seen: &Seen) {
         let Some(remote) = self.conns.get(conn).and_then(|c| c.remotes.get(way.remote)) else { return };
         let Some(interface) = self.cx.net.interfaces().iter().find(|i| i.index == way.interface) else { return };
@@ -202,8 +209,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often the most silent ones are looked at.
 const LONGEST: Duration = Duration::from_secs(64);
 
-/// What must have come or gone between two looks to say something of a rate, in bytes.
+/// What must have been received or sent between two samples to measure a rate, in bytes.
 const ENOUGH_BYTES: u64 = 64 * 1024;
 
-/// What must have gone to say something of losses, in packets.
+/// What must have been sent to measure losses, in packets.
 const ENOUGH_PACKETS: u64 = 32;

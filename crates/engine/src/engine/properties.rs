@@ -16,9 +16,9 @@ use neater_property::{Class, ConnectionProperties, Preference, SelectionProperty
 use std::net::SocketAddr;
 
 impl<N: Net> Engine<N> {
-    /// Reads a property by the name that RFC 9622 gives it; `None` if there is no such property or connection. Selection
-    /// Properties of type Preference read as preferences until a stack is chosen, and as Booleans then: what that stack
-    /// really does (section 6.2).
+    /// Reads a property by the name that RFC 9622 gives it; `None` if there is no such property or
+    /// connection. Selection Properties of type Preference read as preferences until a stack is
+    /// chosen, and as Booleans then: what that stack really does (section 6.2).
     #[must_use]
     pub fn get_property(&mut self, conn: ConnectionId, name: &str) -> Option<Value> {
         let info = lookup(name)?;
@@ -91,8 +91,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The largest message that leaves in one packet (section 8.1.11.4), in bytes; `None`: not applicable, because the
-    /// stack carries a stream of bytes, or none is chosen yet.
+    /// The largest message that leaves in one packet (section 8.1.11.4), in bytes; `None`: not
+    /// applicable, because the stack carries a stream of bytes, or none is chosen yet.
     #[must_use]
     pub fn singular_transmission_msg_max_len(&mut self, conn: ConnectionId) -> Option<usize> {
         match self.conns.get(conn.0)?.stack?.datagram_limit()? {
@@ -101,7 +101,8 @@ impl<N: Net> Engine<N> {
                 let sending = self.send_msg_max_len(conn);
                 let flow = self.conns.get(conn.0)?.flow;
                 let ip = self.local_addr(conn)?.ip();
-                // A socket that is bound to no address says so: any interface may be the way.
+                // An unspecified address means a socket that is bound to none: any interface may
+                // carry it.
                 let of = |i: &&neater_base::net::Interface| ip.is_unspecified() || i.addrs.iter().any(|a| a.addr == ip);
                 let mtu = self.cx.net.interfaces().iter().filter(of).map(|i| i.mtu).min()?;
                 Some(self.carriers.datagram_room(flow, mtu as usize, ip)?.min(sending))
@@ -115,19 +116,20 @@ impl<N: Net> Engine<N> {
         addrs.into_iter().any(|a| a.addr == local.ip() && a.temporary)
     }
 
-    /// What a message is sent with where nothing else is said: the Message Properties that were set on the connection, or on
-    /// the Preconnection that it comes from (section 4 of RFC 9622).
+    /// The properties of a message that sets none itself: the Message Properties that were set on
+    /// the connection, or on the Preconnection that it comes from (section 4 of RFC 9622).
     #[must_use]
     pub fn message_defaults(&self, conn: ConnectionId) -> SendOptions {
         self.conns.get(conn.0).map_or_else(SendOptions::default, |c| SendOptions::from(c.messages()))
     }
 
-    /// Sets a Connection Property by name. It holds for every connection of the group, except `connPriority`. A Message
-    /// Property is a default for the messages of this connection alone (section 7.4), from the next one on.
+    /// Sets a Connection Property by name. It holds for every connection of the group, except
+    /// `connPriority`. A Message Property is a default for the messages of this connection alone
+    /// (section 7.4), from the next one on.
     ///
     /// # Errors
-    /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range.
-    /// Nothing has changed then, and the connection goes on.
+    /// There is no such property, it cannot be set on a connection or on this transport, or the
+    /// value is out of range. Nothing has changed then, and the connection goes on.
     pub fn set_property(&mut self, conn: ConnectionId, name: &str, value: &Value) -> Result<(), SetPropertyError> {
         let Some(c) = self.conns.get(conn.0) else {
             return Err(SetPropertyError("the connection does not exist any more".into()));
@@ -225,7 +227,8 @@ impl<N: Net> Engine<N> {
         })
     }
 
-    /// Sets a property of what carries a connection, or the option of its socket that has the same effect.
+    /// Sets a property of what carries a connection, or the option of its socket that has the same
+    /// effect.
     pub(crate) fn set_in_carrier(
         &mut self,
         conn: ConnectionId,
@@ -249,8 +252,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The stack is known: what was set while it was not takes effect now. What has none on this stack is taken back, so that
-    /// reading it tells.
+    /// The stack is known: what was set while it was not takes effect now. A property without
+    /// effect on this stack is reset, so that reading it shows that.
     pub(crate) fn apply_changed(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn) else { return };
         let Some(now) = c.ext.as_ref().and_then(|e| e.changed.as_deref()).cloned() else { return };
@@ -265,7 +268,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A clone begins with the properties that its parent has now (section 7.4), not with those that it was opened with.
+    /// A clone begins with the properties that its parent has now (section 7.4), not with those
+    /// that it was opened with.
     pub(crate) fn inherit_properties(&mut self, parent: Key, clone: Key) {
         let Some(c) = self.conns.get(parent) else { return };
         let (now, then) = (c.properties(), c.request.properties.connection.clone());
@@ -297,7 +301,8 @@ impl<N: Net> Engine<N> {
         Ok(())
     }
 
-    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id, and in a child of `fork`.
+    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id, and in a
+    /// child of `fork`.
     #[must_use]
     pub fn state(&self, conn: ConnectionId) -> ConnectionState {
         if self.is_forked() {
@@ -381,25 +386,28 @@ impl<N: Net> Engine<N> {
         self.carriers.alpn(self.conns.get(conn.0)?.flow)
     }
 
-    /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
+    /// The peer's certificates, leaf first, in DER; empty without security or client
+    /// authentication.
     #[must_use]
     pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
         self.conns.get(conn.0).map(|c| self.carriers.peer_certificates(c.flow)).unwrap_or_default()
     }
 
-    /// The paths of a connection's transport, with what is known of each: several where an SCTP association has them, else the only one.
-    /// Empty for a connection that nothing carries. [`crate::Event::PathChange`] says that something about them has changed.
+    /// The paths of a connection's transport, with what is known of each: several where an SCTP
+    /// association has them, else the only one. Empty for a connection that nothing carries.
+    /// [`crate::Event::PathChange`] reports that something about them has changed.
     #[must_use]
     pub fn paths(&self, conn: ConnectionId) -> Vec<PathInfo> {
         let Some(c) = self.conns.get(conn.0) else { return Vec::new() };
-        let received = c.bytes_received + c.fast.lane_bytes().1;
+        let received = c.bytes_received + c.fast.direct_bytes().1;
         self.carriers.paths(&self.cx, (c.flow, shared_peer(c)), received)
     }
 
-    /// Adds endpoints to an established connection and removes them (RFC 9622 section 7.5), where its transport has several paths: SCTP,
-    /// unless `multipath` is `Disabled`. The connections of a group that share it share them. A path that is added carries data
-    /// after the peer has answered from there; [`crate::Event::PathChange`] says when something about paths has changed. What is there
-    /// already, or gone already when it was added here, changes nothing.
+    /// Adds endpoints to an established connection and removes them (RFC 9622 section 7.5), where
+    /// its transport has several paths: SCTP, unless `multipath` is `Disabled`. The connections of
+    /// a group that share it share them. A path that is added carries data after the peer has
+    /// answered from there; [`crate::Event::PathChange`] reports when something about paths has
+    /// changed. What is there already, or gone already when it was added here, changes nothing.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -415,7 +423,8 @@ impl<N: Net> Engine<N> {
         self.carriers.security(self.conns.get(conn.0)?.flow)
     }
 
-    /// How the race went: every candidate and what became of it. Empty when a cached outcome was used alone.
+    /// How the race went: every candidate and what became of it. Empty when a cached outcome was
+    /// used alone.
     #[must_use]
     pub fn candidates(&self, conn: ConnectionId) -> Vec<CandidateOutcome> {
         self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.candidates.clone()).unwrap_or_default()
@@ -432,7 +441,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn delivery(&self, conn: ConnectionId) -> Option<Delivery> {
         let c = self.conns.get(conn.0)?;
-        let read = c.fast.lane_bytes().1;
+        let read = c.fast.direct_bytes().1;
         let received = c.bytes_received + read;
         let queued = c.tx.bytes as u64;
         // Of a stream it is not known what has been acknowledged but its end.
@@ -454,7 +463,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
         let c = self.conns.get(conn.0)?;
-        let (written, read) = c.fast.lane_bytes();
+        let (written, read) = c.fast.direct_bytes();
         let (rtt, congestion_window) = self.carriers.path_figures(&self.cx, c.flow);
         Some(ConnectionStats {
             bytes_sent: c.bytes_sent + written,

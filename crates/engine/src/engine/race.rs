@@ -2,19 +2,22 @@
 //!
 //! # A host whose network changes
 //!
-//! An attempt from an address that the host does not have any more cannot succeed, and nothing says so: the system sends the
-//! same packets for minutes. So the race begins anew from what the host has now. An attempt from an address that is still there
-//! goes on, and the race with it: another interface that comes up, or goes, is no reason to begin again what takes a long time.
+//! An attempt from an address that the host has lost cannot succeed, and nothing reports that: the
+//! system retransmits for minutes. So the race restarts from the addresses that the host has now.
+//! An attempt from an address that is still there goes on, and the race with it: another interface
+//! that comes up, or goes, is no reason to restart an attempt that takes long.
 //!
 //! # Refusal
 //!
 //! A peer that was refused does not get what was meant for it in the clear.
 //!
-//! Opportunistic security takes what there is: a peer without TLS is talked to in the clear. A peer that speaks TLS and is
-//! then found not to be the one that was meant (it has another certificate than those pinned, the application's trust
-//! verification says no) is another case: RFC 9622 section 6.3.8 makes that the end of an attempt, and the attempts at the
-//! same endpoint without security would only hide it. So they are not started, and those that run are withdrawn. Nor is it a
-//! lesson for later races: a host in between could have stacks without security tried before the others by it.
+//! Opportunistic security uses what the peer offers: without TLS the connection is in the clear. A
+//! peer that speaks TLS and is then found not to be the one that was meant (it has another
+//! certificate than those pinned, the application's trust verification rejects it) is another case:
+//! RFC 9622 section 6.3.8 makes that the end of an attempt, and the attempts at the same endpoint
+//! without security would only hide it. So they are not started, and those that run are withdrawn.
+//! Nor does it count in later races: otherwise a host on the path could have stacks without
+//! security tried first.
 
 use crate::carrier::blame::is_refusal;
 use crate::carrier::terms::{HANDSHAKE_PATIENCE, Target};
@@ -22,8 +25,8 @@ use crate::carrier::{FlowId, SessionId};
 use crate::conn::{Conn, ConnectionState, cache_key};
 use crate::establish::cached::patience;
 use crate::establish::check::{check_locals, check_names, check_remotes, refused_first};
-use crate::establish::lessons::FAIR_TIME;
 use crate::establish::paths;
+use crate::establish::penalties::FAIR_TIME;
 use crate::establish::rated;
 use crate::establish::unanswered::Verdict;
 use crate::establish::{Attempt, Establishing, Path};
@@ -36,22 +39,24 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::{
-    Address, BadCause, Candidate, CandidateId, CandidateOutcome, Config, Family, Input, Lesson, Outcome, Output,
-    PathId, Progress, Race, StackId, StackOption,
+    Address, BadCause, Candidate, CandidateId, CandidateOutcome, Config, Family, Input, Outcome, Output, PathId,
+    Penalty, Progress, Race, StackId, StackOption,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
-    /// Opens a connection to any of `remotes`, which all offer the same service. It is [`ConnectionState::Establishing`]
-    /// until [`Ready`](crate::Event::Ready) or [`EstablishmentError`](crate::Event::EstablishmentError); messages may be
-    /// sent at once and wait.
+    /// Opens a connection to any of `remotes`, which all offer the same service. It is
+    /// [`ConnectionState::Establishing`] until [`Ready`](crate::Event::Ready) or
+    /// [`EstablishmentError`](crate::Event::EstablishmentError); messages may be sent at once and
+    /// wait.
     ///
-    /// `first` is a message that may be sent as early data, because it is safely replayable; it is sent exactly as if it
-    /// were handed to [`Engine::send`] next if the stack cannot do that.
+    /// `first` is a message that may be sent as early data, because it is safely replayable; it is
+    /// sent exactly as if it were handed to [`Engine::send`] next if the stack cannot do that.
     ///
     /// # Errors
-    /// What can be known before anything is sent: [`Reason::InvalidConfiguration`], [`Reason::Exhausted`].
+    /// What can be known before anything is sent: [`Reason::InvalidConfiguration`],
+    /// [`Reason::Exhausted`].
     pub fn initiate(
         &mut self,
         request: &Request,
@@ -62,8 +67,8 @@ impl<N: Net> Engine<N> {
         self.initiate_from(request, remotes, local.map_or(&[], core::slice::from_ref), first)
     }
 
-    /// As [`Engine::initiate`], from any of several local endpoints: each is a path of its own, in this order (RFC 9623
-    /// section 4.1.3). None is any.
+    /// As [`Engine::initiate`], from any of several local endpoints: each is a path of its own, in
+    /// this order (RFC 9623 section 4.1.3). None is any.
     ///
     /// # Errors
     /// As [`Engine::initiate`].
@@ -110,7 +115,8 @@ impl<N: Net> Engine<N> {
         Ok(ConnectionId(conn))
     }
 
-    /// A connection that is to be established, and the outcome of an earlier race, if there is one that counts.
+    /// A connection that is to be established, and the outcome of an earlier race, if there is one
+    /// that counts.
     pub(crate) fn prepare(
         &mut self,
         request: &Request,
@@ -141,7 +147,7 @@ impl<N: Net> Engine<N> {
         }
         let advice = self.policies.advice_for(request, remotes, locals, self.cx.net.wall())?;
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.cx.now);
-        // An outcome does not tell by which interface it came about.
+        // An outcome does not record its interface.
         let mut anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
         if let Some(advice) = advice {
             anywhere &= policy::binds_nothing(&advice);
@@ -164,8 +170,8 @@ impl<N: Net> Engine<N> {
         self.conns.get_mut(conn)?.est.as_deref_mut()
     }
 
-    /// Lays out paths, asks for names, starts the race. `direct` is the cached outcome, if it is still being tried: it
-    /// takes part as the candidate that it is, and counts from its own start.
+    /// Lays out paths, asks for names, starts the race. `direct` is the cached outcome, if it is
+    /// still being tried: it takes part as the candidate that it is, and counts from its own start.
     pub(crate) fn begin_race(
         &mut self,
         conn: Key,
@@ -232,7 +238,7 @@ impl<N: Net> Engine<N> {
         if let Some(data) = first {
             self.keep_first(conn, data);
         }
-        self.heed_lessons(conn);
+        self.pass_history(conn);
         for (path, (remote, interface)) in ways.into_iter().enumerate() {
             let r = &remotes[remote];
             match (r.addr, &r.host) {
@@ -288,7 +294,8 @@ impl<N: Net> Engine<N> {
             let since = self.conns.get(conn).map_or(now, |c| c.since);
             let Some(est) = self.est(conn) else { return };
             let Some(output) = est.race.poll_output(now) else {
-                // The next start counts from that of the cached outcome, but not before all that is known is told.
+                // The next start counts from that of the cached outcome, but not before the race
+                // has everything that is known.
                 match est.adopted.take_if(|_| !est.beginning) {
                     Some(id) => est.race.began_before(now, id, since),
                     None => break,
@@ -347,7 +354,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Makes the cached outcome that is being tried the candidate that the race wants to start. False: it is another one.
+    /// Makes the cached outcome that is being tried the candidate that the race wants to start.
+    /// False: it is another one.
     pub(crate) fn adopt(&mut self, conn: Key, candidate: &Candidate, stack: Stack) -> bool {
         let (now, id) = (self.cx.now, Some(candidate.id));
         let Some(est) = self.est(conn) else { return false };
@@ -383,7 +391,8 @@ impl<N: Net> Engine<N> {
         let custom;
         let pick = path.way.as_ref().and_then(|w| w.path()?.picks.iter().find(|p| p.stack == stack as u16));
         let more = pick.map_or(&[][..], |p| &p.options);
-        // What policies say of other interfaces does not hold for what never leaves this host.
+        // The advice of policies about other interfaces does not apply to traffic that never leaves
+        // this host.
         let here = path.way.is_some() && addr.ip().is_loopback();
         let local = path.local_for(addr).filter(|l| !here || l.ip().is_loopback() || l.ip().is_unspecified());
         let interface = path.interface.filter(|_| !here);
@@ -460,7 +469,7 @@ impl<N: Net> Engine<N> {
         self.drain_race(conn);
     }
 
-    /// An attempt has failed: release it, tell the race.
+    /// An attempt has failed: release it, notify the race.
     pub(crate) fn attempt_failed(
         &mut self,
         conn: Key,
@@ -482,13 +491,13 @@ impl<N: Net> Engine<N> {
         }
         match candidate {
             Some(candidate) => {
-                self.heed_refusal(conn, &error);
+                self.handle_refusal(conn, &error);
                 self.race_input(conn, Input::Progress { candidate, progress: Progress::Failed(error) });
                 self.drain_race(conn);
             }
             None => {
                 self.note_cached_failure(conn, &error);
-                self.heed_refusal(conn, &error);
+                self.handle_refusal(conn, &error);
                 let Some(c) = self.conns.get_mut(conn) else { return };
                 if c.state != ConnectionState::Establishing {
                     return;
@@ -514,10 +523,12 @@ impl<N: Net> Engine<N> {
         self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
     }
 
-    /// Begins the races anew that cannot be won as they are: with attempts from addresses that are gone, or with nothing but
-    /// questions to name servers of another network. `moved`: it is the addresses that have changed, and not the name servers.
+    /// Restarts the races that cannot be won as they are: with attempts from addresses that are
+    /// gone, or with nothing but queries to name servers of another network. `moved`: it is the
+    /// addresses that have changed, and not the name servers.
     pub(crate) fn race_anew(&mut self, moved: bool) {
-        // Without any way out every attempt would fail at once. There may soon be another one, or the old one again.
+        // Without any way out every attempt would fail at once. There may soon be another one, or
+        // the old one again.
         if !self.cx.has_way_out() {
             return;
         }
@@ -557,7 +568,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether an attempt comes from an address that this host does not have any more; `None`: its address is not known.
+    /// Whether an attempt comes from an address that this host does not have any more; `None`: its
+    /// address is not known.
     pub(crate) fn is_from_nowhere(&self, session: SessionId) -> Option<bool> {
         self.carriers.source_of(&self.cx.net, session).map(|from| {
             let has = |i: &neater_base::net::Interface| i.up && i.addrs.iter().any(|a| a.addr == from);
@@ -567,7 +579,7 @@ impl<N: Net> Engine<N> {
 
     /// Gives up all that a connection has tried, and begins again.
     pub(crate) fn begin_anew(&mut self, conn: Key) {
-        tracing::debug!(target: "neater::race", connection = ?conn, "the network has changed: the race begins anew");
+        tracing::debug!(target: "neater::race", connection = ?conn, "the network has changed: the race restarts");
         if let Some(session) = self.cached_attempt(conn) {
             if let Some(c) = self.conns.get_mut(conn) {
                 c.flow = FlowId::None;
@@ -618,7 +630,8 @@ impl<N: Net> Engine<N> {
             Ok(session) => {
                 self.cx.stats.cache_hits += 1;
                 let Some(c) = self.conns.get_mut(conn) else { return true };
-                // An attempt without a handshake was established at once, and has already become the connection.
+                // An attempt without a handshake was established at once, and has already become
+                // the connection.
                 if c.state == ConnectionState::Establishing {
                     c.flow = session.awaiting();
                     let at = self.cx.now.after_nanos(patience(outcome, &c.request));
@@ -636,7 +649,7 @@ impl<N: Net> Engine<N> {
     /// The cached outcome has not answered in time: race the rest, without giving it up.
     pub(crate) fn cached_timeout(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {
+        if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_framer_handshaking() {
             return;
         }
         if self.carriers.awaits_stream(conn, c.flow) {
@@ -656,7 +669,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A member of a group waits until others have ended, or the peer allows more streams: as long as its request says, or for ever.
+    /// A member of a group waits until others have ended, or the peer allows more streams: as long
+    /// as its request allows, or for ever.
     pub(crate) fn await_room_beside_others(&mut self, conn: Key) {
         if self.conns.get(conn).is_some_and(|c| c.request.timeout.is_some()) {
             self.await_stream(conn);
@@ -668,8 +682,8 @@ impl<N: Net> Engine<N> {
         Some(c.request.timeout.map_or(c.since + HANDSHAKE_PATIENCE, |t| c.began + t))
     }
 
-    /// The peer has had its time to allow a stream. A peer that has shaken hands and allows no stream is no better than one that has
-    /// died after set-up: the next race puts it back.
+    /// The peer has had its time to allow a stream. A peer that has shaken hands and allows no
+    /// stream is no better than one that has died after set-up: the next race puts it back.
     pub(crate) fn no_stream_yet(&mut self, conn: Key) {
         if self.stream_until(conn).is_none_or(|until| until > self.cx.now) {
             return;
@@ -677,10 +691,10 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         // Beside streams that it carries, a session is as good as any.
         let beside_others = self.carriers.carries_others(c.flow);
-        let lesson = self.lesson_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
+        let penalty = self.penalty_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
         let reason = if c.request.timeout.is_some() { Reason::Timeout } else { Reason::EstablishmentFailed };
-        if let Some(((key, stack), addr)) = lesson.filter(|_| !beside_others) {
-            self.outcomes.record_bad(self.cx.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
+        if let Some(((key, stack), addr)) = penalty.filter(|_| !beside_others) {
+            self.outcomes.record_bad(self.cx.now, key, Penalty::new(StackId(stack as u16), addr, BadCause::Died));
         }
         self.fail(conn, EstablishmentError::new(reason, if beside_others { NO_OTHER_STREAM } else { NO_STREAM }));
     }
@@ -700,7 +714,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Draws the consequence of an attempt's failure for attempts without security.
-    pub(crate) fn heed_refusal(&mut self, conn: Key, error: &AttemptError) {
+    pub(crate) fn handle_refusal(&mut self, conn: Key, error: &AttemptError) {
         if !is_refusal(error) {
             return;
         }
@@ -775,8 +789,8 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// What an attempt may go on as, where its peer does not offer what it was started for: it may serve, too, and nothing that would
-/// serve better is still to have its turn.
+/// What an attempt may go on as, where its peer does not offer what it was started for: it may
+/// serve, too, and nothing that would serve better is still to have its turn.
 fn may_become(c: &Conn, stack: Stack) -> Option<Stack> {
     let instead = stack.offered_instead()?;
     let rank = |stack: Stack| c.request.stacks.iter().position(|s| *s == stack);

@@ -15,11 +15,13 @@ use neater_base::net::{Ecn, ErrorKind, Net, NetError};
 use neater_framing::Outbound;
 
 impl<N: Net> Engine<N> {
-    /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, and where `buf` is empty, `None` when there
-    /// is nothing now and [`crate::Event::Readable`] will tell.
+    /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, and
+    /// where `buf` is empty, `None` when there is nothing now and [`crate::Event::Readable`]
+    /// follows.
     ///
     /// # Errors
-    /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
+    /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry
+    /// messages.
     #[inline]
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         let mut ended = None;
@@ -48,7 +50,7 @@ impl<N: Net> Engine<N> {
         if !c.request.may_receive {
             return Err(ConnectionError::Unsupported(SEND_ONLY));
         }
-        // A network has no answer to it that could be told from the end.
+        // A network could not answer an empty read other than by the end of the stream.
         if buf.is_empty() && c.is_open() {
             return Ok(Some(0));
         }
@@ -93,7 +95,8 @@ impl<N: Net> Engine<N> {
         self.after_read(conn, !buf.is_empty(), result)
     }
 
-    /// Reads what had arrived before the connection broke. Whatever comes after it is that the connection broke.
+    /// Reads what had arrived before the connection broke. Whatever comes after it is that the
+    /// connection broke.
     pub(crate) fn read_remains(&mut self, conn: Key, key: Key, buf: &mut [u8]) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         let (error, in_order) = (closed(c.error()), c.error().is_none());
@@ -103,8 +106,9 @@ impl<N: Net> Engine<N> {
                 c.bytes_received += n as u64;
                 return Ok(Some(n));
             }
-            // Security protocols know that the peer has sent everything. Otherwise the system says so by the error: it is this one
-            // for a connection whose other direction had ended before it was reset.
+            // Security protocols know that the peer has sent everything. Otherwise the system
+            // reports it by an error: by this one for a connection whose other direction had ended
+            // before it was reset.
             Remains::End { authenticated }
                 if authenticated || in_order || error == ConnectionError::Net(ErrorKind::BrokenPipe.into()) =>
             {
@@ -123,7 +127,8 @@ impl<N: Net> Engine<N> {
         Err(error)
     }
 
-    /// Draws the consequences of what reading found. `had_room`: so that reading nothing means the end.
+    /// Draws the consequences of what reading found. `had_room`: so that reading nothing means the
+    /// end.
     #[inline(never)]
     pub(crate) fn after_read(&mut self, conn: Key, had_room: bool, result: Read) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
@@ -246,7 +251,7 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn receive_framed(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
-        // After the last event of a connection no task is told to come back, and there is no more than has arrived.
+        // After the last event of a connection no task is woken again, and no more data arrives.
         let closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
         for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
@@ -313,7 +318,7 @@ impl<N: Net> Engine<N> {
         Ok(())
     }
 
-    /// Sends what a framer says of its own accord. After our end nothing can be said any more.
+    /// Sends the unsolicited output of a framer. After our end nothing can be sent any more.
     pub(crate) fn say_for_framer(&mut self, key: Key, out: Outbound) {
         if out.pieces.is_empty() {
             return;
@@ -326,15 +331,16 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// This is not needed any more. It may be the program's own, whose destructor must not run here.
+    /// This is not needed any more. It may be the program's own, whose destructor must not run
+    /// here.
     pub(crate) fn spend_data(&mut self, key: Key, data: Vec<Bytes>) {
         for data in data {
             self.notices.spend(ConnectionId(key), |s| s.keep(data));
         }
     }
 
-    /// Lets a framer find the messages of a datagram. Any host can send a datagram that makes no sense: it is dropped, and the
-    /// connection goes on.
+    /// Lets a framer find the messages of a datagram. Any host can send a datagram that makes no
+    /// sense: it is dropped, and the connection goes on.
     pub(crate) fn frame_datagram(&mut self, key: Key, data: &[u8], ecn: Ecn) {
         let mut out = Outbound::default();
         let Some(c) = self.conns.get_mut(key) else { return };
@@ -454,8 +460,8 @@ impl<N: Net> Engine<N> {
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
                     }
-                    // The system reports it before what has arrived, which may be the peer's answer to
-                    // an earlier datagram.
+                    // The system reports it before what has arrived, which may be the peer's answer
+                    // to an earlier datagram.
                     if self.is_peer_missing(conn, e) {
                         missing = Some(e);
                     }
@@ -471,8 +477,8 @@ impl<N: Net> Engine<N> {
         Ok((got, missing))
     }
 
-    /// Whether an ICMP error that sending has met is the end of a connection without a handshake. What
-    /// the peer has sent before is looked at first.
+    /// Whether an ICMP error that sending has met is the end of a connection without a handshake.
+    /// What the peer has sent before is looked at first.
     pub(crate) fn is_peer_missing_for_sender(&mut self, conn: Key, error: NetError) -> bool {
         if !self.is_peer_missing(conn, error) {
             return false;
@@ -487,8 +493,8 @@ impl<N: Net> Engine<N> {
         self.is_unanswered(conn)
     }
 
-    /// Whether this is a connection without a handshake whose peer has sent nothing yet, and may. One that
-    /// only sends is never answered, and its receiver may be away for a while.
+    /// Whether this is a connection without a handshake whose peer has sent nothing yet, and may.
+    /// One that only sends is never answered, and its receiver may be away for a while.
     pub(crate) fn is_unanswered(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| {
             // Also of data that the program did not want.
@@ -497,9 +503,9 @@ impl<N: Net> Engine<N> {
         })
     }
 
-    /// Whether an ICMP error is the end of a connection without a handshake. What stands for one is the first
-    /// datagram that comes back: until then an unreachable peer is one that is not there. After
-    /// that, errors pass (RFC 1122 section 4.2.3.9 has TCP bear them, too).
+    /// Whether an ICMP error is the end of a connection without a handshake. What stands for one is
+    /// the first datagram that comes back: until then an unreachable peer is one that is not there.
+    /// After that, errors pass (RFC 1122 section 4.2.3.9 has TCP bear them, too).
     pub(crate) fn is_peer_missing(&self, conn: Key, error: NetError) -> bool {
         let soft = self.conns.get(conn).is_none_or(|c| c.request.soft_errors);
         let hard = match error.kind {

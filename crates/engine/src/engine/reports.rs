@@ -1,7 +1,8 @@
-//! What carriers report, and what becomes of it: the one way from a protocol to connections, races, groups and listeners.
+//! What carriers report, and what becomes of it: the one way from a protocol to connections, races,
+//! groups and listeners.
 //!
-//! *Invariants*: a session sends nothing before its events are handled: what is queued in answer to them is to be in the packets that
-//! leave now.
+//! *Invariants*: a session sends nothing before its events are handled: what is queued in answer to
+//! them is to be in the packets that leave now.
 
 use crate::MessageId;
 use crate::carrier::dispatch::{Flush, Flushed};
@@ -106,15 +107,15 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Which candidate of a connection's race this session is an attempt of; `Some(None)`: the cached outcome, tried alone. `None`:
-    /// it has been withdrawn meanwhile.
+    /// Which candidate of a connection's race this session is an attempt of; `Some(None)`: the
+    /// cached outcome, tried alone. `None`: it has been withdrawn meanwhile.
     pub(crate) fn candidate_of(&self, conn: Key, session: SessionId) -> Option<Option<CandidateId>> {
         let c = self.conns.get(conn)?;
         let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts);
         match attempts.iter().find(|a| a.session == session) {
             Some(attempt) => Some(attempt.candidate),
             // What has won is no attempt any more, though its framer may still shake hands.
-            None if c.state != ConnectionState::Establishing || c.is_greeting() => None,
+            None if c.state != ConnectionState::Establishing || c.is_framer_handshaking() => None,
             None => (c.flow.tries() == Some(session)).then_some(None),
         }
     }
@@ -127,7 +128,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The peer has abandoned its direction of a flow. A stream on which nothing can be sent any more is over then.
+    /// The peer has abandoned its direction of a flow. A stream on which nothing can be sent any
+    /// more is over then.
     pub(crate) fn peer_reset(&mut self, conn: Key, code: u64) {
         if let Some(c) = self.conns.get_mut(conn)
             && c.is_open()
@@ -213,13 +215,13 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn stream_stopped(&mut self, conn: Key, code: u64) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.is_greeting() {
-            return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
+        if c.is_framer_handshaking() {
+            return self.framer_handshake_failed(conn, &ConnectionError::StreamReset(code));
         }
         if c.send.is_finished() && code == NO_CODE && c.recv.reset_code().is_none() {
             c.send = c.send.on_unwanted();
-            // Everything is on its way, the end included: the acknowledgement will show what has become of it (RFC 9000
-            // section 3.5 lets us wait for it).
+            // Everything is on its way, the end included: the acknowledgement will show what has
+            // become of it (RFC 9000 section 3.5 lets us wait for it).
             return;
         }
         // A peer that closes in order has what it has acknowledged.
@@ -232,8 +234,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn flow_closed(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn) else { return };
         match c.state {
-            // What has arrived can still be read, and then the end; what the peer can no longer take is reported.
-            ConnectionState::Established if !c.is_greeting() => {
+            // What has arrived can still be read, and then the end; what the peer can no longer
+            // take is reported.
+            ConnectionState::Established if !c.is_framer_handshaking() => {
                 self.end_message(conn);
                 self.report_unsent(conn, &ConnectionError::Closed);
                 self.notify(conn, Event::Readable);
@@ -306,5 +309,6 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// How often those are looked at that are marked while others are flushed, before they wait for the next turn.
+/// How often those are looked at that are marked while others are flushed, before they wait for the
+/// next turn.
 const ROUNDS: usize = 8;

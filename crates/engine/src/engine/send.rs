@@ -14,13 +14,14 @@ use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
 use neater_framing::Outbound;
 
 impl<N: Net> Engine<N> {
-    /// Sends a message, or part of one. Nothing is copied: the engine keeps a reference to `data` until it is written.
-    /// Messages sent before the connection is established wait for it.
+    /// Sends a message, or part of one. Nothing is copied: the engine keeps a reference to `data`
+    /// until it is written. Messages sent before the connection is established wait for it.
     ///
     /// # Errors
-    /// [`SendError::Blocked`]: no room now, and nothing was taken; [`crate::Event::Writable`] tells when to try again. A message that
-    /// is larger than the buffer is taken when the queue is empty and the engine's queues have room
-    /// ([`crate::Limits::engine_bytes`]). The other errors are final for this message.
+    /// [`SendError::Blocked`]: no room now, and nothing was taken; [`crate::Event::Writable`]
+    /// follows when there is room. A message that is larger than the buffer is taken when the queue
+    /// is empty and the engine's queues have room ([`crate::Limits::engine_bytes`]). The other
+    /// errors are final for this message.
     pub fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError> {
         let mut data = Some(data);
         let result = self.send_if_possible(conn, &mut data, options);
@@ -30,10 +31,11 @@ impl<N: Net> Engine<N> {
         result
     }
 
-    /// Whether connections of this request can take a message of `len` bytes at all, whatever they will be carried by.
+    /// Whether connections of this request can take a message of `len` bytes at all, whatever they
+    /// will be carried by.
     ///
     /// # Errors
-    /// Why not, as [`Engine::send`] says it.
+    /// The error that [`Engine::send`] would return.
     pub fn check_message(&self, request: &crate::Request, len: usize) -> Result<(), SendError> {
         if !request.0.may_send {
             return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
@@ -56,7 +58,8 @@ impl<N: Net> Engine<N> {
         let closed = SendError::Connection(ConnectionError::Closed);
         let limits = self.cx.limits;
         if self.conns.get(conn.0).is_some_and(|c| c.batching && !c.tx.is_empty() && len + PIECE > self.room_of(c)) {
-            // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
+            // What follows does not fit beside what was gathered of a batch: that leaves now, or
+            // nothing ever makes room.
             self.flush_batch(conn.0);
         }
         let crowded = self.cx.queued >= limits.engine_bytes;
@@ -165,7 +168,8 @@ impl<N: Net> Engine<N> {
     pub(crate) fn refuse_part(&mut self, conn: Key, end: bool) {
         if let Some(c) = self.conns.get_mut(conn) {
             c.tx.part_refused(end);
-            // What else keeps the parts of a message together, or will, would join them to the next one.
+            // What else keeps the parts of a message together, or will, would join them to the next
+            // one.
             if !c.framed() && c.stack.is_none_or(Stack::takes_whole_messages) {
                 c.tx.drop_parts();
             }
@@ -173,8 +177,9 @@ impl<N: Net> Engine<N> {
         self.recount(conn);
     }
 
-    /// Gives up messages that wait, need not arrive and are less important than one that need not either, until `needed` bytes are
-    /// free; the least important first, and of those the oldest. False: there are not enough of them, and all stay.
+    /// Gives up messages that wait, need not arrive and are less important than one that need not
+    /// either, until `needed` bytes are free; the least important first, and of those the oldest.
+    /// False: there are not enough of them, and all stay.
     pub(crate) fn make_room_by_priority(&mut self, conn: Key, needed: usize, options: &SendOptions) -> bool {
         let Some(c) = self.conns.get_mut(conn) else { return false };
         let flags = send_flags(&c.request.properties, options);
@@ -218,7 +223,8 @@ impl<N: Net> Engine<N> {
         true
     }
 
-    /// How much more a connection may keep for its peer: less where the connections of this engine keep much together.
+    /// How much more a connection may keep for its peer: less where the connections of this engine
+    /// keep much together.
     pub(crate) fn room_of(&self, c: &Conn) -> usize {
         let crowded = self.cx.queued >= self.cx.limits.engine_bytes;
         let limit = if crowded { self.cx.limits.send_floor } else { self.cx.limits.send_buffer };
@@ -243,8 +249,8 @@ impl<N: Net> Engine<N> {
         let first = !c.tx.in_message;
         let id = if first { c.tx.next_id + 1 } else { c.tx.next_id };
         let mut pieces = Vec::new();
-        // Framers keep state: a message that is sent before the connection is established is framed by the framer that
-        // the connection will have.
+        // Framers keep state: a message that is sent before the connection is established is framed
+        // by the framer that the connection will have.
         if c.state == ConnectionState::Establishing
             && !c.framed()
             && let Some(framer) = c.request.framer.make()
@@ -314,8 +320,8 @@ impl<N: Net> Engine<N> {
         Ok(id)
     }
 
-    /// A datagram stack has won, and what was sent before that was known must fit it: each message is one datagram, and
-    /// none may be delivered twice that must not be.
+    /// A datagram stack has won, and what was sent before that was known must fit it: each message
+    /// is one datagram, and none may be delivered twice that must not be.
     pub(crate) fn fit_datagrams(&mut self, conn: Key) {
         let max = self.datagram_max(conn);
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -384,14 +390,16 @@ impl<N: Net> Engine<N> {
         self.recount(conn);
     }
 
-    /// Ends this side's direction after what was sent, as a final message without content does. Called again it does nothing,
-    /// but that [`crate::Event::Writable`] follows when [`crate::ConnectionStats::ended`] has become true.
+    /// Ends this side's direction after what was sent, as a final message without content does.
+    /// Called again it does nothing, but that [`crate::Event::Writable`] follows when
+    /// [`crate::ConnectionStats::ended`] has become true.
     ///
     /// # Errors
     /// When the connection is over, or the peer has stopped the stream before it had everything.
     pub fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError> {
         self.own_to_send()?;
-        // There may have been no turn for a long time, and how long the end takes is measured from here.
+        // There may have been no turn for a long time, and how long the end takes is measured from
+        // here.
         self.cx.now = self.cx.net.now();
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
@@ -450,7 +458,8 @@ impl<N: Net> Engine<N> {
     /// Sets an option of the connection's socket, now or when it is established.
     ///
     /// # Errors
-    /// What the system says, or [`ErrorKind::Unsupported`] if the transport has no such option.
+    /// The error of the operating system, or [`ErrorKind::Unsupported`] if the transport has no
+    /// such option.
     pub fn set_option(&mut self, conn: ConnectionId, option: SocketOption) -> Result<(), NetError> {
         if self.is_forked() {
             return Err(crate::fork::FORKED);
@@ -468,9 +477,9 @@ impl<N: Net> Engine<N> {
         self.carriers.set_option(&mut self.cx, (c.flow, conn), option)
     }
 
-    /// Sets the priority among the connections of a group: lower goes first (RFC 9622 section 8.1.2). Streams of one
-    /// transport keep that order; the packets of connections with sockets of their own are ranked in this host's queues,
-    /// as far as the system lets them.
+    /// Sets the priority among the connections of a group: lower goes first (RFC 9622 section
+    /// 8.1.2). Streams of one transport keep that order; the packets of connections with sockets of
+    /// their own are ranked in this host's queues, as far as the system lets them.
     pub fn set_priority(&mut self, conn: ConnectionId, priority: u32) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.priority() != priority {

@@ -1,10 +1,11 @@
 //! Sockets of carriers: what follows from their readiness.
 //!
-//! *Responsible for* datagrams that belong to another engine that shares a port ([`crate::siblings`]), and for trying the fast path before the general way. *Not responsible for* the sockets themselves
+//! *Responsible for* datagrams of another engine shard on the same port ([`crate::shards`]), and
+//! for trying the fast path before the general way. *Not responsible for* the sockets themselves
 //! ([`crate::carrier::socket`]).
 
 use super::Engine;
-use crate::ForeignDatagram;
+use crate::MisroutedDatagram;
 use crate::carrier::ids::CarrierSocket;
 use crate::carrier::socket::Woken;
 use neater_base::Key;
@@ -60,31 +61,32 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Takes the datagrams for other engines that the last turn has found. What is not taken is gone after the next turn.
-    pub fn take_foreign(&mut self) -> Vec<ForeignDatagram> {
-        core::mem::take(&mut self.cx.foreign)
+    /// Takes the datagrams for other engines that the last turn has found. What is not taken is
+    /// gone after the next turn.
+    pub fn take_misrouted(&mut self) -> Vec<MisroutedDatagram> {
+        core::mem::take(&mut self.cx.misrouted)
     }
 
-    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect. One that this
-    /// engine cannot take, because it is not at that port any more, is returned, for [`Engine::deliver_unclaimed`] of the engine at
-    /// which it has arrived.
-    pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) -> Option<ForeignDatagram> {
+    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet
+    /// another has no effect. One that this engine cannot take, because it is not at that port any
+    /// more, is returned, for [`Engine::deliver_unmatched`] of the engine at which it has arrived.
+    pub fn deliver_misrouted(&mut self, datagram: MisroutedDatagram) -> Option<MisroutedDatagram> {
         if datagram.engine == self.cx.config.engine { self.take_in(datagram, false) } else { None }
     }
 
-    /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
-    /// its connection is unknown (RFC 9000 section 10.3, RFC 9260 section 8.4).
-    pub fn deliver_unclaimed(&mut self, datagram: ForeignDatagram) {
+    /// Takes in a datagram for another engine of a number that is not in use: the peer is answered
+    /// that its connection is unknown (RFC 9000 section 10.3, RFC 9260 section 8.4).
+    pub fn deliver_unmatched(&mut self, datagram: MisroutedDatagram) {
         let _ = self.take_in(datagram, true);
     }
 
-    pub(crate) fn take_in(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
+    pub(crate) fn take_in(&mut self, datagram: MisroutedDatagram, unmatched: bool) -> Option<MisroutedDatagram> {
         if self.is_forked() {
             return None;
         }
         self.cx.now = self.cx.net.now();
         self.cx.connections = self.conns.len();
-        let left = self.carriers.on_misrouted(&mut self.cx, datagram, unclaimed);
+        let left = self.carriers.on_misrouted(&mut self.cx, datagram, unmatched);
         self.drain_carriers();
         left
     }

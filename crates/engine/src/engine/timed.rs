@@ -1,6 +1,7 @@
 //! What happens to connections by the clock: idle timeouts, lifetimes of messages, rates.
 //!
-//! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; what finds that it has come sets the next.
+//! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; what finds
+//! that it has come sets the next.
 
 use crate::conn::Conn;
 use crate::event::{ConnectionError, Event};
@@ -12,8 +13,9 @@ use neater_base::net::Net;
 use neater_base::{Instant, Key};
 
 impl<N: Net> Engine<N> {
-    /// How much is left of the lifetime of a message for which there was no room, [`crate::Event::Writable`] following at its
-    /// end at the latest; `None`: it has ended. `until` keeps when that is, and is empty at first.
+    /// How much is left of the lifetime of a message for which there was no room,
+    /// [`crate::Event::Writable`] following at its end at the latest; `None`: it has ended. `until`
+    /// keeps when that is, and is empty at first.
     pub fn lifetime_left(
         &mut self,
         conn: ConnectionId,
@@ -131,7 +133,7 @@ impl<N: Net> Engine<N> {
         let bucket = |rate: Option<u64>| rate.map(|r| Bucket::new(r, now));
         let waiting = c.receive_bucket().is_some_and(|b| b.waiting);
         c.ext().rates = Some(Box::new(Rates { send: bucket(send), receive: bucket(receive) }));
-        // Who waits at an old bucket looks at the new one.
+        // A waiter at an old bucket looks at the new one.
         self.cx.timers.push(now, Timer::Rate(conn));
         if waiting {
             self.notify(conn, Event::Readable);
@@ -147,7 +149,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Something waits to be sent, `bytes` of it at once: until the rate allows it, if that is what it waits for.
+    /// Something waits to be sent, `bytes` of it at once: until the rate allows it, if that is what
+    /// it waits for.
     pub(crate) fn wait_to_send(&mut self, conn: Key, bytes: usize) {
         let Some(b) = self.conns.get_mut(conn).and_then(Conn::send_bucket) else { return };
         if !b.waiting

@@ -14,7 +14,7 @@ use crate::queue::{Budget, Flushed, Segment, SendFlags};
 use crate::send::RECEIVE_ONLY;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
-use neater_base::net::{Lane, Net};
+use neater_base::net::{DirectStream, Net};
 use neater_framing::Outbound;
 use std::io::IoSlice;
 
@@ -26,8 +26,8 @@ impl<N: Net> Engine<N> {
             self.drive_early(key, conn);
         }
         let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.drive_greeting(conn);
+        if c.is_framer_handshaking() {
+            return self.drive_framer_handshake(conn);
         }
         if c.state == ConnectionState::Closing {
             if readable {
@@ -44,7 +44,7 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.conns.get(conn) else { return };
-        // A socket that was never full has nothing to say when it can be written.
+        // The writability of a socket that was never full is not reported.
         if writable && !c.is_drained() {
             let Some(c) = self.conns.get_fast(conn) else { return };
             // Where bytes go straight to the socket, nothing is queued.
@@ -69,15 +69,16 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The system reports an error of a connection's socket: the connection is gone, or its error queue holds something.
+    /// The system reports an error of a connection's socket: the connection is gone, or its error
+    /// queue holds something.
     pub(crate) fn conn_error(&mut self, key: Key, conn: Key) {
         if self.conns.get(conn).is_some_and(|c| c.state != ConnectionState::Closed)
             && let Some(error) = self.carriers.stream_error(&mut self.cx, key)
         {
             // What has arrived before it is the framer's, which may be ready with it, or report a
             // cause that explains more.
-            if self.conns.get(conn).is_some_and(Conn::is_greeting) {
-                self.drive_greeting(conn);
+            if self.conns.get(conn).is_some_and(Conn::is_framer_handshaking) {
+                self.drive_framer_handshake(conn);
                 if self.conns.get(conn).is_none_or(|c| c.state == ConnectionState::Closed) {
                     return;
                 }
@@ -88,7 +89,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn take_soft_errors(&mut self, key: Key, conn: Key) {
-        // Nothing else brings it back here before the next: all of it, however large the program has made the queue.
+        // Nothing else brings it back here before the next: all of it, however large the program
+        // has made the queue.
         for _ in 0..64 * ICMP_BUDGET {
             let Some(icmp) = self.carriers.sockets.take_icmp_error(&mut self.cx, key) else { return };
             self.notify(conn, Event::SoftError(icmp));
@@ -98,8 +100,8 @@ impl<N: Net> Engine<N> {
     /// A connection on a shared transport may read, or write, again.
     pub(crate) fn conn_ready_stream(&mut self, conn: Key, readable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
-        if c.is_greeting() {
-            return self.drive_greeting(conn);
+        if c.is_framer_handshaking() {
+            return self.drive_framer_handshake(conn);
         }
         if c.state == ConnectionState::Closing {
             return self.advance_close(conn);
@@ -189,7 +191,7 @@ impl<N: Net> Engine<N> {
         let sender = Sender {
             conn,
             peer: c.ext.as_ref().and_then(|e| e.peer),
-            framed: c.framed() || c.is_greeting(),
+            framed: c.framed() || c.is_framer_handshaking(),
             last: !c.send.is_open(),
             priority: c.priority(),
         };
@@ -225,7 +227,7 @@ impl<N: Net> Engine<N> {
         done
     }
 
-    /// The socket says that a message was too long, and not for what.
+    /// The socket reports that a message was too long, and not the limit.
     pub(crate) fn tell_maximum(&mut self, conn: Key, done: &mut Flushed) {
         for (_, error) in &mut done.failed {
             if let SendError::MessageTooLarge { max: max @ 0 } = error {
@@ -234,7 +236,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Keeps the sum of all queues, and what has left them. The part that a connection has counted is what it last held.
+    /// Keeps the sum of all queues, and what has left them. The part that a connection has counted
+    /// is what it last held.
     pub(crate) fn recount(&mut self, conn: Key) {
         let Some(tx) = self.conns.get_mut(conn).and_then(|c| c.tx.made()) else { return };
         let (now, before) = (tx.cost(), tx.counted);
@@ -293,7 +296,8 @@ impl<N: Net> Engine<N> {
             self.stop_receiving(crate::ConnectionId(conn), code);
         }
         for option in options {
-            // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
+            // Reported when it was set, if it could be known; best effort after that (RFC 9621
+            // section 4.1.3).
             let _ = self.apply_option(conn, option);
         }
         self.apply_changed(conn);
@@ -316,8 +320,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Writes bytes of a raw byte stream straight to the transport, without a queue. `None`: nothing can be taken now,
-    /// and [`crate::Event::Writable`] will tell.
+    /// Writes bytes of a raw byte stream straight to the transport, without a queue. `None`:
+    /// nothing can be taken now, and [`crate::Event::Writable`] follows.
     ///
     /// # Errors
     /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
@@ -332,11 +336,11 @@ impl<N: Net> Engine<N> {
         self.write_in_full(conn, bufs)
     }
 
-    /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
-    /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
-    /// `None`: there is none, and there will be none (the stack or the network has no such way).
-    pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
-        fast_path!(self).lane(conn.0)
+    /// A direct path for the bytes of this connection past the engine and its lock: reading and
+    /// writing on it works as [`Engine::read`] and [`Engine::write`], which report the reason where
+    /// it does nothing. `None`: the stack or the network has no direct path, now or later.
+    pub fn direct_stream(&mut self, conn: ConnectionId) -> Option<Box<dyn DirectStream>> {
+        fast_path!(self).direct_stream(conn.0)
     }
 
     #[inline(never)]

@@ -1,7 +1,8 @@
 //! From where and by which interface a race goes.
 //!
-//! *Responsible for* every combination of a local endpoint, an interface and a remote endpoint that can be bound together, as the program
-//! or policies say. *Not responsible for* their order, which is the race's.
+//! *Responsible for* every combination of a local endpoint, an interface and a remote endpoint that
+//! can be bound together, as the program or policies request. *Not responsible for* their order,
+//! which is the race's.
 
 use super::Path;
 use crate::event::{EstablishmentError, Reason};
@@ -48,8 +49,9 @@ pub(crate) fn lay_out(
     Ok((paths, specs))
 }
 
-/// The paths of a race as policies say: local endpoints, then remote endpoints, then the ways there. What the program
-/// itself says of addresses and interfaces holds: a way that contradicts it is none.
+/// The paths of a race as policies advise: local endpoints, then remote endpoints, then routes. The
+/// program's own addresses and interfaces take precedence: a route that contradicts them is
+/// dropped.
 pub(crate) fn lay_out_as_advised(
     interfaces: &[Interface],
     request: &crate::request::Compiled,
@@ -113,8 +115,8 @@ pub(crate) fn lay_out_as_advised(
     Ok((paths, specs))
 }
 
-/// The family of all addresses of an interface that others can reach, if it has one family only: what would leave it
-/// by the other one never comes back.
+/// The family of all addresses of an interface that others can reach, if it has one family only:
+/// what would leave it by the other one never comes back.
 fn only_family(interfaces: &[Interface], index: u32) -> Option<Family> {
     let interface = interfaces.iter().find(|i| i.index == index)?;
     let has = |v4: bool| interface.addrs.iter().any(|a| a.addr.is_ipv4() == v4 && !is_link_local(a.addr));
@@ -125,8 +127,8 @@ fn only_family(interfaces: &[Interface], index: u32) -> Option<Family> {
     }
 }
 
-/// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC 4007 section 11.2), by
-/// its index.
+/// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC
+/// 4007 section 11.2), by its index.
 pub(crate) fn zone_index(interfaces: &[Interface], name: &str) -> Result<u32, EstablishmentError> {
     let by_number = |n: u32| interfaces.iter().any(|i| i.index == n).then_some(n);
     interface_index(interfaces, name).or_else(|| by_number(name.parse().ok()?)).ok_or_else(|| no_interface(name))
@@ -147,7 +149,8 @@ fn interfaces_for(
     }
     let ranked = neater_policy::rank_paths(&request.policy.needs, interfaces)
         .map_err(|e| EstablishmentError::new(Reason::NoCandidates, e.to_string()))?;
-    // What is asked besides must hold of one of them; which one it is, routing and the sockets' options decide.
+    // What is asked besides must hold of one of them; which one it is, routing and the sockets'
+    // options decide.
     Ok(if any { vec![None] } else { ranked.iter().map(|r| Some(r.index)).take(4).collect() })
 }
 

@@ -7,7 +7,8 @@ use super::Listener;
 use neater_base::net::{ErrorKind, NetError};
 
 impl Listener {
-    /// One more of what the listener may deliver is delivered; `max`: how many the program may leave untaken.
+    /// One more of what the listener may deliver is delivered; `max`: how many the program may
+    /// leave untaken.
     pub(crate) fn count_received(&mut self, max: usize) {
         self.backlog.count_untaken(max);
         if let Some(limit) = &mut self.limit {
@@ -15,7 +16,8 @@ impl Listener {
         }
     }
 
-    /// Whether it has room, and what is accepted can be delivered as soon as it has its whole stack: no framer, no rate.
+    /// Whether it has room, and what is accepted can be delivered as soon as it has its whole
+    /// stack: no framer, no rate.
     pub(crate) fn delivers_plainly(&self) -> bool {
         let has_room = self.limit.is_none_or(|n| n > 0) && !self.backlog.is_full() && !self.backlog.has_waiting();
         has_room && self.takes_sockets() && self.handshaking == 0
@@ -29,7 +31,8 @@ impl Listener {
     }
 }
 
-/// Whether it concerns the connection alone that was to be accepted: its peer has gone while it waited.
+/// Whether it concerns the connection alone that was to be accepted: its peer has gone while it
+/// waited.
 pub(crate) fn gave_up(error: &NetError) -> bool {
     matches!(error.kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
 }

@@ -1,13 +1,17 @@
-//! Names that the program, or the system's resolver, finds the addresses of, in place of name servers.
+//! Names that the program, or the system's resolver, finds the addresses of, in place of name
+//! servers.
 //!
-//! Resolution is an effect with an id, and the stub resolver is only one of those who may answer. This is for names
-//! that no name server knows: multicast DNS, the modules of nsswitch.conf, a directory of the program's own.
+//! Resolution is an effect with an id, and the stub resolver is only one possible source of
+//! answers. This is for names that no name server knows: multicast DNS, the modules of
+//! nsswitch.conf, a directory of the program's own.
 //!
-//! *Responsible for* the questions: who waits for which, for how long, and what comes of an answer. *Not responsible for* names that
-//! this host decides by itself (the hosts file, `localhost`), nor for keeping answers (`neater-dns`).
+//! *Responsible for* the questions: which connection waits for which, for how long, and what comes
+//! of an answer. *Not responsible for* names that this host decides by itself (the hosts file,
+//! `localhost`), nor for keeping answers (`neater-dns`).
 //!
-//! *Invariants*: equal questions under way are one; at most [`MAX_QUESTIONS`]; each is over after [`PATIENCE`] at the latest, so that
-//! no race waits for a resolver that has forgotten; an answer to a question that is over has no effect.
+//! *Invariants*: equal questions under way are one; at most [`MAX_QUESTIONS`]; each is over after
+//! [`PATIENCE`] at the latest, so that no race waits for a resolver that has forgotten; an answer
+//! to a question that is over has no effect.
 
 use crate::context::Context;
 use crate::timer::Timer;
@@ -18,7 +22,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Questions under way at most; further names fail with [`neater_dns::ResolveError::TooMany`].
 pub(crate) const MAX_QUESTIONS: usize = 1024;
-/// A question that has no answer by then has failed: longer than the system's resolver waits for two name servers.
+/// A question that has no answer by then has failed: longer than the system's resolver waits for
+/// two name servers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A name of which an external resolver is to find the addresses.
@@ -47,7 +52,8 @@ pub(crate) struct Asked {
     pub(crate) interface: Option<u32>,
     pub(crate) waiters: Vec<(Key, u16)>,
     due: Instant,
-    /// It was asked on another network than this host is attached to now: the answer is for those who wait, and is not kept.
+    /// It was asked on another network than this host is attached to now: the answer is for the
+    /// waiting connections, and is not cached.
     pub(crate) elsewhere: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Names: the stub resolver's sockets and deadlines, and the questions to an external resolver.
 //!
-//! *Responsible for* asking, and for reporting the answers as events. *Not responsible for* what races make of them.
+//! *Responsible for* asking, and for reporting the answers as events. *Not responsible for* what
+//! races make of them.
 
 pub(crate) mod external;
 
@@ -111,8 +112,8 @@ impl Names {
         })
     }
 
-    /// Why nothing can be resolved now: the host's configuration cannot be read. What could not be read earlier is tried again;
-    /// then names may mean other addresses (`true`).
+    /// Why nothing can be resolved now: the host's configuration cannot be read. What could not be
+    /// read earlier is tried again; then names may mean other addresses (`true`).
     pub(crate) fn obstacle<N: Net>(&mut self, cx: &Context<N>) -> (Option<NetError>, bool) {
         self.resolver(cx);
         let changed = self.unconfigured && self.reconfigure(cx);
@@ -122,7 +123,8 @@ impl Names {
         (self.unconfigured.then(|| cx.net.name_config_error()).flatten(), changed)
     }
 
-    /// Reads the host's configuration again. Returns whether there was one in use: names may mean other addresses now.
+    /// Reads the host's configuration again. Returns whether there was one in use: names may mean
+    /// other addresses now.
     pub(crate) fn reconfigure<N: Net>(&mut self, cx: &Context<N>) -> bool {
         let Some(resolver) = &mut self.resolver else { return false };
         let (config, hosts) = configure(&cx.net);
@@ -130,13 +132,15 @@ impl Names {
         true
     }
 
-    /// Until when an address of this family may be taken for that of `host`: as long as the name server has said.
+    /// Until when an address of this family may be taken for that of `host`: as long as the name
+    /// server has stated.
     pub(crate) fn expiry<N: Net>(&mut self, cx: &Context<N>, host: &str, v4: bool) -> Instant {
         // What is not even kept for the next lookup is good for none.
         self.resolver(cx).expiry(cx.now, host, v4).unwrap_or(cx.now)
     }
 
-    /// No connection waits for this lookup any more; answers to what was asked still go to the cache.
+    /// No connection waits for this lookup any more; answers to what was asked still go to the
+    /// cache.
     pub(crate) fn abandon<N: Net>(&mut self, cx: &mut Context<N>, id: LookupId) {
         if self.lookups.remove(&id.0).is_none() {
             return;
@@ -149,7 +153,8 @@ impl Names {
         }
     }
 
-    /// Whether the race of this connection still waits for an answer: to one of these lookups, or of an external resolver.
+    /// Whether the race of this connection still waits for an answer: to one of these lookups, or
+    /// of an external resolver.
     pub(crate) fn is_awaited_by(&self, conn: Key, lookups: &[LookupId]) -> bool {
         lookups.iter().any(|id| self.lookups.contains_key(&id.0))
             || self.external.as_ref().is_some_and(|e| e.is_asked_by(conn))
@@ -193,14 +198,15 @@ impl Names {
             return None;
         }
         let now = cx.now;
-        if let Some(addresses) = self.resolver(cx).told(now, name, interface) {
+        if let Some(addresses) = self.resolver(cx).external(now, name, interface) {
             return Some(ExternalAnswer::Known(Ok(addresses)));
         }
         let asked = self.external.as_mut()?.ask(cx, waiter, name, interface);
         Some(if asked { ExternalAnswer::Later } else { ExternalAnswer::Known(Err(ResolveError::TooMany)) })
     }
 
-    /// Takes the program's answer to a question. Returns who waits for it; answers that hold are kept for later connections.
+    /// Takes the program's answer to a question. Returns the connections that wait for it; answers
+    /// that hold are kept for later connections.
     pub(crate) fn answer_external<N: Net>(
         &mut self,
         cx: &Context<N>,
@@ -210,7 +216,7 @@ impl Names {
     ) -> Option<Vec<(Key, u16)>> {
         let asked = self.external.as_mut()?.remove(id)?;
         if let Some(addresses) = addresses.filter(|_| !asked.elsewhere) {
-            self.resolver(cx).tell(cx.now, &asked.name, asked.interface, addresses, lifetime);
+            self.resolver(cx).set_external(cx.now, &asked.name, asked.interface, addresses, lifetime);
         }
         Some(asked.waiters)
     }
@@ -236,8 +242,8 @@ impl Names {
         }
     }
 
-    /// Does what the resolver wants of the network, and returns the next answer that concerns a race. `None`: there is
-    /// no more, and the next deadline is set.
+    /// Does what the resolver wants of the network, and returns the next answer that concerns a
+    /// race. `None`: there is no more, and the next deadline is set.
     pub(crate) fn poll_event<N: Net>(&mut self, cx: &mut Context<N>) -> Option<NameEvent> {
         let now = cx.now;
         while let Some(resolver) = &mut self.resolver
@@ -272,19 +278,19 @@ impl Names {
     }
 }
 
-/// The addresses in the order in which they are to be tried (RFC 6724 section 6): the system's routes decide which can be reached
-/// at all.
+/// The addresses in the order in which they are to be tried (RFC 6724 section 6): the system's
+/// routes decide which can be reached at all.
 pub(crate) fn addresses<N: Net>(net: &mut N, list: &[IpAddr]) -> Vec<Address> {
-    // An IPv4-mapped address is IPv4's, and is answered from there. Among AAAA records it means nothing (RFC 4291
-    // section 2.5.5.2).
+    // An IPv4-mapped address is IPv4's, and is answered from there. Among AAAA records it means
+    // nothing (RFC 4291 section 2.5.5.2).
     let list = list.iter().map(IpAddr::to_canonical);
     let mut addresses: Vec<_> = list.map(|a| Address::new(a, net.source_for(a))).collect();
     sort_destinations(&mut addresses);
     addresses
 }
 
-/// A service binding in the terms of the race: its application protocols say which stacks may be used with it; all of ours where it
-/// says none.
+/// A service binding in the terms of the race: its application protocols select the stacks that may
+/// be used with it; all of ours where it lists none.
 pub(crate) fn service<N: Net>(net: &mut N, binding: &ServiceBinding, ours: &[Vec<u8>]) -> Service {
     let stacks = Stack::speaking(ours, &binding.alpn).into_iter().map(|s| StackId(s as u16)).collect();
     let hints = addresses(net, &binding.hints);

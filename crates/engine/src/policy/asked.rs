@@ -10,7 +10,7 @@ use neater_property::neat::NeatProperty;
 pub(crate) struct Asked {
     /// The stacks as policies call them.
     pub(super) stacks: Vec<Named>,
-    /// What the program says beyond RFC 9622.
+    /// The program's properties beyond RFC 9622.
     pub(super) extra: Vec<NeatProperty>,
     pub(super) number: u64,
 }

@@ -1,9 +1,10 @@
-//! What policies say of connections, between the engine and its [`Adviser`].
+//! The advice of policies for connections, between the engine and its [`Adviser`].
 //!
-//! An engine without an adviser asks none, and pays nothing. With one, a connection that is initiated, and each clone,
-//! is opened as its advice says: by which interfaces, from which addresses, with which stacks in which order and with
-//! which options. What worked is remembered for each advice by itself; where the advice binds interfaces or addresses, an
-//! outcome is not used again, because it does not tell by which of them it came about.
+//! An engine without an adviser asks none, and pays nothing. With one, a connection that is
+//! initiated, and each clone, is opened as advised: by which interfaces, from which addresses, with
+//! which stacks in which order and with which options. What worked is remembered for each advice by
+//! itself; where the advice binds interfaces or addresses, an outcome is not used again, because it
+//! does not record which of them it used.
 
 mod asked;
 
@@ -59,7 +60,8 @@ pub(crate) fn binds_nothing(advice: &AdviceOf) -> bool {
     advice.iter().flatten().all(|a| a.paths.iter().all(free))
 }
 
-/// What policies say of an engine's connections, and what its connections see for them.
+/// The advice of policies for an engine's connections, and the connections' measurements for
+/// policies.
 #[derive(Default)]
 pub(crate) struct Policies {
     /// Policies, and what they call this program.
@@ -84,7 +86,8 @@ impl Policies {
         }
     }
 
-    /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
+    /// The explanation of policies for a connection that is to be opened, for people; `None`: they
+    /// are not asked.
     pub(crate) fn story_of(
         &mut self,
         request: &Request,
@@ -97,7 +100,8 @@ impl Policies {
         Some(adviser.explain(&ask(&request.0, remote, &bound, app), wall))
     }
 
-    /// The advice for a connection that is to be opened; `None`: there are no policies, or they change nothing.
+    /// The advice for a connection that is to be opened; `None`: there are no policies, or they
+    /// change nothing.
     ///
     /// # Errors
     /// [`Reason::PolicyProhibited`], and which rules left no way to any of the endpoints.
@@ -131,7 +135,8 @@ impl Policies {
     }
 }
 
-/// The policies of an engine, to be given and to be asked: see [`Engine::policies`](crate::Engine::policies).
+/// The policies of an engine, to be given and to be asked: see
+/// [`Engine::policies`](crate::Engine::policies).
 pub struct PolicyAccess<'a, N> {
     pub(crate) policies: &'a mut Policies,
     pub(crate) net: &'a N,
@@ -145,7 +150,8 @@ impl<N> core::fmt::Debug for PolicyAccess<'_, N> {
 }
 
 impl<N: Net> PolicyAccess<'_, N> {
-    /// Has connections opened as policies say, or asks none any more. `app` is what policies call this program.
+    /// Has connections opened as policies advise, or without policies. `app` is what policies call
+    /// this program.
     pub fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str) {
         self.policies.adviser = adviser.map(|adviser| Box::new((adviser, app.into())));
         self.policies.set_interfaces(self.net.interfaces(), self.net.wall());
@@ -164,7 +170,8 @@ impl<N: Net> PolicyAccess<'_, N> {
         self.policies.adviser().map(|a| a.load(pib, cib, wall)).unwrap_or_default()
     }
 
-    /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
+    /// Takes the tables of a daemon in place of those it was given before. Without an adviser
+    /// nothing is taken.
     pub fn share(&mut self, tables: Tables) {
         let wall = self.net.wall();
         if let Some(adviser) = self.policies.adviser() {
@@ -178,31 +185,32 @@ impl<N: Net> PolicyAccess<'_, N> {
         self.policies.adviser().map(|a| a.profiles()).unwrap_or_default()
     }
 
-    /// The file that says what a rule is, by the name under which it was given.
+    /// The file that defines a rule, by the name under which it was given.
     #[must_use]
     pub fn file(&mut self, kind: FileKind, uid: &str) -> Option<String> {
         self.policies.adviser()?.file_of(kind, uid)
     }
 
-    /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
+    /// The explanation of policies for a connection that is to be opened, for people; `None`: they
+    /// are not asked.
     pub fn story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>> {
         self.policies.story_of(request, remote, &[], self.net.wall())
     }
 
-    /// Whether other programs of this user may be told something now: at most once a second.
+    /// Whether facts for other programs of this user may be published now: at most once a second.
     #[must_use]
     pub fn has_facts(&mut self) -> bool {
         self.now >= self.policies.flows.tell && self.policies.adviser().is_some_and(|a| a.has_news())
     }
 
-    /// What connections have seen that others have not been told, a bounded number of facts.
+    /// The measurements of connections that have not been published, a bounded number of facts.
     pub fn take_facts(&mut self) -> Vec<Fact> {
         self.hold_facts();
         let wall = self.net.wall();
         self.policies.adviser().map_or_else(Vec::new, |adviser| adviser.take_news(MAX_TOLD, wall))
     }
 
-    /// Others cannot be told now: not before another second has passed.
+    /// Nothing can be published now: the next attempt is due in a second.
     pub fn hold_facts(&mut self) {
         self.policies.flows.tell = self.now + TELL;
     }

@@ -1,9 +1,12 @@
-//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|first|cached|row|plain] [TURNS]`.
+//! What a decision costs: `cargo run --release -p neater-policy --example decision
+//! [cold|first|cached|row|plain] [TURNS]`.
 //!
-//! 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates of which the first 10
-//! are ranked out. `cold` decides and keeps nothing; `first` does what a program does that asks something for the first time, and keeps
-//! it with what it depended on; `row` changes one of the rows before each decision. Without a word, every form is timed and the medians are
-//! printed in microseconds; with one, only that form runs, as often as TURNS says, which is what a counter of instructions wants.
+//! 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates
+//! of which the first 10 are ranked out. `cold` decides and keeps nothing; `first` does what a
+//! program does that asks something for the first time, and keeps it with what it depended on;
+//! `row` changes one of the rows before each decision. Without a word, every form is timed and the
+//! medians are printed in microseconds; with one, only that form runs, TURNS times, for a counter
+//! of instructions.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; the crate does not")]
 
@@ -14,7 +17,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use workload::{NOW, manager, nodes, request, unasked};
 
-/// The first node, which says something else every time.
+/// The first node, whose content changes every time.
 fn changed(turn: u32) -> Node {
     let (_, mut json) = nodes().swap_remove(0);
     json["properties"]["wired"]["score"] = (1 + turn % 2).into();

@@ -1,5 +1,6 @@
-//! The work of P1: 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates of which
-//! the first 10 are ranked out. The example `decision` and the lab's peer both do it.
+//! The work of P1: 10,000 policies of which 20 match the request and 200 a row of the CIB, 100
+//! rows, 100 candidates of which the first 10 are ranked out. The example `decision` and the lab's
+//! peer both do it.
 
 use neater_base::WallTime;
 use neater_policy::manager::{Cib, Limits, Manager, Node, Requests, Rule};
@@ -14,7 +15,8 @@ pub(crate) const LIMITS: Limits = Limits { rows: 100, candidates: 10 };
 pub(crate) const REQUEST: &str = r#"[{"app": {"value": "video"}, "port": {"value": 443}, "domain_name": {"value": "example.com"},
     "remote_ip": {"value": "203.0.113.7"}, "security": {"value": true}, "delay": {"value": {"start": 0, "end": 1000}}}]"#;
 
-/// The same to another address, one that no policy speaks of: what a program asks for the first time.
+/// The same to another address, one that no policy speaks of: what a program asks for the first
+/// time.
 pub(crate) fn unasked(n: usize) -> Requests {
     let text = REQUEST.replace("203.0.113.7", &format!("198.18.{}.{}", n / 256 % 256, n % 256));
     Requests::from_text(&text).expect("a document")
@@ -31,7 +33,8 @@ pub(crate) fn profiles() -> Vec<(String, Value)> {
 
 /// A policy of the 10,000, likewise.
 pub(crate) fn policy(i: i32) -> (String, Value) {
-    // Every one wants two things. 20 want what the request says, 200 what two rows say, the others what nobody says.
+    // Every one wants two things. 20 want what the request has, 200 what two rows have, the others
+    // what nothing has.
     let wanted = match i {
         0..20 => json!({"app": {"value": "video"}, "port": {"value": {"start": i, "end": 1000}}}),
         20..220 => json!({"local_ip": {"value": format!("10.0.{}.1", i / 2)}, "app": {"value": "video"}}),

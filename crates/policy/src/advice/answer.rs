@@ -35,11 +35,11 @@ pub struct AdvisedPath {
     pub picks: Vec<Pick>,
 }
 
-/// What policies say of a connection.
+/// The advice of policies for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// The ways, best first, at least one. A way stands here more than once where another one's stacks rank between its
-    /// own.
+    /// The ways, best first, at least one. A way stands here more than once where another one's
+    /// stacks rank between its own.
     pub paths: Vec<AdvisedPath>,
     /// The same for equal advice, different for different; 0 for advice that changes nothing.
     pub number: u64,
@@ -132,7 +132,7 @@ impl Found {
         scores.then(other.wish.cmp(&self.wish))
     }
 
-    /// Whether the two differ in nothing that somebody has said.
+    /// Whether the two have the same stated properties.
     fn weighs_like(&self, other: &Self) -> bool {
         self.better(other).is_eq() && self.options == other.options
     }
@@ -147,7 +147,7 @@ pub(super) enum Read {
     WithoutRows(Advice),
 }
 
-/// Whether a value says yes or no: NEAT has numbers for it, too.
+/// Whether a value means true or false: NEAT has numbers for it, too.
 fn truth(value: &NeatValue) -> Option<bool> {
     match value {
         NeatValue::Bool(b) => Some(*b),
@@ -157,7 +157,8 @@ fn truth(value: &NeatValue) -> Option<bool> {
     }
 }
 
-/// Reads candidate `i`: one for each stack that it means. Why it is none of the connection's otherwise.
+/// Reads candidate `i`: one for each stack that it means. Why it is none of the connection's
+/// otherwise.
 pub(super) fn candidates(
     decision: &Decision,
     i: usize,
@@ -166,7 +167,7 @@ pub(super) fn candidates(
 ) -> Result<Vec<Found>, String> {
     let first = candidate(decision, i, ask, usable)?;
     let Some(named) = ask.stacks.get(first.stack) else { return Ok(vec![first]) };
-    // Stacks of one name, such as SCTP over UDP and over IP, are told apart by no policy.
+    // Stacks of one name, such as SCTP over UDP and over IP, are not distinguished by policies.
     let alike = |s: &super::Named| s.transport == named.transport && s.features.secure == named.features.secure;
     let others = ask.stacks.iter().enumerate().skip(first.stack + 1).filter(|(_, s)| alike(s));
     let others: Vec<Found> = others
@@ -180,7 +181,7 @@ fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) ->
     let value = |key: &str| decision.get(i, key).map(|p| &*p.value);
     let Some(NeatValue::Text(transport)) = value("transport") else { return Err("it names no transport".into()) };
     let security = match decision.get(i, "security") {
-        // A requirement that nobody understands is met by nobody.
+        // An unknown requirement is met by no candidate.
         Some(p)
             if p.precedence >= NeatProperty::IMMUTABLE && *p.value != NeatValue::Any && truth(&p.value).is_none() =>
         {
@@ -245,7 +246,7 @@ fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) ->
                 Err(why) => vain.push(format!("{} = {} has no effect: {why}", p.key, p.value)),
             }
         }
-        // What the system knows of its routes is no wish of anybody's.
+        // A route that the system knows is no preference of a program or policy.
         if &*p.key == "default_route" && !p.evaluated {
             others -= p.score;
         }
@@ -253,15 +254,16 @@ fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) ->
     Ok(Found { stack, place, evaluated, others, options: set, vain, wish })
 }
 
-/// How much the program prefers the provisioning domain of a candidate, 0 if it says nothing of it; why it is none that the
-/// program wants otherwise (RFC 9622 section 6.2.12). Addresses that no network has named a domain for are of the implicit
-/// domain of their interface (RFC 7556 section 2), which has the interface's name.
+/// How much the program prefers the provisioning domain of a candidate, 0 without a preference;
+/// otherwise the reason why the program excludes it (RFC 9622 section 6.2.12). Addresses that no
+/// network has named a domain for are of the implicit domain of their interface (RFC 7556 section
+/// 2), which has the interface's name.
 fn wish(ask: &Ask<'_>, interface: Option<&str>, domain: Option<&str>) -> Result<i32, String> {
     use neater_property::Preference as P;
     let mut wish = 0;
     for (preference, name) in &ask.needs.pvd {
         let fits = match (interface, domain) {
-            // Without a row, nobody knows which domain it will be.
+            // Without a row, the domain is unknown.
             (None, _) => false,
             (Some(_), Some(domain)) => same_name(domain, name),
             (Some(interface), None) => interface == name,
@@ -283,7 +285,8 @@ fn is_own_dscp(p: &crate::manager::Decided, ask: &Ask<'_>) -> bool {
     &*p.key == "dscp" && *p.value == NeatValue::Number(own.into())
 }
 
-/// A policy may require and prohibit, by an immutable property, what RFC 9622 lets programs require and prohibit.
+/// A policy may require and prohibit, by an immutable property, what RFC 9622 lets programs require
+/// and prohibit.
 fn is_as_required(decision: &Decision, i: usize, stack: &super::Named) -> Result<(), String> {
     let f = &stack.features;
     for p in decision.properties(i).filter(|p| p.precedence >= NeatProperty::IMMUTABLE) {
@@ -314,7 +317,7 @@ pub(super) fn read(decision: &Decision, ask: &Ask<'_>, usable: &[Usable]) -> Rea
         for candidate in candidates(decision, i, ask, usable).unwrap_or_default() {
             let same = |f: &Found| (f.stack, f.place) == (candidate.stack, candidate.place);
             match found.iter_mut().find(|f| same(f)) {
-                // Rows that tell more of the same way: the best one counts.
+                // Rows that refine the same path: the best one counts.
                 Some(held) if candidate.better(held).is_lt() => *held = candidate,
                 Some(_) => {}
                 None => found.push(candidate),
@@ -336,7 +339,8 @@ pub(super) fn read(decision: &Decision, ask: &Ask<'_>, usable: &[Usable]) -> Rea
     Read::Advice(Advice::new(lay_out(chosen, usable, ask), ask))
 }
 
-/// Leaves the address to the system where the addresses of an interface do not differ in what is said of them.
+/// Leaves the address to the system where the addresses of an interface do not differ in their
+/// properties.
 fn merge_addresses(bound: Vec<Found>, usable: &[Usable]) -> Vec<Found> {
     let mut merged: Vec<Found> = Vec::new();
     for found in &bound {
@@ -344,7 +348,7 @@ fn merge_addresses(bound: Vec<Found>, usable: &[Usable]) -> Vec<Found> {
         let of_these = |f: &&Found| f.stack == found.stack && f.place.is_some_and(|(i, _)| i == at);
         let family: Vec<&Found> = bound.iter().filter(of_these).collect();
         let whole = family.iter().find(|f| f.place == Some((at, None)));
-        // What is said of the interface holds for each address of which nothing better is said.
+        // The candidate of the interface covers each address without a better candidate of its own.
         let is_covered = local.is_some() && whole.is_some_and(|w| w.better(found).is_le());
         let all_alike = whole.is_none()
             && family.len() == usable.get(at).map_or(0, |u| u.addrs.len())

@@ -9,7 +9,8 @@ use neater_property::neat::{NeatArray, NeatProperty, NeatValue};
 use neater_property::{CapacityProfile, Needs, Preference, SelectionProperty};
 use std::net::IpAddr;
 
-/// A stack that may serve, and what policies call it: `TCP` with and without `security` are two stacks.
+/// A stack that may serve, and what policies call it: `TCP` with and without `security` are two
+/// stacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// What it can do.
@@ -19,8 +20,8 @@ pub struct Named {
 }
 
 impl Named {
-    /// Whether a candidate with this transport and security, if it says any, means this stack. `TLS` and `DTLS` are TCP
-    /// and UDP with security, for those who would rather say it so.
+    /// Whether a candidate with this transport and security, if it states any, means this stack.
+    /// `TLS` and `DTLS` are TCP and UDP with security, as alternative names.
     pub(super) fn is_meant(&self, transport: &str, security: Option<bool>) -> bool {
         let secure = self.features.secure;
         let alias = match self.transport {
@@ -40,7 +41,8 @@ impl Named {
 pub struct Ask<'a> {
     /// What the program needs, of RFC 9622.
     pub needs: &'a Needs,
-    /// The stacks that may serve, in the order that the needs alone give them. Nothing else is ever advised.
+    /// The stacks that may serve, in the order that the needs alone give them. Nothing else is ever
+    /// advised.
     pub stacks: &'a [Named],
     /// The program; empty where that is not known.
     pub app: &'a str,
@@ -50,17 +52,19 @@ pub struct Ask<'a> {
     pub addr: Option<IpAddr>,
     /// Its port.
     pub port: u16,
-    /// Properties beyond those of RFC 9622 that the program states, such as `profile` and `flow_size`.
+    /// Properties beyond those of RFC 9622 that the program states, such as `profile` and
+    /// `flow_size`.
     pub extra: &'a [NeatProperty],
-    /// What the program binds it to: any of these interfaces, by name, or of those that have these addresses. Nothing: the system's
-    /// choice.
+    /// What the program binds it to: any of these interfaces, by name, or of those that have these
+    /// addresses. Nothing: the system's choice.
     pub bound: &'a [Bound<'a>],
 }
 
 /// Where a connection is bound to, by its local endpoint or by the zone of the remote one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound<'a> {
-    /// The interface of this name, or, as the zone of an address may be (RFC 4007 section 11.2), of this index.
+    /// The interface of this name, or, as the zone of an address may be (RFC 4007 section 11.2), of
+    /// this index.
     Interface(&'a str),
     /// That which has this address.
     Address(IpAddr),
@@ -89,11 +93,12 @@ pub(super) struct Usable {
 impl Ask<'_> {
     /// One request for each stack, in their order.
     ///
-    /// What a program requires or prohibits has been seen to before policies are asked, so that its wishes are optional
-    /// here: rows need not repeat them, and a policy cannot bring back what they have excluded. Defaults are bases.
+    /// What a program requires or prohibits has been seen to before policies are asked, so that its
+    /// wishes are optional here: rows need not repeat them, and a policy cannot bring back what
+    /// they have excluded. Defaults are bases.
     ///
-    /// A connection that is bound to an interface without an address of which there could be a row (a link-local one) says of the interface
-    /// what a row would say.
+    /// A connection that is bound to an interface without an address of which there could be a row
+    /// (a link-local one) states of the interface what a row would state.
     #[must_use]
     pub fn requests(&self, interfaces: &[Interface]) -> Requests {
         let common = self.common();
@@ -172,8 +177,8 @@ impl Ask<'_> {
         array
     }
 
-    /// The interfaces that lead to the other end, as far as that can be told before its name is resolved, in the order
-    /// of the needs; none where the system alone can tell.
+    /// The interfaces that lead to the other end, as far as that is known before its name is
+    /// resolved, in the order of the needs; none where only the system can decide.
     pub(super) fn usable(&self, interfaces: &[Interface]) -> Vec<Usable> {
         let local = |name: &str| name == "localhost" || name.ends_with(".localhost");
         let host = self.host.map(|h| h.to_ascii_lowercase());
@@ -184,7 +189,8 @@ impl Ask<'_> {
         // Which addresses are of a domain is seen in the rows.
         let without = (!self.needs.pvd.is_empty()).then(|| Needs { pvd: Vec::new(), ..self.needs.clone() });
         let needs = without.as_ref().unwrap_or(self.needs);
-        // Who binds a connection goes by that interface, wherever routes lead and whatever it has for addresses.
+        // A program that binds a connection uses that interface, wherever routes lead and whatever
+        // it has for addresses.
         let is_bound = |i: &Interface| i.up && self.bound.iter().any(|b| b.is(i));
         let free = self.bound.is_empty() || self.bound.contains(&Bound::Anywhere);
         let ranked = if free { rank_paths(needs, interfaces).unwrap_or_default() } else { Vec::new() };

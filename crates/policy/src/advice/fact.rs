@@ -1,4 +1,5 @@
-//! What is known of the way by one interface to one other end, and how it is brought together from several tellers.
+//! What is known of the way by one interface to one other end, and how the reports of several
+//! programs are merged.
 
 use super::measured::{MEASURED, Seen};
 use core::time::Duration;
@@ -47,7 +48,7 @@ pub struct Known {
     pub outcomes: Vec<RaceOutcome>,
 }
 
-/// Something that one program tells others: what it knows of a way.
+/// A fact that one program publishes to others: what it knows of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// The interface, by name.
@@ -60,7 +61,8 @@ pub struct Fact {
 
 /// A round trip in seconds, or a part of what was sent, that is less than this counts as none.
 pub(crate) const LEAST: f64 = 1e-9;
-/// What a flow that loses nothing forgets of an earlier loss at once, so that this is no news for ever.
+/// What a flow that loses nothing forgets of an earlier loss at once, so that this is no news for
+/// ever.
 const FEW: f64 = 1e-6;
 
 /// Two digits of a number, or 0.
@@ -103,7 +105,8 @@ impl Known {
         self.ends_of().max_by_key(|t| t.0)
     }
 
-    /// The figures as policies see them: milliseconds, megabits per second and percent, with two digits.
+    /// The figures as policies see them: milliseconds, megabits per second and percent, with two
+    /// digits.
     pub(super) fn figures(&self) -> [Option<(&'static str, f64)>; 3] {
         [
             self.rtt.map(|f| ("measured_rtt", two_digits(f.value * 1e3))),
@@ -143,7 +146,8 @@ impl Known {
         let figure = |value: f64| Figure { value, until };
         let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
         self.rtt = seen.rtt.map(|rtt| figure(rtt.as_secs_f64())).or(self.rtt);
-        // A flow that has little to send says nothing against its way, and more than before is more.
+        // A flow with little to send is no evidence against its path, and a higher rate than before
+        // counts.
         let before = |f: &Option<Figure>| f.map(|f| f.value);
         let rate = |new: f64| before(&self.rate).map_or(new, |old| if new > old { new } else { blend(old, new) });
         self.rate = seen.rate.map(rate).map(figure).or(self.rate);
@@ -163,7 +167,8 @@ impl Known {
         self.outcomes.push(outcome);
     }
 
-    /// Takes what another program tells of the same way: what was seen later counts, and what races came to as it comes.
+    /// Merges what another program reports of the same path: what was seen later counts, and what
+    /// races came to as it comes.
     pub(crate) fn absorb(&mut self, told: Self) {
         let later = |ours: Option<Figure>, theirs: Option<Figure>| match (ours, theirs) {
             (Some(ours), Some(theirs)) => Some(if theirs.until.0 >= ours.until.0 { theirs } else { ours }),
@@ -175,7 +180,7 @@ impl Known {
         told.outcomes.into_iter().for_each(|outcome| self.outcome(outcome));
     }
 
-    /// What this program knows, and of what it does not know what others tell.
+    /// What this program knows, and otherwise what other programs report.
     pub(super) fn or(mut self, others: &Self) -> Self {
         self.rtt = self.rtt.or(others.rtt);
         self.rate = self.rate.or(others.rate);

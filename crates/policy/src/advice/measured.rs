@@ -1,9 +1,11 @@
-//! What was seen of the ways to other ends: how soon they answer, how much they carry, what they lose, what races came to.
+//! What was seen of the ways to other ends: how soon they answer, how much they carry, what they
+//! lose, what races came to.
 //!
-//! The engine tells what it sees of connections of its own ([`Seen`]), a daemon what other programs of this user have seen
-//! ([`Fact`]); for a connection that is to be opened, the rows of the interfaces have what was seen there of the same other
-//! end, and of no other. Facts end by themselves, because a network that nobody has used for a while may be another one.
-//! They are rounded to two digits, so that what is the same but for noise changes no decision.
+//! The engine reports measurements of its own connections ([`Seen`]), a daemon those of other
+//! programs of this user ([`Fact`]); for a connection that is to be opened, the rows of the
+//! interfaces have what was seen there of the same other end, and of no other. Facts end by
+//! themselves, because a network that was not used for a while may be another one. They are rounded
+//! to two digits, so that what is the same but for noise changes no decision.
 
 use super::fact::{Fact, Known, RaceOutcome};
 use crate::manager::Manager;
@@ -12,11 +14,13 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
 
-/// What the names of the properties begin with. A policy that wants none of these makes nobody look.
+/// What the names of the properties begin with. Without a policy that uses one of these nothing is
+/// looked up.
 pub const MEASURED: &str = "measured_";
-/// How many pairs of an interface and another end are remembered; the one that ends first goes. As many that others tell of.
+/// How many pairs of an interface and another end are remembered; the one that ends first goes. As
+/// many again are kept from others.
 const MAX_SEEN: usize = 256;
-/// What has not changed is told again when others would keep it so much longer.
+/// An unchanged fact is published again when that extends its life at others by this much.
 const RENEWED: Duration = Duration::from_secs(60);
 
 /// What was seen of a connection lately.
@@ -24,7 +28,8 @@ const RENEWED: Duration = Duration::from_secs(60);
 pub struct Seen {
     /// The round trip, smoothed by the transport.
     pub rtt: Option<Duration>,
-    /// What was carried in the busier direction, in bits per second, where that was enough to say something.
+    /// What was carried in the busier direction, in bits per second, where that was enough to
+    /// measure.
     pub rate: Option<f64>,
     /// The part of what was sent that was lost, from 0 to 1, likewise.
     pub loss: Option<f64>,
@@ -36,7 +41,7 @@ type Way = (Box<str>, Box<str>);
 #[derive(Clone, Debug, Default)]
 struct Held {
     known: Known,
-    /// What others were told of it last.
+    /// The version that was published last.
     told: Option<Known>,
 }
 
@@ -44,9 +49,9 @@ struct Held {
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     own: HashMap<Way, Held, FixedState>,
-    /// What other programs tell.
+    /// The facts of other programs.
     heard: HashMap<Way, Held, FixedState>,
-    /// Something may not have been told yet.
+    /// Something may not have been published yet.
     news: bool,
 }
 
@@ -98,17 +103,17 @@ impl Measured {
         change(&mut self.own, interface, end, now, |known| known.outcome(outcome))
     }
 
-    /// Takes what another program tells, likewise.
+    /// Takes a fact of another program, likewise.
     pub(super) fn hear(&mut self, fact: Fact, now: WallTime) -> bool {
         change(&mut self.heard, &fact.interface, &fact.end, now, |known| known.absorb(fact.known.at(now)))
     }
 
-    /// Whether there may be something that others have not been told.
+    /// Whether there may be unpublished facts.
     pub(super) const fn has_news(&self) -> bool {
         self.news
     }
 
-    /// What others have not been told, at most so many.
+    /// Unpublished facts, at most so many.
     pub(super) fn take_news(&mut self, most: usize, now: WallTime) -> Vec<Fact> {
         let end = |known: &Known| known.last_end().map_or(Duration::ZERO, |t| t.0);
         let is_news = |held: &Held| {
@@ -130,14 +135,14 @@ impl Measured {
         facts
     }
 
-    /// Whoever was told has forgotten it.
+    /// The receiver has lost what was published.
     pub(super) fn tell_again(&mut self) {
         self.own.values_mut().for_each(|held| held.told = None);
         self.news = !self.own.is_empty();
     }
 
-    /// Gives the rows of the interfaces what is known of this end, and takes from them what was of another. Nothing where
-    /// nothing was ever seen.
+    /// Gives the rows of the interfaces what is known of this end, and takes from them what was of
+    /// another. Nothing where nothing was ever seen.
     pub(super) fn put(&mut self, manager: &mut Manager, end: Option<&str>, port: u16, now: WallTime) {
         let mut ways: Vec<(&str, Known)> = Vec::new();
         let of_end = |(way, _): &(&Way, &Held)| end == Some(&*way.1);
@@ -155,7 +160,8 @@ impl Measured {
     }
 }
 
-/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all others what they were given before.
+/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all
+/// others what they were given before.
 pub(crate) fn put_known(manager: &mut Manager, ways: &[(&str, Known)], port: u16) {
     let seen = ways.iter().filter_map(|(interface, known)| {
         let facts = known.properties(port);

@@ -1,13 +1,15 @@
 //! Policies for real connections: between the needs of RFC 9622 and the algebra of NEAT's manager.
 //!
-//! *Responsible for* asking the manager about one connection ([`Ask`], in NEAT's words), for reading its answer back
-//! ([`Advice`]: which stacks, by which interfaces, from which addresses, with which options, in which order), and for
-//! telling people which policy did what ([`Story`]). *Not responsible for* files, sockets and clocks: texts, interfaces
-//! and the time are handed in.
+//! *Responsible for* asking the manager about one connection ([`Ask`], in NEAT's words), for
+//! reading its answer back ([`Advice`]: which stacks, by which interfaces, from which addresses,
+//! with which options, in which order), and for explaining to people which policy did what
+//! ([`Story`]). *Not responsible for* files, sockets and clocks: texts, interfaces and the time are
+//! handed in.
 //!
-//! *Invariants*: advice never names a stack that the program's own needs had ruled out, so that no policy and no answer
-//! of anybody's makes a connection less secure than the program asked; where nobody says anything of interfaces, the
-//! choice is the system's; advice is a function of the tables, the request, the interfaces and the time.
+//! *Invariants*: advice never names a stack that the program's own needs had ruled out, so that no
+//! policy and no answer of a daemon makes a connection less secure than the program asked; where no
+//! policy concerns interfaces, the choice is the system's; advice is a function of the tables, the
+//! request, the interfaces and the time.
 
 mod answer;
 mod ask;
@@ -39,8 +41,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Candidates that one connection may have: more rows and alternatives than NEAT keeps, because interfaces that are cut
-/// off would look as if policy had denied them.
+/// Candidates that one connection may have: more rows and alternatives than NEAT keeps, because
+/// interfaces that are cut off would look as if policy had denied them.
 const LIMITS: Limits = Limits { rows: 128, candidates: 512 };
 /// How many pieces of advice are remembered; when there are more, all are forgotten.
 const MAX_REMEMBERED: usize = 1024;
@@ -56,7 +58,7 @@ type Advised = Result<Arc<Advice>, Denied>;
 pub struct Adviser {
     manager: Manager,
     loader: Loader,
-    /// What a daemon has told.
+    /// The tables from a daemon.
     shared: Layer,
     interfaces: Vec<Interface>,
     /// The nodes of their rows.
@@ -104,7 +106,7 @@ impl Adviser {
     /// Takes files in place of those it was given before: see [`Loader::load`].
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
         let report = self.loader.load(&mut self.manager, pib, cib, now);
-        // The rows of interfaces are made anew, and come back from beneath nothing.
+        // The rows of interfaces are rebuilt, and no layer beneath has them.
         for uid in &self.rows {
             self.loader.layer().uncover(FileKind::Cib, uid);
         }
@@ -112,11 +114,12 @@ impl Adviser {
         report
     }
 
-    /// Takes the tables of a daemon in place of those it was given before. Files of this program's own count more.
+    /// Takes the tables of a daemon in place of those it was given before. Files of this program's
+    /// own count more.
     pub fn share(&mut self, tables: Tables, now: WallTime) {
         let Tables { profiles, policies, nodes } = tables;
         let mut contents = Contents::beneath(&self.manager, &mut [self.loader.layer(), &mut self.shared], now);
-        // The rows of the interfaces are made anew below.
+        // The rows of the interfaces are rebuilt below.
         contents.remove_nodes(&self.rows);
         let rules = |kind, rules: Vec<Rule>| rules.into_iter().map(move |rule| (kind, Item::Rule(Box::new(rule))));
         let items = rules(FileKind::Profile, profiles).chain(rules(FileKind::Policy, policies));
@@ -127,7 +130,7 @@ impl Adviser {
         self.renew_rows(now);
     }
 
-    /// The file that says what a rule is, by the name under which it was given.
+    /// The file that defines a rule, by the name under which it was given.
     #[must_use]
     pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
         self.loader.file_of(kind, uid)
@@ -158,9 +161,9 @@ impl Adviser {
         &mut self.manager
     }
 
-    /// Whether any profile or policy wants to know what connections have seen: a property whose name begins with
-    /// [`MEASURED`], of a rule that could fire for a connection like those that were asked about so far. Where none does, nobody
-    /// need look.
+    /// Whether any profile or policy wants to know what connections have seen: a property whose
+    /// name begins with [`MEASURED`], of a rule that could fire for a connection like those that
+    /// were asked about so far. Where none does, no lookup is needed.
     pub fn heeds_measurements(&mut self) -> bool {
         let (manager, asked) = (&self.manager, &self.asked);
         *self.heeds.get_or_insert_with(|| {
@@ -180,8 +183,8 @@ impl Adviser {
         }
     }
 
-    /// Takes what a connection to this host, or else this address, has seen by an interface. What was advised before is
-    /// forgotten if that makes a difference.
+    /// Takes what a connection to this host, or else this address, has seen by an interface. What
+    /// was advised before is forgotten if that makes a difference.
     pub fn learn(&mut self, interface: &str, host: Option<&str>, addr: Option<IpAddr>, seen: &Seen, now: WallTime) {
         let Some(end) = measured::end_of(host, addr) else { return };
         if self.measured.learn(interface, &end, seen, now) {
@@ -215,18 +218,18 @@ impl Adviser {
         }
     }
 
-    /// Whether there may be something to tell other programs of this user.
+    /// Whether there may be facts to publish to other programs of this user.
     #[must_use]
     pub const fn has_news(&self) -> bool {
         self.measured.has_news()
     }
 
-    /// What connections of this program have seen that others have not been told, at most so many facts.
+    /// Measurements of this program's connections that were not published, at most so many facts.
     pub fn take_news(&mut self, most: usize, now: WallTime) -> Vec<Fact> {
         self.measured.take_news(most, now)
     }
 
-    /// Whoever was told has forgotten it: a daemon that began anew.
+    /// The receiver has lost what was published: a daemon that restarted.
     pub fn tell_again(&mut self) {
         self.measured.tell_again();
     }
@@ -240,12 +243,13 @@ impl Adviser {
         self.renew_rows(now);
     }
 
-    /// Gives each interface a row, but for those of which a root of somebody's tells: two rows of one interface would be two
-    /// candidates, of which a policy that denies one leaves the other. The domains of a network tell of their own addresses.
+    /// Gives each interface a row, but for those with a root node of another source: two rows of
+    /// one interface would be two candidates, of which a policy that denies one leaves the other.
+    /// The domains of a network describe their own addresses.
     fn renew_rows(&mut self, now: WallTime) {
         self.heeds = None;
         let rows = core::mem::take(&mut self.rows);
-        // What a file or a daemon says under such a name is theirs.
+        // A node of a file or a daemon under such a name is theirs.
         let says = |uid: &str| self.loader.says(FileKind::Cib, uid) || self.shared.says(FileKind::Cib, uid);
         let ours = |uid: &str| rows.contains(uid) && !says(uid);
         let domains = |n: &Node| n.uid.starts_with(DOMAIN_PREFIX) && n.counts(now);
@@ -285,16 +289,17 @@ impl Adviser {
         self.until = None;
     }
 
-    /// What the policies say of a connection.
+    /// The advice of the policies for a connection.
     ///
-    /// `number` stands for the ask where equal asks are to be answered once: the same number for equal asks only, 0 to
-    /// remember nothing.
+    /// `number` stands for the ask where equal asks are to be answered once: the same number for
+    /// equal asks only, 0 to remember nothing.
     ///
     /// # Errors
     /// [`Denied`]: the policies leave no way, and which they are.
     pub fn advise(&mut self, ask: &Ask<'_>, number: u64, now: WallTime) -> Advised {
         if self.until.is_some_and(|until| until.0 <= now.0) {
-            // What a network said may have ended, and its addresses have plain rows again.
+            // The information of a network may have expired, and its addresses have plain rows
+            // again.
             self.renew_rows(now);
         }
         if let Some(known) = self.remembered.get(&number).filter(|_| number != 0) {
@@ -316,7 +321,7 @@ impl Adviser {
         advised
     }
 
-    /// Puts what was seen of the other end into the rows, where anybody wants to know.
+    /// Puts what was seen of the other end into the rows, where a policy uses it.
     fn recall(&mut self, ask: &Ask<'_>, now: WallTime) {
         if self.heeds_measurements() {
             let end = measured::end_of(ask.host, ask.addr);
@@ -331,7 +336,8 @@ impl Adviser {
         match answer::read(&decision, ask, &usable) {
             answer::Read::Advice(advice) => Ok(Arc::new(advice)),
             answer::Read::Nothing => Err(self.denied(ask, requests, now)),
-            // Rows were there, and none came back: denied, or unfit for what a profile has made of the request.
+            // Rows were there, and none came back: denied, or unfit for what a profile has made of
+            // the request.
             answer::Read::WithoutRows(advice) => match self.denied_rows(requests, &usable, now) {
                 true => Err(self.denied(ask, requests, now)),
                 false => Ok(Arc::new(advice)),
@@ -339,7 +345,8 @@ impl Adviser {
         }
     }
 
-    /// Whether the row of an interface that leads there was joined to a candidate, so that policies must have denied it.
+    /// Whether the row of an interface that leads there was joined to a candidate, so that policies
+    /// must have denied it.
     fn denied_rows(&mut self, requests: &Requests, usable: &[ask::Usable], now: WallTime) -> bool {
         let explained = self.manager.explain(requests, now);
         explained.is_ok_and(|(_, trace)| story::joined_rows(&trace, usable))
@@ -359,7 +366,7 @@ impl Adviser {
     /// The same for people, with every step.
     ///
     /// # Errors
-    /// [`Denied`] when there are too many steps to tell.
+    /// [`Denied`] when there are too many steps to record.
     pub fn explain(&mut self, ask: &Ask<'_>, now: WallTime) -> Result<Story, Denied> {
         let advised = self.advise(ask, 0, now);
         let (ranked, trace) =
@@ -369,8 +376,9 @@ impl Adviser {
     }
 }
 
-/// Whether any rule wants to know what connections have seen, that could fire for requests with properties of these names. It
-/// looks at names alone: what profiles and policies make of them, and what rows have.
+/// Whether any rule wants to know what connections have seen, that could fire for requests with
+/// properties of these names. It looks at names alone: what profiles and policies make of them, and
+/// what rows have.
 pub(crate) fn heeds<'a>(manager: &'a Manager, asked: impl Iterator<Item = &'a str>) -> bool {
     let measured = |rule: &Rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED));
     let rules = || [Stage::Profile, Stage::Policy].into_iter().flat_map(|stage| manager.table(stage).rules());

@@ -6,8 +6,8 @@ use neater_base::net::SocketOption;
 use neater_property::CapacityProfile;
 use neater_property::neat::NeatValue;
 
-/// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class, RFC 2597), as the engine
-/// sets it.
+/// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class,
+/// RFC 2597), as the engine sets it.
 #[must_use]
 pub(super) const fn dscp_of(profile: CapacityProfile) -> u8 {
     match profile {
@@ -38,7 +38,8 @@ pub(super) fn read(property: &Decided, over_tcp: bool) -> Result<SocketOption, &
     option_of(&property.key, &property.value, over_tcp)
 }
 
-/// Why a property that asks for an option has no effect whatever the transport is; `None` where it may have one, or asks for none.
+/// Why a property that asks for an option has no effect whatever the transport is; `None` where it
+/// may have one, or asks for none.
 pub(crate) fn never(key: &str, value: &NeatValue) -> Option<&'static str> {
     is_option(key).then(|| option_of(key, value, true).err()).flatten()
 }
@@ -53,9 +54,11 @@ fn option_of(key: &str, value: &NeatValue, over_tcp: bool) -> Result<SocketOptio
     let option = crate::manager::socket_option_number(option).ok_or("no option of this system has this name")?;
     let tcp =
         |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };
-    // Levels and options as Linux numbers them: IPPROTO_IP is 0, SOL_SOCKET 1, IPPROTO_TCP 6, IPPROTO_IPV6 41.
+    // Levels and options as Linux numbers them: IPPROTO_IP is 0, SOL_SOCKET 1, IPPROTO_TCP 6,
+    // IPPROTO_IPV6 41.
     match option.as_str() {
-        // The upper six bits of the byte of IPv4 and IPv6 (RFC 2474 section 3); the others are the congestion control's.
+        // The upper six bits of the byte of IPv4 and IPv6 (RFC 2474 section 3); the others are the
+        // congestion control's.
         "0/1" | "41/67" => number(255).map(|n| SocketOption::Dscp(n as u8 >> 2)),
         "1/7" => number(u32::MAX).map(|n| SocketOption::SendBuffer(n as usize)),
         "1/8" => number(u32::MAX).map(|n| SocketOption::ReceiveBuffer(n as usize)),

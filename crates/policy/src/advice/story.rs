@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Where a rule said something.
+/// The place of a rule that took part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Its table.
@@ -45,7 +45,7 @@ pub struct Story {
     /// Every step of the manager.
     pub trace: Trace,
     told: Vec<Told>,
-    /// What was denied, and by whom.
+    /// What was denied, and by which rule.
     denied: Vec<(String, Place)>,
     /// Candidates that are none of the connection's, and why.
     unfit: BTreeSet<String>,
@@ -95,9 +95,9 @@ impl Story {
                 }
             }
         }
-        // Rows of interfaces that do not lead there say nothing to people.
+        // Rows of interfaces that do not lead there are left out for people.
         unfit.retain(|why| !why.contains("does not lead there"));
-        // Rows first: a candidate without one stands for what rows do not tell.
+        // Rows first: a candidate without one stands for what rows do not cover.
         found.sort_by_key(|(f, _)| f.place.is_none());
         let ways =
             advised.iter().flat_map(|a| &a.paths).flat_map(|path| path.picks.iter().map(move |pick| (path, pick)));
@@ -121,18 +121,19 @@ impl Story {
         Self { denied: denied(&trace, usable), advised, trace, told, unfit }
     }
 
-    /// Where rules said something that is part of the story.
+    /// The places of the rules that are part of the explanation.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         let changes = self.told.iter().flat_map(|t| &t.changes).map(|c| &c.place);
         changes.chain(self.denied.iter().map(|(_, place)| place)).cloned()
     }
 
-    /// The story in lines of plain text; `whence` gives the file and the line where a rule says something, if it can.
+    /// The story in lines of plain text; `source_of` gives the file and the line of a rule, if it
+    /// can.
     #[must_use]
-    pub fn lines(&self, whence: &dyn Fn(&Place) -> Option<String>) -> Vec<String> {
+    pub fn lines(&self, source_of: &dyn Fn(&Place) -> Option<String>) -> Vec<String> {
         let named = |place: &Place| {
-            let whence = whence(place).map_or_else(String::new, |at| format!(" ({at})"));
-            format!("{} {}{whence}", place.stage.as_str(), place.uid)
+            let source = source_of(place).map_or_else(String::new, |at| format!(" ({at})"));
+            format!("{} {}{source}", place.stage.as_str(), place.uid)
         };
         let mut lines = Vec::new();
         match &self.advised {
@@ -155,8 +156,8 @@ impl Story {
 
     /// The story for programs.
     #[must_use]
-    pub fn to_json(&self, whence: &dyn Fn(&Place) -> Option<String>) -> Value {
-        let rule = |place: &Place| json!({"table": place.stage.as_str(), "uid": place.uid, "property": place.key, "at": whence(place)});
+    pub fn to_json(&self, source_of: &dyn Fn(&Place) -> Option<String>) -> Value {
+        let rule = |place: &Place| json!({"table": place.stage.as_str(), "uid": place.uid, "property": place.key, "at": source_of(place)});
         let candidate = |(i, told): (usize, &Told)| {
             let change = |c: &Change| {
                 let mut json = rule(&c.place);

@@ -269,7 +269,8 @@ fn advice_follows_interfaces_and_time() {
     assert_eq!(first(&mut adviser, 0), None);
 }
 
-/// Whatever rules say, advice has eligible stacks and usable interfaces only, and none of them twice by one way.
+/// Whatever the rules, advice has eligible stacks and usable interfaces only, and none of them
+/// twice by one way.
 #[test]
 fn random_rules_lead_to_nothing_that_was_not_asked_for() {
     let mut rng = Rng::from_number(11);
@@ -479,7 +480,7 @@ fn domains() -> Adviser {
     domains_of(Vec::new())
 }
 
-/// The same, where home.example says something of itself.
+/// The same, where home.example has a document.
 fn domains_of(said: Vec<NeatProperty>) -> Adviser {
     use crate::daemon::network_nodes;
     use crate::pvd::Provisioned;
@@ -587,7 +588,8 @@ fn a_node_that_is_called_like_a_row_of_an_interface_is_somebodys() {
     }
 }
 
-/// No tables of bare interfaces: one with a link-local address only, which leads nowhere by itself, and no default route.
+/// No tables of bare interfaces: one with a link-local address only, which leads nowhere by itself,
+/// and no default route.
 fn three() -> Vec<Interface> {
     let mut all = two();
     all[2].default_v4 = false;
@@ -616,7 +618,8 @@ fn what_a_profile_makes_immutable_hides_no_interface_from_those_who_deny_it() {
     assert_eq!(ways(&mut adviser(&files), &web(), "h").unwrap(), ["3 - 2,1", "2 - 2,1"]);
 }
 
-/// What only provisioning domains say is not so of a network that does not say it: a device's servers are looked for where its zone is.
+/// A property that only provisioning domains state is false for a network that does not state it: a
+/// device's servers are looked for where its zone is.
 #[test]
 fn what_a_profile_requires_of_domains_is_looked_for_where_one_says_it() {
     let zone = |precedence: u8| json!({"value": "iot.example", "precedence": precedence});
@@ -625,7 +628,7 @@ fn what_a_profile_requires_of_domains_is_looked_for_where_one_says_it() {
         "properties": {"interface": {"value": "wwan0", "precedence": 2}, "pvd_dns_zones": zone(2)}});
     let files = [("a.profile", profile.clone()), ("garden.cib", garden)];
     assert_eq!(ways(&mut adviser(&files), &web(), "h").unwrap(), ["3 - 2,1"]);
-    // Where nobody says it, no interface is chosen.
+    // Where no domain states it, no interface is chosen.
     assert_eq!(ways(&mut adviser(&[("a.profile", profile)]), &web(), "h").unwrap(), ["0 - 2,1", "neutral"]);
 }
 
@@ -665,7 +668,8 @@ fn who_binds_a_connection_is_not_out_of_reach() {
         assert_eq!(ask("eth0", &[bound]).unwrap(), ["0 - 2,1", "neutral"], "{bound:?}");
     }
     assert_eq!(ask("wwan0", &[Bound::Interface("eth0"), second]).unwrap(), ["2 - 2,1"]);
-    // A link-local peer, on an interface whose rows are of the other family; a zone may be a number.
+    // A link-local peer, on an interface whose rows are of the other family; a zone may be a
+    // number.
     let near = |name: &str, bound: Bound<'_>| {
         let mut adviser = adviser(&[("a.policy", deny(name))]);
         let addr = Some("fe80::1".parse().unwrap());

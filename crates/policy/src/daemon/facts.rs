@@ -1,11 +1,13 @@
-//! What the connections of programs have seen, told from one program of a user to the others.
+//! What the connections of programs have seen, passed on from one program of a user to the others.
 //!
-//! A fact is about one interface and one other end; a row of the CIB would steer connections to all others, too. So facts lie
-//! beside the CIB, and stand in rows only while a decision about their other end is made. They count for the user whose
-//! program told them, those of root's and of the daemon's own user for everybody; they end by themselves.
+//! A fact is about one interface and one other end; a row of the CIB would steer connections to all
+//! others, too. So facts lie beside the CIB, and stand in rows only while a decision about their
+//! other end is made. They apply to the user whose program sent them, those of root's and of the
+//! daemon's own user to all users; they expire by themselves.
 //!
-//! *Invariants*: a user has at most [`MAX_FACTS`], and one client tells of at most [`MAX_FACTS_OF_CLIENT`] within the
-//! [`LIFETIME`] of a fact; what is told counts no longer than that, whatever is said.
+//! *Invariants*: a user has at most [`MAX_FACTS`], and one client sends at most
+//! [`MAX_FACTS_OF_CLIENT`] within the [`LIFETIME`] of a fact; a fact counts no longer than that,
+//! whatever lifetime it states.
 
 use super::store::{Daemon, MAX_GUESTS};
 use super::wire::{Malformed, Rest, put_count, put_text};
@@ -17,11 +19,11 @@ use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatValue};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many facts one user's programs may have told.
+/// How many facts of one user's programs are kept.
 pub const MAX_FACTS: usize = 512;
-/// How many ways one client may tell of.
+/// How many paths one client may report on.
 pub const MAX_FACTS_OF_CLIENT: usize = 256;
-/// For how many kinds of requests it is remembered whether anybody wants to know.
+/// For how many kinds of requests it is remembered whether a policy uses facts.
 const MAX_HEEDS: usize = 1024;
 /// How many facts one frame carries.
 pub const MAX_FACTS_OF_FRAME: usize = 64;
@@ -47,14 +49,14 @@ fn last(known: &Known) -> Duration {
     known.last_end().map_or(Duration::ZERO, |t| t.0)
 }
 
-/// The facts of all users; those that count for everybody are user 0's.
+/// The facts of all users; those that apply to all users are user 0's.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     of: BTreeMap<u32, BTreeMap<Way, Held>>,
     /// How many changes there were.
     number: u64,
-    /// Whether the rules that steer a user want to know of facts for requests whose properties have these names, as of a version
-    /// of the tables.
+    /// Whether the rules that steer a user want to know of facts for requests whose properties have
+    /// these names, as of a version of the tables.
     heeds: (u64, BTreeMap<(u32, u64), bool>),
 }
 
@@ -66,7 +68,7 @@ impl Facts {
 
     /// Takes a fact; false if there are too many users.
     fn learn(&mut self, user: u32, fact: Fact, now: WallTime) -> bool {
-        // Guests never keep the facts out that count for everybody.
+        // Guests never displace the facts that apply to all users.
         let guests = |of: &BTreeMap<_, _>| of.len() - usize::from(of.contains_key(&0));
         if user != 0 && !self.of.contains_key(&user) && guests(&self.of) >= MAX_GUESTS {
             self.purge(now);
@@ -99,7 +101,8 @@ impl Facts {
         users.into_iter().flatten().filter_map(|user| self.of.get(&user)).flatten()
     }
 
-    /// What is known of the ways to one end; what the user's own programs tell counts later than what root's do.
+    /// What is known of the ways to one end; the facts of the user's own programs override those of
+    /// root's.
     fn about(&self, user: u32, end: &str, now: WallTime) -> Vec<(String, Known)> {
         let mut all: BTreeMap<String, Known> = BTreeMap::new();
         for ((interface, _), held) in self.of(user).filter(|((_, to), _)| to == end) {
@@ -132,7 +135,8 @@ impl Daemon {
         if self.is_trusted(user) { 0 } else { user }
     }
 
-    /// Takes what a user's program has seen. `told` are the ways of which this client has told, and until when that counts.
+    /// Takes what a user's program has seen. `told` are the paths that this client has reported on,
+    /// and when those facts expire.
     ///
     /// # Errors
     /// Why something was not taken; what stood before it was.
@@ -149,7 +153,7 @@ impl Daemon {
             if told.len() >= MAX_FACTS_OF_CLIENT && !told.contains_key(&way) {
                 told.retain(|_, until| until.0 > now.0);
                 if told.len() >= MAX_FACTS_OF_CLIENT {
-                    return Err(format!("one program may tell of {MAX_FACTS_OF_CLIENT} ways at one time"));
+                    return Err(format!("one program may report on {MAX_FACTS_OF_CLIENT} paths at one time"));
                 }
             }
             if !self.facts.learn(teller, fact, now) {
@@ -161,8 +165,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Adds to `out` the facts that a user may be told and have changed since change number `known`: those of the user's own
-    /// programs. Those of root's count where the user's decisions are made here, but to whom root's programs talk is told to nobody else.
+    /// Adds to `out` the facts that a user may receive and that have changed since change number
+    /// `known`: those of the user's own programs. Those of root's count where the user's decisions
+    /// are made here, but the destinations of root's programs are not revealed to other users.
     pub(super) fn put_facts(&self, user: u32, known: u64, out: &mut Vec<u8>, now: WallTime) {
         let mut news: Vec<(&Way, &Held)> = Vec::new();
         if known < self.facts.number {
@@ -181,8 +186,9 @@ impl Daemon {
         }
     }
 
-    /// Puts what is known of the one end that requests are about into the rows of the tables that steer a user, if anybody
-    /// wants to know; whether it did, so that [`Daemon::take_facts`] is to be called.
+    /// Puts what is known of the one end that requests are about into the rows of the tables that
+    /// steer a user, if a policy uses it; returns whether one did, so that [`Daemon::take_facts`]
+    /// is to be called.
     pub(super) fn put_facts_of(&mut self, user: u32, requests: &Requests, now: WallTime) -> bool {
         if self.facts.of.is_empty() {
             return false;
@@ -243,7 +249,7 @@ fn put_fact(out: &mut Vec<u8>, interface: &str, end: &str, known: &Known, now: W
     }
 }
 
-/// Adds the payload of what a program tells: at most [`MAX_FACTS_OF_FRAME`], the rest is left out.
+/// Adds the payload of a program's facts: at most [`MAX_FACTS_OF_FRAME`], the rest is left out.
 pub fn put_told(out: &mut Vec<u8>, facts: &[Fact], now: WallTime) {
     let facts = &facts[..facts.len().min(MAX_FACTS_OF_FRAME)];
     put_count(out, facts.len());
@@ -302,7 +308,7 @@ fn facts(rest: &mut Rest<'_>, now: WallTime) -> Result<Vec<Fact>, Malformed> {
     (0..count).map(|_| fact(rest, now)).collect()
 }
 
-/// Reads what a program tells at `now`.
+/// Reads the facts that a program sends at `now`.
 ///
 /// # Errors
 /// [`Malformed`].

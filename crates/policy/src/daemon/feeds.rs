@@ -1,8 +1,10 @@
-//! Sources of one's own: documents of nodes that are fetched again and again, from a file or over HTTP.
+//! Sources of one's own: documents of nodes that are fetched again and again, from a file or over
+//! HTTP.
 //!
-//! Each document takes the place of the source's one before, as a whole. Its nodes count for as long as the source is heard:
-//! one that says nothing of its end ends with the time that the source may be silent. A document that is no good changes
-//! nothing; what the source said before goes on to count until it ends.
+//! Each document takes the place of the source's one before, as a whole. Its nodes stay in force
+//! for as long as the source answers: one without an expiry of its own expires with the time that
+//! the source may be silent. A faulty document changes nothing; the earlier one stays in force
+//! until it expires.
 
 use super::Daemon;
 use super::session::{objects, within};
@@ -18,11 +20,13 @@ pub const MAX_SOURCES: usize = 16;
 pub const MAX_SOURCE_TEXT: usize = 1 << 20;
 
 impl Daemon {
-    /// Takes what a source says now, in place of what it said before: a node or a list of nodes, as JSON. A node without an
-    /// end ends after `silence`, unless the source repeats it until then. How many nodes there are is given back.
+    /// Takes the current document of a source, in place of the one before: a node or a list of
+    /// nodes, as JSON. A node without an end ends after `silence`, unless the source repeats it
+    /// until then. How many nodes there are is given back.
     ///
     /// # Errors
-    /// What is wrong with the document, with line and column, or which node is somebody else's; nothing has changed then.
+    /// What is wrong with the document, with line and column, or which node belongs to another
+    /// writer; nothing has changed then.
     pub fn set_source(&mut self, source: &str, text: &str, silence: Duration, now: WallTime) -> Result<usize, String> {
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(source) {
             return Err(format!("there are at most {MAX_SOURCES} sources"));
@@ -40,7 +44,7 @@ impl Daemon {
             let (node, _) = Node::from_json(object, "", "", now).map_err(|e| within(text, i, e))?;
             let theirs = |uid: &String| held.is_some_and(|held| held.contains(uid));
             if !theirs(&node.uid) && self.base().cib().get(&node.uid).is_some_and(|other| other.counts(now)) {
-                return Err(format!("the node {} is somebody else's: choose another uid", node.uid));
+                return Err(format!("the node {} belongs to another writer: choose another uid", node.uid));
             }
             if !uids.insert(node.uid.clone()) {
                 return Err(format!("the node {} stands there twice", node.uid));
@@ -117,7 +121,7 @@ mod tests {
             assert!(why.contains(says), "{why}, not {says}");
         }
         let why = d.set_source("two", &node("a", ""), SILENCE, NOW).expect_err("another's");
-        assert!(why.contains("a is somebody else's"), "{why}");
+        assert!(why.contains("a belongs to another writer"), "{why}");
         assert_eq!(uids(&mut d, NOW), ["a"]);
     }
 

@@ -1,9 +1,11 @@
-//! What a modem says of itself, as lines of JSON: `{"interface": "wwan0", "mode": "4G", "rsrp": -87, "quality_indicator": 2}`.
+//! The metadata of a modem, as lines of JSON: `{"interface": "wwan0", "mode": "4G", "rsrp": -87,
+//! "quality_indicator": 2}`.
 //!
-//! The names of what NEAT's exporter told are those of the Final Version of Use Cases (2018), section 2.1, table 2: `mode`,
-//! `submode`, `rssi`, `rscp`, `ecio`, `rsrp`, `rsrq`, `lac`, `cid`, `oper`, `device_state`, `ipaddr`; its table 3 scores
-//! `frequency` and `quality_indicator`, too. Any other name is a property all the same. Each line takes the place of the
-//! one before for its interface, and counts for `ttl` seconds: a modem that has gone silent says nothing good.
+//! The names of NEAT's exporter are those of the Final Version of Use Cases (2018), section 2.1,
+//! table 2: `mode`, `submode`, `rssi`, `rscp`, `ecio`, `rsrp`, `rsrq`, `lac`, `cid`, `oper`,
+//! `device_state`, `ipaddr`; its table 3 scores `frequency` and `quality_indicator`, too. Any other
+//! name is a property all the same. Each line takes the place of the one before for its interface,
+//! and counts for `ttl` seconds: a modem that has gone silent gets no good score.
 
 use crate::manager::Node;
 use core::time::Duration;
@@ -15,12 +17,13 @@ use serde_json::Value;
 pub const MAX_LINE: usize = 4096;
 /// How many members a line may have.
 const MAX_MEMBERS: usize = 64;
-/// How long a line counts that does not say how long, and the longest that one may say, in seconds.
+/// The lifetime of a line that states none, and the longest that one may state, in seconds.
 const TTL: (u64, u64) = (60, 3600);
 /// The longest name of an interface, as Linux has it with room to spare.
 const MAX_NAME: usize = 64;
 
-/// The node that a line is: linked to the interface it names, so that the rows of the interface have what it says.
+/// The node that a line is: linked to the interface it names, so that the rows of the interface
+/// have its properties.
 ///
 /// # Errors
 /// What is wrong with the line.
@@ -48,7 +51,7 @@ pub fn metadata_node(line: &str, now: WallTime) -> Result<Node, String> {
     let mut said = NeatArray::new();
     for (key, value) in members.iter().filter(|(key, _)| !matches!(key.as_str(), "interface" | "ttl")) {
         let value = match value {
-            // What a modem does not know counts as not said.
+            // What a modem does not know counts as not stated.
             Value::Null => continue,
             Value::Bool(_) | Value::Number(_) | Value::String(_) => NeatValue::from_json(value),
             _ => return Err(format!("{key} is a text, a number, true, false or null")),
@@ -72,7 +75,7 @@ pub fn metadata_node(line: &str, now: WallTime) -> Result<Node, String> {
         alternatives: vec![said],
         priority: 0,
         expires: Some(WallTime(now.0.saturating_add(Duration::from_secs(seconds)))),
-        description: "as the modem tells".into(),
+        description: "as the modem reports".into(),
         others: serde_json::Map::new(),
     })
 }

@@ -14,7 +14,7 @@ pub enum Door {
     Pib,
     /// `neat_cib_socket`: nodes in.
     Cib,
-    /// `neater_metadata_socket`: what modems say, in.
+    /// `neater_metadata_socket`: metadata of modems, in.
     Metadata,
 }
 
@@ -53,11 +53,11 @@ pub struct Counters {
     pub decisions: u64,
     /// Those that had been made before.
     pub cached: u64,
-    /// Nodes that were told.
+    /// Nodes that were received.
     pub nodes_told: u64,
     /// How often the directories were read.
     pub loads: u64,
-    /// What connections have seen that was told.
+    /// Measurements of connections that were received.
     pub facts_told: u64,
     /// Files that could not be used when they were read last.
     pub faults: u64,
@@ -118,11 +118,11 @@ impl Daemon {
         };
         put("decisions_total", "counter", "Decisions that were asked for.", &[("", c.decisions as f64)]);
         put("decisions_cached_total", "counter", "Decisions that had been made before.", &[("", c.cached as f64)]);
-        put("nodes_told_total", "counter", "CIB nodes that were told.", &[("", c.nodes_told as f64)]);
+        put("nodes_told_total", "counter", "CIB nodes that were received from programs.", &[("", c.nodes_told as f64)]);
         put(
             "facts_told_total",
             "counter",
-            "What programs told that their connections have seen.",
+            "Measurements of connections that were received from programs.",
             &[("", c.facts_told as f64)],
         );
         put("loads_total", "counter", "How often the directories were read.", &[("", c.loads as f64)]);
@@ -143,10 +143,10 @@ impl Daemon {
         }
         put("turned_away_total", "counter", "Connections beyond the bounds.", &[("", c.turned_away as f64)]);
         put("sessions", "gauge", "Connections on the Unix sockets.", &[("", c.sessions as f64)]);
-        put("profiles", "gauge", "Profiles that count for everybody.", &[("", profiles as f64)]);
-        put("policies", "gauge", "Policies that count for everybody.", &[("", policies as f64)]);
-        put("nodes", "gauge", "CIB nodes that count for everybody.", &[("", nodes as f64)]);
-        put("rows", "gauge", "CIB rows that count for everybody.", &[("", rows as f64)]);
+        put("profiles", "gauge", "Profiles that apply to all users.", &[("", profiles as f64)]);
+        put("policies", "gauge", "Policies that apply to all users.", &[("", policies as f64)]);
+        put("nodes", "gauge", "CIB nodes that apply to all users.", &[("", nodes as f64)]);
+        put("rows", "gauge", "CIB rows that apply to all users.", &[("", rows as f64)]);
         put("rows_truncated", "gauge", "1 if there would be more rows.", &[("", f64::from(u8::from(truncated)))]);
         put("guests", "gauge", "Users with rules or nodes of their own.", &[("", guests as f64)]);
         put("facts", "gauge", "What is known of ways to other ends.", &[("", facts as f64)]);

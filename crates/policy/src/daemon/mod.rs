@@ -1,14 +1,18 @@
-//! The policy manager as a daemon that many programs share: what it holds for whom, and what is said on its sockets.
+//! The policy manager as a daemon that many programs share: its state for each user, and the
+//! protocols of its sockets.
 //!
-//! *Responsible for* who may write what and whom it steers ([`Daemon`]), for NEAT's JSON and the compact form on the Unix
-//! sockets ([`Session`], [`wire`]), for the REST interface ([`rest`]) with its description, and for what is counted.
+//! *Responsible for* which user may write what and which users it applies to ([`Daemon`]), for
+//! NEAT's JSON and the compact form on the Unix sockets ([`Session`], [`wire`]), for the REST
+//! interface ([`rest`]) with its description, and for what is counted.
 //!
-//! *Not responsible for* sockets, files, clocks and randomness: the program `neater pm` brings bytes, texts, the time and
-//! a token. *Deliberately not here*: what a decision is, which is the [`manager`](crate::manager)'s.
+//! *Not responsible for* sockets, files, clocks and randomness: the program `neater pm` brings
+//! bytes, texts, the time and a token. *Deliberately not here*: what a decision is, which is the
+//! [`manager`](crate::manager)'s.
 //!
-//! *Invariants*: what a user wrote steers that user alone, unless the user is root or the one the daemon runs as; nobody
-//! but them changes what they wrote; whatever clients send, memory stays within bounds that do not depend on how often
-//! they send it; a document counts as a whole or not at all.
+//! *Invariants*: what a user wrote applies to that user alone, unless the user is root or the one
+//! the daemon runs as; no other user changes what they wrote; whatever clients send, memory stays
+//! within bounds that do not depend on how often they send it; a document counts as a whole or not
+//! at all.
 
 mod facts;
 mod feeds;

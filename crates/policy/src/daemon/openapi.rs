@@ -47,7 +47,7 @@ pub(super) fn description() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {"title": "neater pm", "version": env!("CARGO_PKG_VERSION"),
-            "description": "The policy manager of this host. docs/policy.md tells what policies and nodes mean."},
+            "description": "The policy manager of this host. docs/policy.md explains what policies and nodes mean."},
         "servers": [{"url": "/"}],
         "paths": {
             "/pib": {"get": read("The uids of the policies, in the order in which they are tried", list("uids", uids.clone()))},

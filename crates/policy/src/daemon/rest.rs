@@ -1,9 +1,10 @@
 //! The REST interface: what is asked over HTTP, and what is answered. Only this host may ask.
 //!
-//! A page in a browser on this host can send requests to this host, too. So the `Host` must be a literal address of the
-//! loopback (RFC 6761 leaves what `localhost` means to resolvers, and a name may be made to mean anything), nothing lets
-//! a page of another origin read an answer, and whatever changes something needs the token, which only who may read the
-//! daemon's files knows.
+//! A page in a browser on this host can send requests to this host, too. So the `Host` must be a
+//! literal address of the loopback (RFC 6761 leaves what `localhost` means to resolvers, and a name
+//! may be made to mean anything), nothing lets a page of another origin read an answer, and
+//! whatever changes something needs the token, which only a user who may read the daemon's files
+//! knows.
 
 use super::openapi;
 use super::session::{NotDone, put_nodes, put_rules};
@@ -141,7 +142,7 @@ fn is_here(host: &str, port: u16) -> bool {
     address.is_some_and(|a: IpAddr| a.is_loopback()) && asked == Some(port)
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ.
+/// Whether two texts are the same, in a time that does not depend on where they differ.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
@@ -164,7 +165,8 @@ const fn status_of(why: Refusal) -> u16 {
 }
 
 impl Daemon {
-    /// Answers a request that came to `port` of this host. Who has the token may do what the daemon's own user may.
+    /// Answers a request that came to `port` of this host. A client with the token may do what the
+    /// daemon's own user may.
     pub fn rest(&mut self, request: &Request<'_>, port: u16, token: &str, now: WallTime) -> Response {
         let response = self.answer_rest(request, port, token, now);
         self.counters.rest(response.status);
@@ -176,7 +178,7 @@ impl Daemon {
             return Response::error(421, &format!("Host must be 127.0.0.1:{port} or [::1]:{port}, not a name"));
         }
         let Some(place) = Place::of(request.path) else {
-            return Response::error(404, "there is nothing here; /openapi.json says what there is");
+            return Response::error(404, "there is nothing here; /openapi.json lists what there is");
         };
         if !place.methods().contains(&request.method) {
             let allow = place.methods().join(", ");
@@ -247,11 +249,11 @@ impl Daemon {
             _ => return Response::error(405, "nothing can be put here"),
         };
         match done {
-            Ok(slips) => {
-                // Who expects NEAT's answer finds it; slips stand behind it.
-                let slips: String =
-                    slips.iter().map(|f| format!("\n{}:{}: warning: {}", f.line, f.column, f.why)).collect();
-                Response::text(200, format!("OK{slips}"))
+            Ok(found) => {
+                // A client that expects NEAT's answer finds it; diagnostics stand behind it.
+                let diagnostics: String =
+                    found.iter().map(|f| format!("\n{}:{}: warning: {}", f.line, f.column, f.why)).collect();
+                Response::text(200, format!("OK{diagnostics}"))
             }
             Err(NotDone::Malformed(why)) => Response::error(400, &why),
             Err(NotDone::Refused(why)) => Response::error(status_of(why), &why.to_string()),

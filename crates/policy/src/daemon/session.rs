@@ -1,12 +1,14 @@
 //! One connection on a Unix socket: bytes in, bytes out.
 //!
-//! The first byte decides the form: [`wire::MARK`] the compact one, in which a connection carries any number of frames;
-//! anything else NEAT's, in which it carries one JSON document that the client ends by closing its half.
+//! The first byte decides the form: [`wire::MARK`] the compact one, in which a connection carries
+//! any number of frames; anything else NEAT's, in which it carries one JSON document that the
+//! client ends by closing its half.
 //!
-//! NEAT's C library takes a connection that closes without a word as "decide yourself", and waits for ever for one that
-//! answers with an empty list (`docs/policy.md`), so that a document on the request socket that cannot be answered closes
-//! the connection; why is told to whoever runs the daemon. The sockets for the PIB and CIB say why to the client, which
-//! NEAT's library does not wait for.
+//! NEAT's C library takes a connection that closes without an answer as "decide yourself", and
+//! waits for ever for one that answers with an empty list (`docs/policy.md`), so that a document on
+//! the request socket that cannot be answered closes the connection; the reason is reported to the
+//! administrator of the daemon. The sockets for the PIB and CIB return the reason to the client,
+//! which NEAT's library does not wait for.
 
 use super::metadata::{MAX_LINE, metadata_node};
 use super::metrics::Door;
@@ -46,9 +48,9 @@ pub struct Session {
     lines: u64,
     /// How many documents, frames and lines were taken.
     taken: u64,
-    /// The tables that are being told.
+    /// The tables that are being sent.
     fetching: Option<super::tables::View>,
-    /// The ways of which facts were told here, and until when they count.
+    /// The paths whose facts were received here, and when these expire.
     ways: BTreeMap<(String, String), WallTime>,
 }
 
@@ -111,7 +113,8 @@ impl Session {
             self.input.push(b'\n');
             self.lines(daemon, now);
         } else if !self.closed && self.form == Form::Unknown && matches!(self.door, Door::Pib | Door::Cib) {
-            // Whoever only looks whether somebody is here does not read it, and is no trouble.
+            // A client that only checks whether the daemon is alive does not read it, which is
+            // harmless.
             self.output.extend(format!("{}\n", json!({"error": "no document came"})).into_bytes());
         } else if !self.closed && !self.input.is_empty() {
             self.refuse(daemon, "the connection ended within a frame".into());
@@ -142,13 +145,15 @@ impl Session {
         self.closed
     }
 
-    /// Whether everything that was begun is done, where more may follow: such a connection may wait.
+    /// Whether everything that was begun is done, where more may follow: such a connection may
+    /// wait.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.form, Form::Compact | Form::Lines) && self.input.is_empty()
     }
 
-    /// How many documents, frames and lines were taken: a connection on which this grows is not stuck.
+    /// How many documents, frames and lines were taken: a connection on which this grows is not
+    /// stuck.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
@@ -160,14 +165,14 @@ impl Session {
         self.input.capacity() + self.output.capacity()
     }
 
-    /// What was done could not be written to a file: who waits for an answer is told.
+    /// What was done could not be written to a file: a client that waits for an answer is notified.
     pub fn unsaved(&mut self, why: &str) {
         if self.form == Form::Text && self.door != Door::Requests {
             self.output.extend(format!("{}\n", json!({"error": why})).into_bytes());
         }
     }
 
-    /// Why the client was refused something, for whoever runs the daemon.
+    /// Why the client was refused something, for the administrator of the daemon.
     pub fn take_refusals(&mut self) -> Vec<String> {
         std::mem::take(&mut self.refusals)
     }
@@ -192,7 +197,7 @@ impl Session {
         let says_nothing = text.chars().filter(|c| !c.is_whitespace()).eq("[]".chars());
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
-            _ if says_nothing => Err("the document is an empty list, which says nothing".to_owned()),
+            _ if says_nothing => Err("the document is an empty list, which has no content".to_owned()),
             Door::Pib => put_rules(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string()),
             Door::Cib | Door::Metadata => {
                 put_nodes(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string())
@@ -348,7 +353,8 @@ fn placed(text: &str, error: &NeatError) -> String {
     format!("line {} column {}: {}", fault.line, fault.column, fault.why)
 }
 
-/// The objects of a document: it is one, or a list of them. A uid that is given takes the place of what one object says.
+/// The objects of a document: it is one, or a list of them. A uid that is given replaces the one of
+/// a single object.
 pub(super) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
     let mut objects = match read(text).map_err(|e| placed(text, &e))? {
         Value::Array(list) => list,
@@ -373,7 +379,7 @@ pub(super) fn within(text: &str, i: usize, e: NeatError) -> String {
 /// Why a document was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotDone {
-    /// It says nothing that can be.
+    /// It has no valid meaning.
     Malformed(String),
     /// It may not be.
     Refused(Refusal),
@@ -394,7 +400,8 @@ impl fmt::Display for NotDone {
     }
 }
 
-/// Puts in the policies of a document, and tells what is odd about one that comes with its uid. `policy_type` says which are profiles.
+/// Puts in the policies of a document, and returns diagnostics about one that comes with its uid.
+/// `policy_type` marks profiles.
 ///
 /// # Errors
 /// Why, with the place.
@@ -405,19 +412,20 @@ pub(super) fn put_rules(
     daemon: &mut Daemon,
     now: WallTime,
 ) -> Result<Vec<Fault>, NotDone> {
-    let (mut rules, mut slips) = (Vec::new(), Vec::new());
+    let (mut rules, mut diagnostics) = (Vec::new(), Vec::new());
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
         let (rule, odd) = Rule::from_json(object, "", pointed_at(text, uid)).map_err(|e| within(text, i, e))?;
-        slips.extend(odd);
+        diagnostics.extend(odd);
         let is_profile = rule.others.get("policy_type").and_then(Value::as_str) == Some("profile");
         rules.push((if is_profile { Stage::Profile } else { Stage::Policy }, rule));
     }
     daemon.put_rules(user, rules, now).map_err(NotDone::Refused)?;
-    Ok(slips)
+    Ok(diagnostics)
 }
 
-/// The text in which slips can be pointed at: that of one object under the uid that somebody gives it. Others get no answer that
-/// could tell of slips, and looking for them takes time.
+/// The text in which diagnostics have a position: that of one object under the uid that the client
+/// gives it. Other requests get no answer that could carry diagnostics, and looking for them takes
+/// time.
 fn pointed_at<'a>(text: &'a str, uid: Option<&str>) -> &'a str {
     if uid.is_some() && text.trim_start().starts_with('{') { text } else { "" }
 }
@@ -433,12 +441,12 @@ pub(super) fn put_nodes(
     daemon: &mut Daemon,
     now: WallTime,
 ) -> Result<Vec<Fault>, NotDone> {
-    let (mut nodes, mut slips) = (Vec::new(), Vec::new());
+    let (mut nodes, mut diagnostics) = (Vec::new(), Vec::new());
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
         let (node, odd) = Node::from_json(object, "", pointed_at(text, uid), now).map_err(|e| within(text, i, e))?;
         nodes.push(node);
-        slips.extend(odd);
+        diagnostics.extend(odd);
     }
     daemon.put_nodes(user, nodes, now).map_err(NotDone::Refused)?;
-    Ok(slips)
+    Ok(diagnostics)
 }

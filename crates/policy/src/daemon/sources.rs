@@ -1,7 +1,8 @@
-//! What the CIB says of the interfaces of this host.
+//! The CIB's nodes for the interfaces of this host.
 //!
-//! NEAT writes a node for each interface when it starts; here the nodes follow the interfaces. What the system does not
-//! know, a `.cib` file can say: a node without `root` and `link` that matches `{"interface": {"value": "wlan0"}}`.
+//! NEAT writes a node for each interface when it starts; here the nodes follow the interfaces. What
+//! the system does not know, a `.cib` file can state: a node without `root` and `link` that matches
+//! `{"interface": {"value": "wlan0"}}`.
 
 use super::store::Daemon;
 use crate::manager::{MAX_UID, Node};
@@ -20,20 +21,22 @@ pub(crate) const DOMAIN_PREFIX: &str = "pvd-";
 /// How many addresses of one interface make rows.
 const MAX_ADDRESSES: usize = 16;
 
-/// A node for each interface that is up, has an address that others can reach, and leads somewhere else: the loopback is
-/// what a program gets without any row.
+/// A node for each interface that is up, has an address that others can reach, and leads somewhere
+/// else: the loopback is what a program gets without any row.
 ///
-/// `interface`, `local_interface`, `local_ip` and `ip_version` are immutable, as NEAT has them. Beside them stand `mtu`
-/// (bytes), `link_type`, `wired`, `metered` where that follows from the type, and `default_route`, whose score of 1 puts
-/// what leads to the world before bridges of containers.
+/// `interface`, `local_interface`, `local_ip` and `ip_version` are immutable, as NEAT has them.
+/// Beside them stand `mtu` (bytes), `link_type`, `wired`, `metered` where that follows from the
+/// type, and `default_route`, whose score of 1 puts what leads to the world before bridges of
+/// containers.
 #[must_use]
 pub fn interface_nodes(interfaces: &[Interface]) -> Vec<Node> {
     network_nodes(interfaces, &[])
 }
 
-/// The same where networks have said what they are: a node for each provisioning domain of each interface, with the
-/// addresses that belong to it and what is known of it; and one for the addresses that belong to none. An address has one
-/// row, so that what a network says cannot be passed by on the plain row.
+/// The same where networks have described themselves: a node for each provisioning domain of each
+/// interface, with the addresses that belong to it and what is known of it; and one for the
+/// addresses that belong to none. An address has one row, so that a network's information cannot be
+/// evaded by the plain row.
 #[must_use]
 pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<Node> {
     let mut nodes = Vec::new();
@@ -47,7 +50,7 @@ pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<N
             nodes.extend(node(interface, more, 1.0, of_domain).map(|n| Node {
                 uid: domain_uid(&interface.name, &domain.id),
                 expires: Some(domain.expires),
-                description: "as the network tells".into(),
+                description: "as the network reports".into(),
                 ..n
             }));
         }
@@ -56,7 +59,8 @@ pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<N
     nodes
 }
 
-/// The uid of a domain's node. A name may be as long as a uid: what is longer has a number for its end.
+/// The uid of a domain's node. A name may be as long as a uid: what is longer has a number for its
+/// end.
 fn domain_uid(interface: &str, id: &str) -> String {
     // No interface has a colon in its name: the uid of one pair is no other's.
     let uid = format!("{DOMAIN_PREFIX}{interface}:{id}");
@@ -65,13 +69,15 @@ fn domain_uid(interface: &str, id: &str) -> String {
     }
     let mut f = Fingerprint::default();
     f.text(&uid);
-    // Names of domains and interfaces that the kernel takes are ASCII; of what is not, the number is enough.
+    // Names of domains and interfaces that the kernel takes are ASCII; of what is not, the number
+    // is enough.
     format!("{}-{:016x}", uid.get(..MAX_UID - 17).unwrap_or(DOMAIN_PREFIX), f.finish())
 }
 
-/// The same for an engine that asks about its own connections: the loopback has a node, too, because what leads to this
-/// host goes by no other; default routes have no score; and each row says *any* of `transport` and `security`, so that a
-/// profile which makes these immutable does not take all rows away. Addresses of which somebody has `told` have none.
+/// The same for an engine that asks about its own connections: the loopback has a node, too,
+/// because what leads to this host goes by no other; default routes have no score; and each row has
+/// *any* for `transport` and `security`, so that a profile which makes these immutable does not
+/// take all rows away. Addresses with a node of another source (`told`) have none.
 #[must_use]
 pub(crate) fn interface_rows(interfaces: &[Interface], told: impl Fn(&str, IpAddr) -> bool) -> Vec<Node> {
     let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
@@ -93,7 +99,8 @@ pub(crate) fn row_addresses(interface: &Interface) -> impl Iterator<Item = IpAdd
 }
 
 fn is_usable(addr: IpAddr) -> bool {
-    // A link-local address means nothing without its link, and the candidates of NEAT have no place for that.
+    // A link-local address means nothing without its link, and the candidates of NEAT have no place
+    // for that.
     let link_local = match addr {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
@@ -101,7 +108,8 @@ fn is_usable(addr: IpAddr) -> bool {
     !(link_local || addr.is_loopback() || addr.is_unspecified() || addr.is_multicast())
 }
 
-/// The addresses that are `meant` make rows; `more` stands in every one; a default route counts `route` points.
+/// The addresses that are `meant` make rows; `more` stands in every one; a default route counts
+/// `route` points.
 fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64, meant: impl Fn(IpAddr) -> bool) -> Option<Node> {
     if !interface.up {
         return None;
@@ -159,7 +167,7 @@ fn node_of(interface: &Interface, more: Vec<NeatProperty>, addresses: Vec<NeatAr
         alternatives,
         priority: 0,
         expires: None,
-        description: "as the system tells".into(),
+        description: "as the system reports".into(),
         others: serde_json::Map::new(),
     })
 }
@@ -168,7 +176,7 @@ fn node_of(interface: &Interface, more: Vec<NeatProperty>, addresses: Vec<NeatAr
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     wanted: Vec<Node>,
-    /// The uids of those that are in the base: nobody else changes these.
+    /// The uids of those that are in the base: no other writer changes these.
     set: BTreeSet<String>,
 }
 
@@ -190,19 +198,20 @@ impl Networks {
 }
 
 impl Daemon {
-    /// Takes the interfaces of this host as they are now, in place of those it was given before. What has not changed
-    /// stays, so that decisions that do not depend on a change stay, too.
+    /// Takes the interfaces of this host as they are now, in place of those it was given before.
+    /// What has not changed stays, so that decisions that do not depend on a change stay, too.
     pub fn set_interfaces(&mut self, interfaces: &[Interface], now: WallTime) {
         self.set_networks(interfaces, &[], now);
     }
 
-    /// The same with the provisioning domains that are known ([`Domains::provisioned`](crate::pvd::Domains::provisioned)).
+    /// The same with the provisioning domains that are known
+    /// ([`Domains::provisioned`](crate::pvd::Domains::provisioned)).
     pub fn set_networks(&mut self, interfaces: &[Interface], domains: &[Provisioned], now: WallTime) {
         self.networks.wanted = network_nodes(interfaces, domains);
         self.settle_networks(now);
     }
 
-    /// Sees to it that the nodes of the networks are in the base. A node of that name that somebody else has put there stays,
+    /// Puts the nodes of the networks into the base. A node of that name from another writer stays,
     /// and counts instead.
     pub(super) fn settle_networks(&mut self, now: WallTime) {
         let networks = core::mem::take(&mut self.networks);

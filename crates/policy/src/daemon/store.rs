@@ -1,8 +1,9 @@
-//! What the daemon holds, and for whom.
+//! The daemon's state, for each user.
 //!
-//! What root and the daemon's own user wrote, and what its files say, is the **base** and counts for everybody. What any
-//! other user wrote is kept apart, and counts for that user alone: decisions for such a guest are made by a manager of its
-//! own, the guest's **view**, in which both are together.
+//! What root and the daemon's own user wrote, and what its files contain, is the **base** and
+//! applies to all users. What any other user wrote is kept apart, and applies to that user alone:
+//! decisions for such a guest are made by a manager of its own, the guest's **view**, in which both
+//! are together.
 
 use super::metrics::Counters;
 use super::told::Told;
@@ -23,24 +24,28 @@ pub const MAX_GUESTS: usize = 64;
 pub const MAX_GUEST_RULES: usize = 256;
 /// How many nodes one of them may have. One more drops the one that expires first.
 pub const MAX_GUEST_NODES: usize = 1024;
-/// About how many bytes the rules and nodes of one of them may take together. What a rule says of alternatives counts as often as
-/// it makes combinations.
+/// About how many bytes the rules and nodes of one of them may take together. A rule's alternatives
+/// count once for each combination.
 pub const MAX_GUEST_BYTES: usize = 4 << 20;
-/// How many views are kept; the one that was asked longest ago is made anew when it is asked again.
+/// How many views are kept; the least recently used one is dropped, and rebuilt when it is used
+/// again.
 pub const MAX_VIEWS: usize = 16;
-/// How many requests one document may expand to. A daemon serves others meanwhile, so that this is less than for a library.
+/// How many requests one document may expand to. A daemon serves others meanwhile, so that this is
+/// less than for a library.
 pub const MAX_REQUESTS: usize = 256;
 /// How many properties one of them may have.
 pub const MAX_PROPERTIES: usize = 512;
 /// How many properties they may have together.
 pub const MAX_ALL_PROPERTIES: usize = 16_384;
-/// How many steps one decision may take where it is made in the plain form: some tenths of a second.
+/// How many steps one decision may take where it is made in the plain form: some tenths of a
+/// second.
 const MAX_STEPS: u64 = 4_000_000;
 
-/// About how many bytes the steps of one decision may take that are told: those of some thousand candidates, for one client at a time.
+/// About how many bytes the explained steps of one decision may take: those of some thousand
+/// candidates, for one client at a time.
 const MAX_TOLD: usize = 64 << 20;
 
-/// What a daemon is told when it starts.
+/// The options of a daemon's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How many candidates are kept.
@@ -60,10 +65,10 @@ pub enum Effect {
     Save {
         /// A name without a path.
         file: String,
-        /// What it is to say.
+        /// Its new content.
         text: String,
-        /// The daemon knows of no file of this name that says this rule: what lies there already, broken perhaps or somebody's
-        /// notes, must stay.
+        /// The daemon knows of no file of this name with this rule: a file that exists already,
+        /// perhaps broken or a user's notes, must stay.
         new: bool,
     },
     /// Remove this file of the directory.
@@ -76,7 +81,7 @@ pub enum Effect {
 /// Why something is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     NotYours,
     /// There is no such thing.
     Unknown,
@@ -84,7 +89,7 @@ pub enum Refusal {
     Full,
     /// Too many users have written something.
     Crowded,
-    /// A file of the directories says it.
+    /// A file of the directories defines it.
     Filed,
     /// It comes with the daemon.
     Ready,
@@ -100,7 +105,7 @@ impl fmt::Display for Refusal {
                 "one user may have {MAX_GUEST_RULES} profiles and policies, and with nodes {MAX_GUEST_BYTES} bytes of \
                  them: remove some first"
             ),
-            Self::Filed => f.write_str("a file of the CIB directory says this node: change the file"),
+            Self::Filed => f.write_str("a file of the CIB directory defines this node: change the file"),
             Self::Ready => f.write_str(
                 "this comes with neater: put one of your own with this uid in its place, or start with --bare",
             ),
@@ -133,7 +138,8 @@ struct Guest {
     rules: BTreeMap<(Stage, String), Rule>,
     nodes: Cib,
     view: Option<Box<Manager>>,
-    /// When something of it changed last, in changes of the daemon; and what was told of its nodes.
+    /// When something of it changed last, in changes of the daemon; and what was published of its
+    /// nodes.
     changed: u64,
     told: Told,
     /// When the view was asked last, in decisions of the daemon.
@@ -174,14 +180,14 @@ pub struct Daemon {
     pub(super) facts: super::facts::Facts,
     /// The nodes of this host's networks.
     pub(super) networks: super::sources::Networks,
-    /// What was told that no file says: what lies beneath it.
+    /// What programs sent and no file defines: what lies beneath it.
     layer: Layer,
-    /// How often something changed, from 1, and when something did last that counts for everybody.
+    /// How often something changed, from 1, and when something did last that applies to all users.
     changes: u64,
     changed: u64,
-    /// What programs were told of the nodes that count for everybody.
+    /// What programs were sent of the nodes that apply to all users.
     told: Told,
-    /// Tables that are being told.
+    /// Tables that are being sent.
     pub(super) snapshots: super::tables::Snapshots,
     /// What happened so far.
     pub counters: Counters,
@@ -215,25 +221,26 @@ impl Daemon {
         }
     }
 
-    /// What counts for everybody.
+    /// What applies to all users.
     #[must_use]
     pub const fn base(&self) -> &Manager {
         &self.base
     }
 
-    /// The rows of the CIB that count for everybody at `now`.
+    /// The rows of the CIB that apply to all users at `now`.
     pub fn rows(&mut self, now: WallTime) -> &crate::manager::Rows {
         self.base.rows(now)
     }
 
-    /// Whether what this user writes counts for everybody.
+    /// Whether what this user writes applies to all users.
     #[must_use]
     pub fn is_trusted(&self, user: u32) -> bool {
         user == 0 || user == self.options.owner || self.trusted.contains(&user)
     }
 
-    /// What this user writes counts for everybody from now on, as what the daemon's own user writes: a program that tells of
-    /// modems, for example, and runs as a user of its own. What it wrote before is forgotten.
+    /// What this user writes applies to all users from now on, as what the daemon's own user
+    /// writes: a program that reports modems, for example, and runs as a user of its own. What it
+    /// wrote before is forgotten.
     pub fn trust(&mut self, user: u32) {
         self.guests.remove(&user);
         self.trusted.insert(user);
@@ -251,14 +258,14 @@ impl Daemon {
         self.guests.len()
     }
 
-    /// Takes what the files of the directories say, all at once; a file that cannot be understood goes on to say what it
-    /// said before.
+    /// Takes the contents of the directories' files, all at once; the earlier content of a file
+    /// that cannot be understood stays in force.
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
         let report = self.loader.load(&mut self.base, pib, cib, now);
         if report.changed {
             self.base_changed();
             self.forget_views();
-            // What was told has become what its file says.
+            // What was sent has become the content of its file.
             for (stage, uid) in self.layer.rules() {
                 if self.loader.says(kind(stage), &uid) {
                     let beneath = self.layer.release(kind(stage), &uid);
@@ -270,7 +277,7 @@ impl Daemon {
             }
             let loader = &mut self.loader;
             self.networks.give_way(|uid| {
-                // It is made anew when the file goes.
+                // It is rebuilt when the file goes.
                 loader.says(FileKind::Cib, uid) && {
                     loader.layer().uncover(FileKind::Cib, uid);
                     true
@@ -289,18 +296,18 @@ impl Daemon {
         std::mem::take(&mut self.effects)
     }
 
-    /// A file was not written: it says no rule of ours, and must not be removed with one.
+    /// A file was not written: it contains no rule of ours, and must not be removed with one.
     pub fn not_saved(&mut self, file: &str) {
         self.saved.retain(|_, held| held != file);
     }
 
-    /// The file that says a rule, or is about to.
+    /// The file that contains a rule, or is about to.
     fn file_of(&self, stage: Stage, uid: &str) -> Option<String> {
         let saved = self.saved.get(&(stage, uid.to_string())).cloned();
         saved.or_else(|| self.loader.file_of(kind(stage), uid))
     }
 
-    /// Something changed that counts for everybody.
+    /// Something changed that applies to all users.
     fn base_changed(&mut self) {
         self.changes += 1;
         self.changed = self.changes;
@@ -478,20 +485,20 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether a file says a node of this uid that counts. One that has ended leaves the uid to others, as long as its file says
-    /// nothing else.
+    /// Whether a file has a node of this uid in force. An expired one leaves the uid to others, as
+    /// long as its file is unchanged.
     fn is_filed(&self, uid: &str, now: WallTime) -> bool {
         self.loader.says(FileKind::Cib, uid) && self.base.cib().get(uid).is_some_and(|node| node.counts(now))
     }
 
-    /// Puts nodes in that count for everybody.
+    /// Puts nodes in that apply to all users.
     pub(super) fn put_base(&mut self, nodes: Vec<Node>, now: WallTime) {
         for node in nodes {
             self.put_base_node(node, true, now);
         }
     }
 
-    /// Puts a node in that counts for everybody, and is told to programs if it is to be `told`.
+    /// Puts a node in that applies to all users, and is sent to programs if it is to be `told`.
     pub(super) fn put_base_node(&mut self, node: Node, told: bool, now: WallTime) {
         if self.is_filed(&node.uid, now) {
             // It counts again when the file is gone.
@@ -504,7 +511,7 @@ impl Daemon {
             self.base_changed();
         }
         for guest in self.guests.values_mut() {
-            // What everybody has counts before what one has.
+            // A node that applies to all users replaces a user's own.
             guest.nodes.remove(&node.uid);
             if let Some(view) = &mut guest.view {
                 view.insert_node(node.clone(), now);
@@ -513,7 +520,7 @@ impl Daemon {
         self.base.insert_node(node, now);
     }
 
-    /// Takes a node out that counted for everybody, and of which programs were told if it was `told`.
+    /// Takes a node out that applied to all users, and that was sent to programs if it was `told`.
     pub(super) fn remove_base(&mut self, uid: &str, told: bool) -> Result<(), Refusal> {
         if self.loader.says(FileKind::Cib, uid) {
             return self.loader.layer().uncover(FileKind::Cib, uid).map(|_| ()).ok_or(Refusal::Unknown);
@@ -563,10 +570,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// Decides for a user, and tells every step.
+    /// Decides for a user, and explains every step.
     ///
     /// # Errors
-    /// As for [`decide`](Self::decide), and where there is more to tell than some megabytes.
+    /// As for [`decide`](Self::decide), and where the explanation exceeds some megabytes.
     pub fn explain(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Trace, TooMuch> {
         Self::is_modest(requests)?;
         let facts = self.put_facts_of(user, requests, now);
@@ -580,8 +587,8 @@ impl Daemon {
     /// Decides for a user.
     ///
     /// # Errors
-    /// [`TooMuch`] when the requests are more than [`MAX_REQUESTS`], have more than [`MAX_PROPERTIES`] each or
-    /// [`MAX_ALL_PROPERTIES`] together, or lead to too many candidates.
+    /// [`TooMuch`] when the requests are more than [`MAX_REQUESTS`], have more than
+    /// [`MAX_PROPERTIES`] each or [`MAX_ALL_PROPERTIES`] together, or lead to too many candidates.
     pub fn decide(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMuch> {
         Self::is_modest(requests)?;
         self.counters.decisions += 1;
@@ -617,20 +624,20 @@ impl Daemon {
         self.view_for(user, asked, now)
     }
 
-    /// What tells all tables of one time from those of another: never the same twice in a run of the daemon.
+    /// What identifies all tables of one time: never the same twice in a run of the daemon.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.changes
     }
 
-    /// What tells the tables that a user's programs are given from those of another time. What others wrote for themselves
-    /// changes nothing for this one.
+    /// What identifies the tables of one time that a user's programs are given. What others wrote
+    /// for themselves changes nothing for this one.
     #[must_use]
     pub fn version_of(&self, user: u32) -> u64 {
         self.guests.get(&user).map_or(0, |guest| guest.changed).max(self.changed)
     }
 
-    /// Whether a user has something beside what counts for everybody.
+    /// Whether a user has something beside what applies to all users.
     pub(super) fn has_own(&self, user: u32) -> bool {
         self.guests.get(&user).is_some_and(|guest| !guest.rules.is_empty() || !guest.nodes.is_empty())
     }
@@ -684,8 +691,8 @@ const fn kind(stage: Stage) -> FileKind {
     }
 }
 
-/// The name of the file of a rule that has none yet. What is no plain name becomes a number: a uid comes from outside, and
-/// must lead nowhere else.
+/// The name of the file of a rule that has none yet. What is no plain name becomes a number: a uid
+/// comes from outside, and must lead nowhere else.
 fn file_name(stage: Stage, uid: &str) -> String {
     let ending = if stage == Stage::Profile { "profile" } else { "policy" };
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');

@@ -1,13 +1,14 @@
-//! The tables of a daemon for programs that decide themselves: asked for page by page, and given again when they change.
+//! The tables of a daemon for programs that decide themselves: asked for page by page, and given
+//! again when they change.
 //!
 //! What connections of others have seen comes the same way, but only what has changed.
 //!
-//! Tables that do not fit into a page are told from a snapshot, so that a program that fetches them gets those of one time, and what
-//! changes meanwhile does not make it begin again.
+//! Tables that do not fit into a page are sent from a snapshot, so that a program that fetches them
+//! gets those of one time, and what changes meanwhile does not make it restart.
 //!
-//! A program that asked the daemon about every connection would wait for it, and share its fate. With the tables it decides
-//! as the daemon would, at its own speed; what the daemon's users say reaches it a moment later. [`Follower`] is the
-//! program's side.
+//! A program that asked the daemon about every connection would wait for it, and share its fate.
+//! With the tables it decides as the daemon would, at its own speed; the changes of the daemon's
+//! users reach it a moment later. [`Follower`] is the program's side.
 
 use super::facts;
 use super::store::Daemon;
@@ -20,7 +21,7 @@ use std::collections::BTreeSet;
 
 /// How much of a page is filled before the text that is its last.
 const FULL: usize = 64 * 1024;
-/// The longest text of a rule or node that is told; a longer one is left out.
+/// The longest text of a rule or node that is sent; a longer one is left out.
 const MAX_TEXT: usize = MAX_PAYLOAD - FULL - 64;
 /// How many rules and nodes a program takes from a daemon, and how many bytes of texts.
 const MAX_ITEMS: usize = 100_000;
@@ -29,11 +30,11 @@ const MAX_BYTES: usize = 64 << 20;
 const END: u8 = 3;
 /// How many facts are taken at once: more than there could be.
 const MAX_HEARD: usize = 4 * facts::MAX_FACTS;
-/// How many snapshots of the tables of one view are kept, and how many bytes of all. Without a snapshot, pages are of the tables as
-/// they are.
+/// How many snapshots of the tables of one view are kept, and how many bytes of all. Without a
+/// snapshot, pages are of the tables as they are.
 const MAX_SNAPSHOTS: usize = 4;
 const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
-/// How long a snapshot is kept that nobody asks for.
+/// How long a snapshot without requests is kept.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Profiles, policies and nodes.
@@ -92,7 +93,7 @@ fn page(manager: &Manager, interfaces: &BTreeSet<String>, from: At) -> Page {
     Page { from, next: (table, u32::try_from(at).unwrap_or(u32::MAX)), texts }
 }
 
-/// Which tables a snapshot is of: whose view, if it is not everybody's, and at which version.
+/// Which tables a snapshot is of: whose view, if it is not the base, and at which version.
 pub(super) type View = (Option<u32>, u64);
 
 #[derive(Debug)]
@@ -105,19 +106,19 @@ struct Snapshot {
     readers: usize,
 }
 
-/// Tables that are being told.
+/// Tables that are being sent.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots(Vec<Snapshot>);
 
 impl Snapshots {
-    /// Lets go of what nobody asks for.
+    /// Drops snapshots without requests.
     fn purge(&mut self, now: WallTime) {
         // A clock that was set back makes old ones new, for a while.
         self.0.retain(|s| now.0.saturating_sub(s.asked.0) < IDLE);
     }
 
-    /// Adds the page of a snapshot that begins there; `None` where there is no such snapshot. It is gone with its last page, unless
-    /// somebody else is in the middle of it.
+    /// Adds the page of a snapshot that begins there; `None` where there is no such snapshot. It is
+    /// gone with its last page, unless another client is in the middle of it.
     fn put(&mut self, of: View, from: At, out: &mut Vec<u8>, now: WallTime) -> Option<()> {
         let at = self.0.iter().position(|s| s.of == of)?;
         let snapshot = &mut self.0[at];
@@ -134,8 +135,8 @@ impl Snapshots {
         Some(())
     }
 
-    /// Keeps a snapshot, if there is room. Those of the same view make room, the oldest first; what counts for everybody is kept before
-    /// what counts for one.
+    /// Keeps a snapshot, if there is room. Those of the same view make room, the oldest first; the
+    /// base is kept before a user's view.
     fn keep(&mut self, of: View, pages: Vec<Page>, now: WallTime) {
         let bytes = pages.iter().map(|page| page.texts.len()).sum();
         let same = |s: &Snapshot| s.of.0 == of.0;
@@ -157,7 +158,8 @@ impl Snapshots {
 }
 
 impl Daemon {
-    /// Adds to `out` the page that a user asks for: see [`wire`]. `fetching` is what the connection is in the middle of.
+    /// Adds to `out` the page that a user asks for: see [`wire`]. `fetching` is what the connection
+    /// is in the middle of.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -184,7 +186,8 @@ impl Daemon {
         if self.snapshots.put(of, from, out, now).is_some() {
             return Ok(());
         }
-        // Nobody fetches these tables yet; or the snapshot is gone, and the program begins again if they have changed.
+        // No client fetches these tables yet; or the snapshot is gone, and the program restarts if
+        // they have changed.
         let interfaces = self.networks.interfaces();
         let first = page(self.manager_of(user, now), &interfaces, from);
         put_page(out, current.1, first.next.0, first.next.1, &first.texts);
@@ -228,7 +231,7 @@ fn asked(payload: &[u8]) -> Result<[u64; 3], Malformed> {
     Ok([u64::from_le_bytes(*known), u64::from(*table), u64::from(u32::from_le_bytes(*from))])
 }
 
-/// What a program has of tables that it is being told.
+/// What a program has received of tables.
 #[derive(Debug, Default)]
 struct Fetch {
     version: u64,
@@ -241,8 +244,8 @@ struct Fetch {
 
 /// A program's side of a connection to a daemon: bytes in, bytes and tables out.
 ///
-/// *Invariants*: at most one question is under way; whatever the daemon says, memory stays bounded; tables are given when
-/// they are whole, all of one version.
+/// *Invariants*: at most one question is under way; whatever the daemon sends, memory stays
+/// bounded; tables are given when they are whole, all of one version.
 #[derive(Debug, Default)]
 pub struct Follower {
     input: Vec<u8>,
@@ -253,7 +256,7 @@ pub struct Follower {
     facts: (u64, bool),
 }
 
-/// What a daemon has told.
+/// What a daemon has sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heard {
     /// The tables, if they are new.
@@ -307,11 +310,12 @@ impl Follower {
         wire::frame(out, Kind::News, 0, |out| out.extend(known.to_le_bytes()));
     }
 
-    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are whole and new,
-    /// and what others have seen.
+    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are
+    /// whole and new, and what others have seen.
     ///
     /// # Errors
-    /// [`Malformed`]: this is no daemon that can be followed, and the connection is of no use any more.
+    /// [`Malformed`]: this is no daemon that can be followed, and the connection is of no use any
+    /// more.
     pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Heard, Malformed> {
         if self.input.len() + bytes.len() > 2 * (HEAD + MAX_PAYLOAD) {
             return Err(Malformed::TooMany);
@@ -377,7 +381,8 @@ impl Follower {
 }
 
 impl Fetch {
-    /// Takes the texts of a page. What is neither a rule nor a node is left out: it may be of a later version than ours.
+    /// Takes the texts of a page. What is neither a rule nor a node is left out: it may be of a
+    /// later version than ours.
     fn take(&mut self, mut texts: &[u8], now: WallTime) -> Result<(), Malformed> {
         while let Some(([table, length @ ..], rest)) = texts.split_first_chunk::<5>() {
             let length = u32::from_le_bytes(*length) as usize;

@@ -85,7 +85,7 @@ fn what_a_user_tells_steers_that_user_and_what_root_tells_everybody() {
         &json!({"uid": "all", "match": {"interface": {"value": "tun0"}}, "properties": [[]]}).to_string(),
     );
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "-"]);
-    // News of root's reach those who have something of their own, too.
+    // News of root's reach users with something of their own, too.
     tell(&mut d, Door::Cib, 0, &interface("wlan0"));
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "wlan0", "-"]);
     assert_eq!(interfaces(&mut d, BOB), ["wlan0", "-"]);
@@ -142,7 +142,7 @@ fn guests_have_bounds_each_and_together() {
         tell(&mut d, Door::Cib, 2000 + i, &interface("x"));
     }
     assert!(say(&mut d, Door::Cib, BOB, &interface("x")).0.contains("64 users"));
-    // Who has nothing left makes room.
+    // A user with nothing left makes room.
     assert_eq!(d.remove_node(2001, "x"), Ok(()));
     tell(&mut d, Door::Cib, BOB, &interface("x"));
     for i in 1..MAX_GUESTS as u32 {
@@ -393,8 +393,8 @@ fn rest_reads_for_all_and_writes_for_who_has_the_token() {
     assert_eq!(rest(&mut d, "DELETE", "/cib/eth0", Some(TOKEN), "").body, "CIB node removed");
     assert_eq!(rest(&mut d, "GET", "/cib/eth0", None, "").status, 404);
 
-    let slip = "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": 300}}}";
-    let odd = rest(&mut d, "PUT", "/pib/odd", Some(TOKEN), slip);
+    let diagnostic = "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": 300}}}";
+    let odd = rest(&mut d, "PUT", "/pib/odd", Some(TOKEN), diagnostic);
     assert!(odd.status == 200 && odd.body.starts_with("OK\n2:17: warning: dscp = 300 has no effect"), "{}", odd.body);
     let bad = rest(&mut d, "PUT", "/pib/bad", Some(TOKEN), "{\n \"priority\": []}");
     assert!(bad.status == 400 && bad.body.contains("line 2 column 2: priority is a number"), "{}", bad.body);
@@ -462,7 +462,7 @@ fn names_of_files_lead_nowhere_else() {
         let Effect::Save { file, .. } = effect else { panic!("{effect:?}") };
         assert!(file.starts_with("uid-") && file.ends_with(".policy") && !file.contains('/'), "{file}");
     }
-    // A file that says a rule is the one that is written when the rule changes.
+    // The file that defines a rule is the one that is written when the rule changes.
     d.load(&[SourceFile { name: "10-site.policy", text: r#"{"uid": "site"}"# }], &[], NOW);
     tell(&mut d, Door::Pib, OWNER, r#"{"uid": "site", "priority": 3}"#);
     assert!(matches!(&d.take_effects()[..], [Effect::Save { file, new: false, .. }] if file == "10-site.policy"));
@@ -529,7 +529,7 @@ fn frames_belong_to_their_sockets_and_nonsense_ends_the_connection() {
     assert!(session.is_closed());
 }
 
-/// Everything a follower is told by a session, as often as there are questions.
+/// Everything a follower is sent by a session, as often as there are questions.
 fn follow(follower: &mut Follower, session: &mut Session, daemon: &mut Daemon) -> Option<Tables> {
     let (mut questions, mut tables) = (Vec::new(), None);
     follower.ask(&mut questions);
@@ -622,7 +622,7 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
     let mut rest = vec![1, text.len() as u8, 0, 0, 0];
     rest.extend(text);
     assert_eq!(hear(&page(5, 3, 0, &rest)).expect("a page").tables.expect("tables").policies, []);
-    // Nobody asked.
+    // There was no request.
     assert!(Follower::new().receive(&page(5, 3, 0, &[]), &mut Vec::new(), NOW).is_err());
     let (mut follower, mut out) = (Follower::new(), Vec::new());
     follower.ask(&mut out);
@@ -630,8 +630,9 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
     assert!(follower.receive(&endless, &mut out, NOW).is_err());
 }
 
-/// What `outcome` of the reference's vectors says, where `specs/exceptions/neat-vectors-no-request.toml` does not say otherwise: a
-/// request is answered, and what is none closes the connection.
+/// The `outcome` of the reference's vectors, except for
+/// `specs/exceptions/neat-vectors-no-request.toml`: a request is answered, and what is none closes
+/// the connection.
 #[test]
 fn what_is_no_request_is_closed_and_what_is_denied_is_answered() {
     const CLOSED: [&str; 5] = ["req-bad-property", "req-bad-range", "req-not-json", "req-number-element", "req-object"];

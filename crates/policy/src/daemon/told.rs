@@ -1,7 +1,8 @@
-//! What programs have been told of nodes, and when they must be told again.
+//! What programs were sent of nodes, and when it must be sent again.
 //!
-//! A modem repeats itself every second, and a router every few minutes; a program that were given all tables anew each time would
-//! do little else. It is told what is different, and what would otherwise end with it too early.
+//! A modem repeats itself every second, and a router every few minutes; a program that got all
+//! tables each time would do little else. It is sent what is different, and what would otherwise
+//! end with it too early.
 
 use crate::manager::{MAX_NODES, Node};
 use neater_base::WallTime;
@@ -14,7 +15,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Whether a node that takes the place of another is news. Then it counts as told.
+    /// Whether a node that takes the place of another is news. Then it counts as sent.
     pub(super) fn is_news(&mut self, held: Option<&Node>, node: &Node, now: WallTime) -> bool {
         let news = match held.filter(|held| held.counts(now)) {
             None => node.counts(now),
@@ -22,7 +23,7 @@ impl Told {
             Some(held) => match (held.expires, node.expires) {
                 (None, None) => false,
                 (Some(old), Some(new)) if new.0 >= old.0 => {
-                    // Told again in the second half of its life.
+                    // Sent again in the second half of its life.
                     let told = self.until.get(&node.uid).copied().unwrap_or(old);
                     let (left, life) = (told.0.saturating_sub(now.0), new.0.saturating_sub(now.0));
                     left.saturating_mul(2) < life
@@ -37,7 +38,7 @@ impl Told {
                     self.until.retain(|_, at| at.0 > now.0);
                 }
                 if self.until.len() >= 2 * MAX_NODES {
-                    // Without a record the node is told again a little too often.
+                    // Without a record the node is sent again a little too often.
                     self.until.clear();
                 }
                 self.until.insert(node.uid.clone(), at);

@@ -1,4 +1,5 @@
-//! The compact form: what NEAT's sockets say in JSON, in frames that cost little, many on one connection.
+//! The compact form: the content of NEAT's JSON sockets, in frames that cost little, many on one
+//! connection.
 //!
 //! ```text
 //!  0        1        2                 4                                   8
@@ -7,30 +8,44 @@
 //! +--------+--------+-----------------+-----------------------------------+----------
 //! ```
 //!
-//! All numbers are little-endian. 0xB5 begins no UTF-8 text and so no JSON, by which a socket tells the two forms apart;
-//! another version would begin with another byte. `id` is the client's, and comes back with the answer; answers come in
-//! the order of the questions.
+//! All numbers are little-endian. 0xB5 begins no UTF-8 text and so no JSON, by which a socket
+//! distinguishes the two forms; another version would begin with another byte. `id` is the
+//! client's, and comes back with the answer; answers come in the order of the questions.
 //!
-//! A **text** is its length (2 bytes) and its bytes in UTF-8. A **value** is one byte and what follows: 0 any; 1 false;
-//! 2 true; 3 a number (8 bytes, IEEE 754); 4 a text; 5 a set: how many (2 bytes), then values 1 to 4; 6 a range: two
-//! numbers. A **property** is its key (a text), one byte with the precedence in the lowest two bits and `evaluated` in the
-//! third, its score (a number), its value. An **array** is how many (2 bytes), then properties.
+//! A **text** is its length (2 bytes) and its bytes in UTF-8. A **value** is one byte and what
+//! follows: 0 any; 1 false; 2 true; 3 a number (8 bytes, IEEE 754); 4 a text; 5 a set: how many (2
+//! bytes), then values 1 to 4; 6 a range: two numbers. A **property** is its key (a text), one byte
+//! with the precedence in the lowest two bits and `evaluated` in the third, its score (a number),
+//! its value. An **array** is how many (2 bytes), then properties.
 //!
-//! | kind | payload |
-//! |---|---|
-//! | 1 decide | how many requests (2 bytes), then an array for each |
-//! | 2 node | uid (a text); one byte: 1 root, 2 link; seconds to live (4 bytes, 0 for ever); matches: how many (2 bytes), arrays; groups: how many (2 bytes), and for each how many alternatives (2 bytes), arrays |
-//! | 3 forget | uid (a text) of a node |
-//! | 4 tables | the version that is known (8 bytes, 0 for none); a table (1 byte: 0 profiles, 1 policies, 2 nodes); from which entry on (4 bytes) |
-//! | 5 seen | what connections have seen: how many facts (2 bytes), then each: the interface and the other end (texts); one byte: 1 round trip, 2 rate, 4 loss; for each of these a number (s, bit/s, 0 to 1) and for how many seconds it counts (2 bytes); how many outcomes of races (2 bytes), and for each the port (2 bytes), whether it won (1 byte), the transport (a text), seconds (2 bytes) |
-//! | 6 news | up to which change facts are known (8 bytes, 0 for none) |
-//! | 7 explain | how (1 byte: 0 text, 1 JSON, 2 a diagram), then a document of requests as on the JSON socket |
-//! | 0x81 decision | properties: how many (2 bytes), each once; candidates: how many (2 bytes), and for each the score of evaluated properties and of the others (numbers), how many properties (2 bytes), their places among those above (2 bytes each) |
-//! | 0x82 done | nothing |
-//! | 0x83 page | the version (8 bytes); which table (1 byte, 3 where this is the last page) and entry (4 bytes) come next; then for each entry its table (1 byte), the length of its text (4 bytes) and the text, NEAT's JSON. Nothing but the version where it is the one that is known |
-//! | 0x84 facts | up to which change they go (8 bytes); whether there is more (1 byte); facts as in 5 |
-//! | 0x85 explained | every step to every candidate (the bytes of a text) |
-//! | 0xFF refused | why (the bytes of a text) |
+//! The payload by the kind of the frame:
+//!
+//! - **1 decide**: how many requests (2 bytes), then an array for each.
+//! - **2 node**: uid (a text); one byte: 1 root, 2 link; seconds to live (4 bytes, 0 for ever);
+//!   matches: how many (2 bytes), arrays; groups: how many (2 bytes), and for each how many
+//!   alternatives (2 bytes), arrays.
+//! - **3 forget**: uid (a text) of a node.
+//! - **4 tables**: the version that is known (8 bytes, 0 for none); a table (1 byte: 0 profiles, 1
+//!   policies, 2 nodes); from which entry on (4 bytes).
+//! - **5 seen**: what connections have seen: how many facts (2 bytes), then each: the interface and
+//!   the other end (texts); one byte: 1 round trip, 2 rate, 4 loss; for each of these a number (s,
+//!   bit/s, 0 to 1) and for how many seconds it counts (2 bytes); how many outcomes of races (2
+//!   bytes), and for each the port (2 bytes), whether it won (1 byte), the transport (a text),
+//!   seconds (2 bytes).
+//! - **6 news**: up to which change facts are known (8 bytes, 0 for none).
+//! - **7 explain**: how (1 byte: 0 text, 1 JSON, 2 a diagram), then a document of requests as on
+//!   the JSON socket.
+//! - **0x81 decision**: properties: how many (2 bytes), each once; candidates: how many (2 bytes),
+//!   and for each the score of evaluated properties and of the others (numbers), how many
+//!   properties (2 bytes), their places among those above (2 bytes each).
+//! - **0x82 done**: nothing.
+//! - **0x83 page**: the version (8 bytes); which table (1 byte, 3 where this is the last page) and
+//!   entry (4 bytes) come next; then for each entry its table (1 byte), the length of its text (4
+//!   bytes) and the text, NEAT's JSON. Nothing but the version where it is the one that is known.
+//! - **0x84 facts**: up to which change they go (8 bytes); whether there is more (1 byte); facts as
+//!   in 5.
+//! - **0x85 explained**: every step to every candidate (the bytes of a text).
+//! - **0xFF refused**: why (the bytes of a text).
 
 use crate::manager::{Decision, MAX_UID, Node, Ranked, Requests, told, told_key};
 use core::fmt;
@@ -44,7 +59,8 @@ pub const MARK: u8 = 0xB5;
 pub const HEAD: usize = 8;
 /// The longest payload that is taken.
 pub const MAX_PAYLOAD: usize = 1 << 18;
-/// How many bytes the properties of a decision's candidates may have together, each as long as on the wire.
+/// How many bytes the properties of a decision's candidates may have together, each as long as on
+/// the wire.
 const MAX_UNFOLDED: usize = 64 * MAX_PAYLOAD;
 /// How long most properties are.
 const USUAL: usize = 40;
@@ -67,7 +83,7 @@ pub enum Kind {
     Seen = 5,
     /// What others have seen, from some change on.
     News = 6,
-    /// Requests to decide, and to say why.
+    /// Requests to decide, and to explain.
     Explain = 7,
     /// What was decided.
     Decision = 0x81,
@@ -117,7 +133,7 @@ impl fmt::Display for Malformed {
             Self::Kind(byte) => write!(f, "there is no frame of kind {byte}"),
             Self::Long(length) => write!(f, "a payload has at most {MAX_PAYLOAD} bytes, not {length}"),
             Self::Short => f.write_str("the payload ends too early"),
-            Self::Trailing => f.write_str("the payload is longer than what it says"),
+            Self::Trailing => f.write_str("the payload is longer than its content"),
             Self::Value => f.write_str("a text, number or value is not one that can be"),
             Self::TooMany => f.write_str("the alternatives are too many"),
         }
@@ -170,7 +186,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Adds a frame to `out`, whose payload `write` adds. A payload that would be too long becomes a refusal.
+/// Adds a frame to `out`, whose payload `write` adds. A payload that would be too long becomes a
+/// refusal.
 pub fn frame(out: &mut Vec<u8>, kind: Kind, id: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     out.extend([MARK, kind as u8]);
@@ -272,7 +289,7 @@ pub fn put_node(out: &mut Vec<u8>, node: &Node, seconds: u32) {
     }
 }
 
-/// Adds the payload of a decision. Candidates are told as they are on the JSON socket.
+/// Adds the payload of a decision. Candidates are sent as they are on the JSON socket.
 pub fn put_decision(out: &mut Vec<u8>, decision: &Decision) {
     // Options of sockets may be spelt in two ways that become one.
     if decision.all().iter().any(|p| p.key.starts_with("so/")) {
@@ -299,7 +316,7 @@ fn put_score(out: &mut Vec<u8>, score: Score) {
     out.extend(score.others.to_le_bytes());
 }
 
-/// Adds a decision whose properties are not the same as what is told of them.
+/// Adds a decision whose properties differ from those that are sent.
 fn put_told(out: &mut Vec<u8>, ranked: &[Ranked]) {
     let arrays: Vec<NeatArray> = ranked.iter().map(|r| told(&r.properties)).collect();
     put_count(out, arrays.iter().map(NeatArray::len).sum());
@@ -434,7 +451,7 @@ pub fn requests(payload: &[u8]) -> Result<Requests, Malformed> {
     Ok(Requests::from_arrays(arrays))
 }
 
-/// Reads the payload of a node that is told at `now`.
+/// Reads the payload of a node that is received at `now`.
 ///
 /// # Errors
 /// [`Malformed`].

@@ -14,11 +14,12 @@ use std::sync::Arc;
 const MAX_DECISIONS: usize = 1024;
 /// About how many bytes they take together.
 const MAX_BYTES: usize = 4 << 20;
-/// About how many bytes one takes at most: a longer one is made anew.
+/// About how many bytes one takes at most: a longer one is computed again.
 const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 4;
 /// How many inputs of one decision are remembered; what has more depends on every row.
 pub(crate) const MAX_INPUTS: usize = 16;
-/// How many pairs of a decision and a row are looked at when rows change. More, and all decisions are forgotten.
+/// How many pairs of a decision and a row are looked at when rows change. More, and all decisions
+/// are forgotten.
 const MAX_PAIRS: usize = 20_000;
 /// So many pairs of numbers of requests that were asked once are remembered.
 const ONCE: usize = 1024;
@@ -28,13 +29,14 @@ const ONCE: usize = 1024;
 pub(crate) struct Reads {
     /// The keys that its candidates had at any time.
     pub(crate) keys: Vec<Arc<str>>,
-    /// What rows were joined to, and the score of the last one that was kept if no more could be; `None` where these are
-    /// too many.
+    /// What rows were joined to, and the score of the last one that was kept if no more could be;
+    /// `None` where these are too many.
     pub(crate) inputs: Option<Vec<(NeatArray, Option<Score>)>>,
 }
 
 impl Reads {
-    /// Whether the decision could be another with or without this row: it can serve an input, and would be kept.
+    /// Whether the decision could be another with or without this row: it can serve an input, and
+    /// would be kept.
     fn row_counts(&self, row: &Row) -> bool {
         let counts = |(input, cut): &(NeatArray, Option<Score>)| {
             row.against(input).is_none()
@@ -60,8 +62,8 @@ pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
     weight: usize,
-    /// The numbers of requests that were asked lately, each in the pair that it says itself, the later first: two that are asked in
-    /// turns keep each other out of no place. None until the first.
+    /// The numbers of recent requests, each in the pair that it selects itself, the later first:
+    /// two that are asked in turns keep each other out of no place. None until the first.
     once: Vec<[u64; 2]>,
     /// How often something was found.
     pub(crate) hits: u64,
@@ -81,8 +83,9 @@ impl Cache {
         Some(entry.decision.clone())
     }
 
-    /// Whether this was asked lately, and is asked again: only then it is worth keeping. To keep a decision takes half as long again as
-    /// to make it, and a program that asks about many destinations once each would keep nothing but what nobody asks for.
+    /// Whether this was asked lately, and is asked again: only then it is worth keeping. To keep a
+    /// decision takes half as long again as to make it, and a program that asks about many
+    /// destinations once each would fill the cache with unused entries.
     pub(crate) fn is_asked_again(&mut self, requests: &Requests) -> bool {
         if self.once.is_empty() {
             self.once = vec![[0; 2]; ONCE];
@@ -132,8 +135,8 @@ impl Cache {
         self.weight = 0;
     }
 
-    /// Forgets what a rule that came, went or changed could have changed: one that wants a key that no candidate had at any
-    /// time could not have fired.
+    /// Forgets what a rule that came, went or changed could have changed: one that wants a key that
+    /// no candidate had at any time could not have fired.
     pub(crate) fn rule_changed(&mut self, rule: &Rule) {
         let fires = |keys: &Vec<Arc<str>>| rule.matches.iter().all(|p| keys.iter().any(|k| **k == *p.key));
         self.retain(|reads| !fires(&reads.keys));

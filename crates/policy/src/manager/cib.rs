@@ -1,7 +1,9 @@
-//! The characteristics information base: what is known of interfaces, paths and peers, and the rows it makes.
+//! The characteristics information base: what is known of interfaces, paths and peers, and the rows
+//! it makes.
 //!
-//! Nodes link to nodes; from each root, every path along the links is a row, in which the node nearer the root wins.
-//! Nodes that neither link nor are roots extend the rows they match. Links are made anew whenever something changed.
+//! Nodes link to nodes; from each root, every path along the links is a row, in which the node
+//! nearer the root wins. Nodes that neither link nor are roots extend the rows they match. Links
+//! are rebuilt whenever something changed.
 
 use super::file::Node;
 use neater_base::WallTime;
@@ -11,11 +13,12 @@ use std::rc::Rc;
 
 /// How many nodes are held. One more drops the one that expires first.
 pub const MAX_NODES: usize = 4096;
-/// How many rows are made; the rest is left out, and [`Rows::truncated`] says so.
+/// How many rows are made; the rest is left out, and [`Rows::truncated`] reports that.
 pub const MAX_ROWS: usize = 4096;
 /// How often one node is compared with another, or stepped to, in search of rows.
 const MAX_STEPS: usize = 2_000_000;
-/// How many properties are copied into rows, those of intermediate results included: long paths cost more than short ones.
+/// How many properties are copied into rows, those of intermediate results included: long paths
+/// cost more than short ones.
 const MAX_COPIES: usize = 400_000;
 
 /// What is known, by uid.
@@ -32,10 +35,12 @@ pub struct Cib {
     open: bool,
 }
 
-/// What connections have seen of the way by an interface, by its name; and when the first of it ends.
+/// What connections have seen of the way by an interface, by its name; and when the first of it
+/// ends.
 pub(crate) type Seen = BTreeMap<String, (NeatArray, WallTime)>;
 
-/// What stands before the name of an interface in the path of a row that knows what connections have seen.
+/// What stands before the name of an interface in the path of a row that knows what connections
+/// have seen.
 const SEEN: &str = "measured-";
 
 impl Default for Cib {
@@ -44,8 +49,9 @@ impl Default for Cib {
     }
 }
 
-/// Whether only a provisioning domain says anything by this name: of a network that does not, it is not so. What else a row may be silent
-/// about is mostly a setting (`dscp`), of which no network says anything.
+/// Whether only a provisioning domain states a property of this name: it is false for a network
+/// that does not. Other properties that a row lacks are mostly settings (`dscp`), which no network
+/// states.
 pub(crate) fn is_of_domains(key: &str) -> bool {
     key.starts_with("pvd")
 }
@@ -59,13 +65,14 @@ pub struct Row {
     pub path: Vec<String>,
     /// The uid of the node that extends it.
     pub extended_by: Option<String>,
-    /// It serves inputs with immutable properties of which it says nothing, unless domains do ([`is_of_domains`]). NEAT's rows do not; but where rows are all that policies
-    /// know of interfaces, one that did not would be passed by, and every policy about it.
+    /// It serves inputs with immutable properties that it lacks, unless domains state them
+    /// ([`is_of_domains`]). NEAT's rows do not; but where rows are all that policies know of
+    /// interfaces, one that did not would be passed by, and every policy about it.
     pub(crate) open: bool,
 }
 
 impl Row {
-    /// Adds what was seen of its interface. What the row says itself counts more.
+    /// Adds what was seen of its interface. The row's own properties take precedence.
     fn see(&mut self, seen: &Seen, now: WallTime) {
         let Some(NeatValue::Text(interface)) = self.properties.get("interface").map(|p| &p.value) else { return };
         if let Some((facts, _)) = seen.get(interface).filter(|(_, ends)| ends.0 > now.0) {
@@ -74,8 +81,8 @@ impl Row {
         }
     }
 
-    /// The property of an input, if any, for which this row cannot serve it: one that is immutable, and not in the row (unless that is
-    /// open) or immutable there with values that do not match.
+    /// The property of an input, if any, for which this row cannot serve it: one that is immutable,
+    /// and not in the row (unless that is open) or immutable there with values that do not match.
     pub(crate) fn against<'a>(&self, input: &'a NeatArray) -> Option<&'a NeatProperty> {
         input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
             let held = self.properties.get(&p.key);
@@ -130,7 +137,7 @@ impl Cib {
         Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, weight: 0, seen: BTreeMap::new(), open: false }
     }
 
-    /// Whether rows serve inputs with immutable properties of which they say nothing.
+    /// Whether rows serve inputs with immutable properties that they lack.
     pub(crate) const fn set_open(&mut self, open: bool) {
         self.open = open;
     }
@@ -139,8 +146,8 @@ impl Cib {
         self.open
     }
 
-    /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first goes, too, or the
-    /// first one by its uid where none does: its uid is given back.
+    /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first
+    /// goes, too, or the first one by its uid where none does: its uid is given back.
     pub fn insert(&mut self, node: Node) -> Option<String> {
         let mut victim = None;
         if self.remove(&node.uid).is_none() && self.nodes.len() >= self.room {
@@ -170,8 +177,9 @@ impl Cib {
         Some(node)
     }
 
-    /// Every row of these interfaces has what was seen of them, beside whatever else it was made of, and no other row has; whether that
-    /// is new. It takes no room from nodes, and a row says about itself what it said before.
+    /// Every row of these interfaces has what was seen of them, beside whatever else it was made
+    /// of, and no other row has; whether that is new. It takes no room from nodes, and a row's own
+    /// properties stay as they were.
     pub(crate) fn set_seen(&mut self, seen: Seen) -> bool {
         let is_new = seen != self.seen;
         self.seen = seen;
@@ -232,7 +240,8 @@ impl Cib {
     }
 }
 
-/// For each node, the nodes that link to it, in the order of their uids; and whether there was more to compare than is.
+/// For each node, the nodes that link to it, in the order of their uids; and whether there was more
+/// to compare than is.
 fn links(nodes: &[&Node]) -> (Vec<Vec<usize>>, bool) {
     let with_uid = |node: &Node| -> Vec<NeatArray> {
         let uid = NeatProperty::new("uid", node.uid.as_str());
@@ -301,7 +310,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Makes the rows of every path that goes on from `path` as far as it can, visiting no node twice.
+    /// Makes the rows of every path that goes on from `path` as far as it can, visiting no node
+    /// twice.
     fn paths(&mut self, path: &mut Vec<usize>) {
         let Some(&end) = path.last() else { return };
         self.steps += 1 + self.linked[end].len();
@@ -354,7 +364,8 @@ impl Walk<'_> {
         self.rows.extend(joined.into_iter().map(row));
     }
 
-    /// Adds the extended rows. Extensions are made of what the paths gave alone, and do not meet each other.
+    /// Adds the extended rows. Extensions are made of what the paths gave alone, and do not meet
+    /// each other.
     fn extend(&mut self) {
         let base = self.rows.len();
         for node in self.nodes.iter().filter(|n| !n.link && !n.root) {

@@ -57,7 +57,8 @@ impl Decision {
         self.candidates.get(candidate).map(|(score, _)| *score)
     }
 
-    /// The properties of a candidate in the order of their names; none where there is no such candidate.
+    /// The properties of a candidate in the order of their names; none where there is no such
+    /// candidate.
     pub fn properties(&self, candidate: usize) -> impl Iterator<Item = &Decided> {
         self.places(candidate).iter().map(|i| &self.properties[*i as usize])
     }

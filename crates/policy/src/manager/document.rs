@@ -8,17 +8,18 @@ use std::borrow::Cow;
 
 /// How many requests and candidates one document may lead to, at any stage.
 pub const MAX_CANDIDATES: usize = 10_000;
-/// The property that says what kind of request this is.
+/// The property with the kind of the request.
 const REQUEST_TYPE: &str = "__request_type";
 /// The kind that asks for the combinations of endpoints alone, before names are resolved.
 const PRE_RESOLVE: &str = "pre-resolve";
-/// Properties that count in the ranking but are not told.
+/// Properties that count in the ranking but are not reported.
 const UNTOLD: [&str; 2] = ["default_profile", "uid"];
 
-/// The property by which a program says that it must have security.
+/// The property by which a program requires security.
 pub(crate) const SECURITY: &str = "security";
 
-/// Whether a property is what a program requires for its security. No rule takes that out of a candidate.
+/// Whether a property is what a program requires for its security. No rule takes that out of a
+/// candidate.
 #[must_use]
 pub(crate) fn is_requirement(property: &NeatProperty) -> bool {
     property.precedence >= NeatProperty::IMMUTABLE && property.key == SECURITY
@@ -40,7 +41,8 @@ impl Requests {
     /// Reads a document: a list of requests, each an object or a list of groups of alternatives.
     ///
     /// # Errors
-    /// [`NeatError`], when the document is no such list, a property is none, or there are too many alternatives.
+    /// [`NeatError`], when the document is no such list, a property is none, or there are too many
+    /// alternatives.
     pub fn from_text(text: &str) -> Result<Self, NeatError> {
         Self::from_json(&read(text)?)
     }
@@ -75,7 +77,8 @@ impl Requests {
         read
     }
 
-    /// A number that is the same for equal requests; different ones differ in it, but for chance or malice.
+    /// A number that is the same for equal requests; different ones differ in it, but for chance or
+    /// malice.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -114,7 +117,8 @@ impl Requests {
     }
 }
 
-/// Replaces `local_endpoint`, `address@interface`, by `local_ip` and `interface`, each with its attributes.
+/// Replaces `local_endpoint`, `address@interface`, by `local_ip` and `interface`, each with its
+/// attributes.
 fn split_endpoint(array: &mut NeatArray) -> Result<(), String> {
     let Some(endpoint) = array.remove("local_endpoint") else { return Ok(()) };
     let parts = match &endpoint.value {
@@ -131,8 +135,8 @@ fn split_endpoint(array: &mut NeatArray) -> Result<(), String> {
     Ok(())
 }
 
-/// A candidate for each transport: of a set, one for each element in its order. Empty where there is no transport, or one
-/// that is no text, which NEAT's library cannot survive.
+/// A candidate for each transport: of a set, one for each element in its order. Empty where there
+/// is no transport, or one that is no text, which NEAT's library cannot survive.
 #[must_use]
 pub(crate) fn for_each_transport(candidate: &NeatArray) -> Vec<NeatArray> {
     let Some(transport) = candidate.get("transport") else { return Vec::new() };
@@ -154,7 +158,7 @@ pub(crate) fn as_answer(candidate: &NeatArray) -> NeatArray {
     candidate.iter().map(bare).collect()
 }
 
-/// The key under which a property is told, if it is.
+/// The key under which a property is reported, if it is.
 pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
     match key.strip_prefix("so/") {
         Some(option) => sockopt::by_number(option).map(|numbers| format!("so/{numbers}").into()),
@@ -163,7 +167,8 @@ pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A candidate as it is told: without what is for the manager alone, and with socket options by number.
+/// A candidate as it is reported: without what is for the manager alone, and with socket options by
+/// number.
 #[must_use]
 pub fn told(candidate: &NeatArray) -> NeatArray {
     let told = |property: &NeatProperty| {
@@ -174,7 +179,8 @@ pub fn told(candidate: &NeatArray) -> NeatArray {
     NeatArray::gather(candidate.iter().filter_map(told))
 }
 
-/// Candidates as NEAT's library expects them: one list, members in the order of their names, ASCII only.
+/// Candidates as NEAT's library expects them: one list, members in the order of their names, ASCII
+/// only.
 #[must_use]
 pub fn to_text(candidates: &[NeatArray]) -> String {
     let texts: Vec<String> = candidates.iter().map(NeatArray::to_text).collect();
@@ -190,7 +196,8 @@ pub(crate) fn same_value(a: &NeatValue, b: &NeatValue) -> bool {
     }
 }
 
-/// Whether two arrays have the same keys with the same values: then the second one is no candidate of its own.
+/// Whether two arrays have the same keys with the same values: then the second one is no candidate
+/// of its own.
 #[must_use]
 pub(crate) fn same_candidate(a: &NeatArray, b: &NeatArray) -> bool {
     a.len() == b.len() && a.iter().zip(b.iter()).all(|(x, y)| x.key == y.key && same_value(&x.value, &y.value))

@@ -1,8 +1,9 @@
 //! Files of requests with the candidates that are expected: tests of one's own policies.
 //!
-//! A file is a JSON list of cases: `{"name", "requests": [...], "candidates": [{"transport": "TCP", ...}, ...]}`. A
-//! candidate states the values it must have; what it does not mention may be anything, and `null` says that it must not be
-//! there. The answer has exactly as many candidates, in this order; with `"at_least": true` there may be more behind.
+//! A file is a JSON list of cases: `{"name", "requests": [...], "candidates": [{"transport": "TCP",
+//! ...}, ...]}`. A candidate states the values it must have; what it does not mention may be
+//! anything, and `null` means that it must not be there. The answer has exactly as many candidates,
+//! in this order; with `"at_least": true` there may be more behind.
 
 use super::document::same_value;
 use super::{Manager, Requests, told};

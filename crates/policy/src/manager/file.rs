@@ -1,6 +1,6 @@
-//! Policy, profile and CIB files: what one of them says.
+//! Policy, profile and CIB files: the content of one.
 
-use super::slips::{Slips, misspelt};
+use super::diagnostics::{Diagnostics, misspelt};
 use neater_base::WallTime;
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, locate, read};
@@ -26,7 +26,7 @@ const OF_NODE: [&str; 11] = [
     "filename",
     "file_timestamp",
 ];
-/// How long a node lives that does not say how long.
+/// The lifetime of a node that states none.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Something in a file that is not as it should be.
@@ -98,9 +98,9 @@ pub struct Rule {
     pub replace_matched: bool,
     /// What a candidate must have.
     pub matches: NeatArray,
-    /// What it says, as it was written.
+    /// Its properties, as they were written.
     pub properties: NeatMultiArray,
-    /// What it says, one array for each combination of alternatives; none denies the candidate.
+    /// Its properties, one array for each combination of alternatives; none denies the candidate.
     pub alternatives: Vec<NeatArray>,
     /// What it is for.
     pub description: String,
@@ -119,9 +119,9 @@ pub struct Node {
     pub link: bool,
     /// What it matches: any of these.
     pub matches: Vec<NeatArray>,
-    /// What it says, as it was written.
+    /// Its properties, as they were written.
     pub properties: NeatMultiArray,
-    /// What it says, one array for each combination of alternatives.
+    /// Its properties, one array for each combination of alternatives.
     pub alternatives: Vec<NeatArray>,
     /// Kept, but without effect, as in NEAT.
     pub priority: i64,
@@ -142,7 +142,7 @@ struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// A Boolean. Anything else counts as false, whatever it says: NEAT took the text `"false"` for true.
+    /// A Boolean. Anything else counts as false: NEAT took the text `"false"` for true.
     fn boolean(&mut self, name: &str) -> bool {
         match self.map.remove(name) {
             None | Some(Value::Null) => false,
@@ -206,7 +206,8 @@ fn kind_of(json: &Value) -> &'static str {
     }
 }
 
-/// A uid for something that states none: a number that depends on what it says alone. `None` for what states one.
+/// A uid for something that states none: a number that depends on its content alone. `None` for
+/// what states one.
 fn own_uid(json: &Map<String, Value>) -> Option<String> {
     if json.get("uid").is_some_and(|uid| !uid.is_null()) {
         return None;
@@ -219,21 +220,21 @@ fn own_uid(json: &Map<String, Value>) -> Option<String> {
 }
 
 /// Attributes of properties that mean nothing.
-fn slips(map: &Map<String, Value>, file: &str, text: &str) -> Vec<Fault> {
-    let mut slips = Slips::new(file, text);
+fn diagnostics(map: &Map<String, Value>, file: &str, text: &str) -> Vec<Fault> {
+    let mut diagnostics = Diagnostics::new(file, text);
     for name in ["match", "properties"] {
         if let Some(json) = map.get(name).filter(|_| !text.is_empty()) {
-            slips.properties(name, json, name == "properties");
+            diagnostics.properties(name, json, name == "properties");
         }
     }
-    slips.take()
+    diagnostics.take()
 }
 
 /// Members that mean nothing.
 fn strange(others: &Map<String, Value>, known: &[&str], file: &str, text: &str) -> Vec<Fault> {
-    let mut slips = Slips::new(file, text);
-    slips.members(others, known);
-    slips.take()
+    let mut diagnostics = Diagnostics::new(file, text);
+    diagnostics.members(others, known);
+    diagnostics.take()
 }
 
 impl Rule {
@@ -259,9 +260,9 @@ impl Rule {
             return Err(NeatError::Shape("policy_type is \"policy\" or \"profile\"").within("policy_type"));
         }
         let named = own_uid(&map);
-        let mut warnings = slips(&map, file, text);
+        let mut warnings = diagnostics(&map, file, text);
         if !map.contains_key("match") && !map.contains_key("properties") {
-            let why = "neither match nor properties: this says nothing, about everything".into();
+            let why = "neither match nor properties: this has no content, and matches everything".into();
             warnings.push(Fault::harmless(file, text, "", why));
         }
         let mut m = Members { map, file, text, warnings };
@@ -326,13 +327,13 @@ impl Node {
     pub fn from_json(json: Value, file: &str, text: &str, now: WallTime) -> Result<(Self, Vec<Fault>), NeatError> {
         let Value::Object(map) = json else { return Err(NeatError::Shape("a CIB node is one JSON object")) };
         if map.is_empty() {
-            return Err(NeatError::Shape("a CIB node without any member says nothing"));
+            return Err(NeatError::Shape("a CIB node needs at least one member"));
         }
         if let Some((name, why)) = misspelt(&map, &OF_NODE) {
             return Err(NeatError::Shape(why).within(&name));
         }
         let named = own_uid(&map);
-        let warnings = slips(&map, file, text);
+        let warnings = diagnostics(&map, file, text);
         let mut m = Members { map, file, text, warnings };
         let uid = m.text("uid")?.or(named).unwrap_or_default();
         let priority = m.priority()?;
@@ -383,7 +384,7 @@ impl Node {
             + self.alternatives.iter().map(of_array).sum::<usize>()
     }
 
-    /// Whether another says the same, for however long.
+    /// Whether another has the same content, whatever its lifetime.
     #[must_use]
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         (&self.uid, self.root, self.link, self.priority, &self.description)

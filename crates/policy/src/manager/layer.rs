@@ -1,7 +1,9 @@
-//! Layers of the tables: what comes ready-made lies beneath what is told, and that beneath what files say.
+//! Layers of the tables: what comes ready-made lies beneath what is received, and that beneath the
+//! files.
 //!
-//! The tables hold what lies on top. What something else covers is kept by the layer that covers it, so that it is there again
-//! when that goes: who takes an own `confidential.profile` away has the ready-made one, and not none at all.
+//! The tables hold what lies on top. What something else covers is kept by the layer that covers
+//! it, so that it is there again when that goes: a user who removes an own `confidential.profile`
+//! has the ready-made one, and not none at all.
 
 use super::Manager;
 use super::cib::Cib;
@@ -27,9 +29,9 @@ impl Item {
     }
 }
 
-/// The uids of which a layer says something, and what lies beneath there.
+/// The uids that a layer defines, and what lies beneath them.
 ///
-/// *Invariant*: what is covered is of a uid of which the layer says something.
+/// *Invariant*: what is covered is of a uid that the layer defines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
     uids: BTreeMap<FileKind, BTreeSet<String>>,
@@ -41,7 +43,7 @@ impl Layer {
         self.uids.get(&kind).is_some_and(|uids| uids.contains(uid))
     }
 
-    /// Says something of a uid, in the place of what there was; what it covered before stays covered.
+    /// Defines a uid, in place of what there was; what it covered before stays covered.
     pub(crate) fn say(&mut self, kind: FileKind, uid: &str, was: Option<Item>) {
         if self.uids.entry(kind).or_default().insert(uid.to_owned())
             && let Some(was) = was
@@ -50,13 +52,13 @@ impl Layer {
         }
     }
 
-    /// Says no more of a uid: what lay beneath is given back.
+    /// Releases a uid: what lay beneath is given back.
     pub(crate) fn release(&mut self, kind: FileKind, uid: &str) -> Option<Item> {
         self.uids.get_mut(&kind).is_some_and(|uids| uids.remove(uid)).then_some(())?;
         self.uncover(kind, uid)
     }
 
-    /// Something else lies beneath what this layer says. Nothing where it says nothing of that.
+    /// Sets what lies beneath a uid of this layer. No effect where the layer does not define it.
     pub(crate) fn cover(&mut self, kind: FileKind, item: Item) {
         if self.says(kind, item.uid()) {
             self.covered.insert((kind, item.uid().to_owned()), item);
@@ -68,7 +70,7 @@ impl Layer {
         self.covered.remove(&(kind, uid.to_owned()))
     }
 
-    /// Of which rules this layer says something.
+    /// The rules that this layer defines.
     pub(crate) fn rules(&self) -> Vec<(Stage, String)> {
         let of = |(stage, kind)| {
             let uids = self.uids.get(&kind).into_iter().flatten();
@@ -94,7 +96,8 @@ const fn place(kind: FileKind) -> usize {
 }
 
 impl Contents {
-    /// What lies beneath these layers, of which the first lies on top. They say nothing from now on.
+    /// What lies beneath these layers, of which the first lies on top. They define nothing from now
+    /// on.
     pub(crate) fn beneath(manager: &Manager, layers: &mut [&mut Layer], now: WallTime) -> Self {
         let mut contents = Self { rules: [Vec::new(), Vec::new()], cib: Cib::default() };
         for i in 0..layers.len() {
@@ -127,8 +130,8 @@ impl Contents {
         uids.iter().for_each(|uid| drop(self.cib.remove(uid)));
     }
 
-    /// Lays this on top, as what a layer says; of several items of one uid the last one counts. The uids of the nodes for
-    /// which there is no room are given back.
+    /// Lays this on top, as the content of a layer; of several items of one uid the last one
+    /// counts. The uids of the nodes for which there is no room are given back.
     pub(crate) fn lay(
         &mut self,
         layer: &mut Layer,

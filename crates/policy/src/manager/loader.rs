@@ -1,7 +1,9 @@
-//! Directories of policy, profile and CIB files: text in, tables out. Reading the directories is for others.
+//! Directories of policy, profile and CIB files: text in, tables out. Reading the directories is
+//! for others.
 //!
-//! A file that cannot be used is reported with line and column, and what it said before goes on to count; so a slip of an
-//! editor never takes a policy away. Everything is put in place at once, or not at all.
+//! A file that cannot be used is reported with line and column, and its earlier content stays in
+//! force; so a typing error never takes a policy away. Everything is put in place at once, or not
+//! at all.
 
 use super::Manager;
 use super::cib::MAX_NODES;
@@ -19,7 +21,7 @@ pub const MAX_FILES: usize = 100_000;
 pub struct SourceFile<'a> {
     /// Its path from the directory on, with `/` between the parts.
     pub name: &'a str,
-    /// What it says.
+    /// Its content.
     pub text: &'a str,
 }
 
@@ -35,7 +37,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What a file of the policy directory is for, by its name. Only files that lie in it directly count.
+    /// What a file of the policy directory is for, by its name. Only files that lie in it directly
+    /// count.
     #[must_use]
     pub fn of_pib(name: &str) -> Option<Self> {
         match ending(name)? {
@@ -68,7 +71,7 @@ fn ending(name: &str) -> Option<&str> {
     last.rsplit_once('.').map(|(_, ending)| ending)
 }
 
-/// What a file said when it was last understood.
+/// The content of a file when it was last understood.
 #[derive(Clone, Debug)]
 struct Loaded {
     fingerprint: u64,
@@ -99,7 +102,8 @@ pub struct Loader {
     dropped: Vec<String>,
 }
 
-/// The order of files: by the bytes of their names, the files of a directory before its sub-directories.
+/// The order of files: by the bytes of their names, the files of a directory before its
+/// sub-directories.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Order(Vec<(bool, String)>);
 
@@ -116,9 +120,9 @@ impl Order {
 }
 
 impl Loader {
-    /// Reads the files of the policy directory and of the CIB directory and puts what they say into `manager`, in place
-    /// of what the files read before said. Files that did not change are not read again, so that the lifetime of a node
-    /// begins when its file is first seen.
+    /// Reads the files of the policy directory and of the CIB directory and puts their content into
+    /// `manager`, in place of the files read before. Files that did not change are not read again,
+    /// so that the lifetime of a node begins when its file is first seen.
     pub fn load(
         &mut self,
         manager: &mut Manager,
@@ -149,7 +153,7 @@ impl Loader {
                 }
                 Err(mut fault) => {
                     if self.files.contains_key(&key) {
-                        fault.why += "; what the file said before goes on to count";
+                        fault.why += "; its earlier content stays in force";
                     }
                     report.faults.push(fault);
                 }
@@ -167,7 +171,7 @@ impl Loader {
         report
     }
 
-    /// The file that says what something of this uid is: of several the one that counts, which is the last one.
+    /// The file that defines this uid: of several the one that counts, which is the last one.
     #[must_use]
     pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
         let is = |loaded: &Loaded| loaded.item.uid() == uid;
@@ -175,7 +179,7 @@ impl Loader {
         found.map(|((_, order), _)| order.name())
     }
 
-    /// Whether a file says what something of this uid is.
+    /// Whether a file defines this uid.
     #[must_use]
     pub fn says(&self, kind: FileKind, uid: &str) -> bool {
         self.layer.says(kind, uid)
@@ -186,13 +190,13 @@ impl Loader {
         &mut self.layer
     }
 
-    /// Lays what the files say on top of what there is, after [`Contents::beneath`].
+    /// Lays the files' content on top of what there is, after [`Contents::beneath`].
     pub(crate) fn lay(&mut self, contents: &mut Contents, now: WallTime) {
         let items = self.files.iter().map(|((kind, _), loaded)| (*kind, loaded.item.clone()));
         self.dropped = contents.lay(&mut self.layer, items, now);
     }
 
-    /// Says that there was no room for all nodes.
+    /// Reports that there was no room for all nodes.
     fn full(&self, report: &mut Report) {
         let Some(first) = self.dropped.first() else { return };
         let file = self.file_of(FileKind::Cib, first).unwrap_or_default();
@@ -203,7 +207,7 @@ impl Loader {
         report.faults.push(Fault { file, line: 1, column: 1, why, harmless: false });
     }
 
-    /// Says which files take the place of others.
+    /// Reports which files take the place of others.
     fn doubles(&self, report: &mut Report) {
         let mut seen: BTreeMap<(FileKind, &str), String> = BTreeMap::new();
         for ((kind, order), loaded) in &self.files {
@@ -239,8 +243,8 @@ pub fn check(file: &SourceFile<'_>, now: WallTime) -> Vec<Fault> {
     look_at(file, now).0
 }
 
-/// Looks at files that would be loaded together, in the order of their names: what is wrong or odd about each, and which take the
-/// place of others because they have the same uid.
+/// Looks at files that would be loaded together, in the order of their names: what is wrong or odd
+/// about each, and which take the place of others because they have the same uid.
 #[must_use]
 pub fn check_all(files: &[SourceFile<'_>], now: WallTime) -> Vec<Fault> {
     let mut seen: BTreeMap<(FileKind, String), &str> = BTreeMap::new();
@@ -257,7 +261,7 @@ pub fn check_all(files: &[SourceFile<'_>], now: WallTime) -> Vec<Fault> {
     faults
 }
 
-/// What is wrong with a file, and of what it says something, if it does.
+/// The faults of a file, and what it defines, if it does.
 fn look_at(file: &SourceFile<'_>, now: WallTime) -> (Vec<Fault>, Option<(FileKind, String)>) {
     let Some(kind) = FileKind::of(file.name) else {
         let why = "no policy, profile or CIB file by its name: it ends in none of .policy, .profile, .cib, .local, \
@@ -276,8 +280,8 @@ fn look_at(file: &SourceFile<'_>, now: WallTime) -> (Vec<Fault>, Option<(FileKin
     }
 }
 
-/// The line, from 1, on which the text of a policy or profile says something of a property; that of what it says at all, if
-/// no property is named or the text does not name it.
+/// The line, from 1, on which the text of a policy or profile states a property; that of its first
+/// statement, if no property is named or the text does not name it.
 #[must_use]
 pub fn line_of(text: &str, key: Option<&str>) -> usize {
     fn find(value: &serde_json::Value, key: &str, pointer: &str) -> Option<String> {

@@ -1,20 +1,23 @@
 //! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
 //!
-//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the rows of the **CIB** say
-//! what is known of interfaces, addresses and peers, **policies** have the last word, and the candidates that are left
-//! are ranked by score. The formats are NEAT's, at its commit a5e1662, with the defects mended that its own vectors of
-//! tests name; `docs/policy.md` tells them with examples, and decision 0021 which were mended.
+//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the
+//! rows of the **CIB** state what is known of interfaces, addresses and peers, **policies** have
+//! the last word, and the candidates that are left are ranked by score. The formats are NEAT's, at
+//! its commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
+//! describes them with examples, and decision 0021 lists which were mended.
 //!
-//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`] fills the tables
-//! from files; [`Trace`] tells how a decision came about.
+//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`]
+//! fills the tables from files; [`Trace`] records how a decision came about.
 //!
-//! *Invariants*: a decision is a function of the tables, the request and the time; equals are ranked in the order in which
-//! they arose; nothing from outside makes the manager grow beyond its bounds.
+//! *Invariants*: a decision is a function of the tables, the request and the time; equals are
+//! ranked in the order in which they arose; nothing from outside makes the manager grow beyond its
+//! bounds.
 
 mod cache;
 mod cib;
 mod compiled;
 mod decision;
+mod diagnostics;
 mod document;
 mod expect;
 mod file;
@@ -23,7 +26,6 @@ mod loader;
 mod pib;
 mod plain;
 mod ready;
-mod slips;
 mod sockopt;
 mod story;
 mod trace;
@@ -85,14 +87,15 @@ pub struct Manager {
     rows: Option<Rows>,
     rows_stale: bool,
     limits: Limits,
-    /// How many steps one decision may take, where it is made in its plain form; `None` for [`MAX_STEPS`].
+    /// How many steps one decision may take, where it is made in its plain form; `None` for
+    /// [`MAX_STEPS`].
     steps: Option<u64>,
     compiled: Option<Compiled>,
     cache: Cache,
 }
 
-/// How many steps one decision takes at most in its plain form: properties copied and rules tried. It is there to end what
-/// would not end for minutes.
+/// How many steps one decision takes at most in its plain form: properties copied and rules tried.
+/// It is there to end what would not end for minutes.
 pub const MAX_STEPS: u64 = 200_000_000;
 
 impl Manager {
@@ -102,13 +105,14 @@ impl Manager {
         Self { limits, ..Self::default() }
     }
 
-    /// As [`new`](Self::new), for who serves many: no decision takes more steps than these.
+    /// As [`new`](Self::new), for a server of many programs: no decision takes more steps than
+    /// these.
     #[must_use]
     pub fn patient(limits: Limits, steps: u64) -> Self {
         Self { limits, steps: Some(steps), ..Self::default() }
     }
 
-    /// From now on rows serve requests with immutable properties of which they say nothing.
+    /// From now on rows serve requests with immutable properties that they lack.
     pub(crate) fn open_rows(&mut self) {
         self.cib.set_open(true);
         self.rows_stale = true;
@@ -181,8 +185,8 @@ impl Manager {
         }
     }
 
-    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in: it says that what
-    /// was known has ended.
+    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not
+    /// put in: it reports that what was known has expired.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
             self.cib.purge(now);
@@ -193,7 +197,8 @@ impl Manager {
         self.rows_stale = true;
     }
 
-    /// Gives the rows of these interfaces what was seen of them, and takes from all others what they were given before.
+    /// Gives the rows of these interfaces what was seen of them, and takes from all others what
+    /// they were given before.
     pub(crate) fn set_seen(&mut self, seen: Seen) {
         self.rows_stale |= self.cib.set_seen(seen);
     }
@@ -235,8 +240,8 @@ impl Manager {
         self.rows.get_or_insert_default()
     }
 
-    /// Decides, or gives what was decided before on the same request, if nothing that it depended on has changed. What is asked for
-    /// the second time is kept, with what it depends on.
+    /// Decides, or gives what was decided before on the same request, if nothing that it depended
+    /// on has changed. What is asked for the second time is kept, with what it depends on.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
@@ -287,7 +292,7 @@ impl Manager {
         }
     }
 
-    /// Decides, and tells every step.
+    /// Decides, and records every step.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
@@ -297,10 +302,10 @@ impl Manager {
         Ok((ranked, trace))
     }
 
-    /// The same for who asks on behalf of somebody else: what is told takes at most about so many bytes.
+    /// The same on behalf of another user: the trace takes at most about so many bytes.
     ///
     /// # Errors
-    /// As [`explain`](Self::explain), and where there is more to tell than that.
+    /// As [`explain`](Self::explain), and where the trace exceeds that.
     pub(crate) fn explain_within(
         &mut self,
         requests: &Requests,
@@ -333,7 +338,7 @@ impl Manager {
         Ok(found.into_iter().map(|(_, array)| array).collect())
     }
 
-    /// The input and the rows that can serve it at `now`, best first, as many as [`Limits::rows`] says.
+    /// The input and the rows that can serve it at `now`, best first, at most [`Limits::rows`].
     pub fn join_rows(&mut self, input: NeatArray, now: WallTime) -> Vec<NeatArray> {
         let limit = self.limits.rows;
         let found = plain::join(&self.rows(now).rows, &(0, input), limit, &mut Trace::off());
@@ -343,7 +348,8 @@ impl Manager {
     /// Answers a document of NEAT's with one: what the socket `neat_pm_socket` does.
     ///
     /// # Errors
-    /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection without a word.
+    /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection
+    /// without a word.
     pub fn answer(&mut self, document: &str, now: WallTime) -> Result<String, NeatError> {
         let requests = Requests::from_text(document)?;
         let ranked = self.decide(&requests, now)?.ranked();

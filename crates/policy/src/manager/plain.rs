@@ -1,7 +1,8 @@
-//! The decision in its plainest form: every rule tried on every candidate, every row joined, one after the other.
+//! The decision in its plainest form: every rule tried on every candidate, every row joined, one
+//! after the other.
 //!
-//! This is what the manager means. The compiled form must give the same candidates, which tests check; explanations are
-//! made here, because here every step can be seen.
+//! This is what the manager means. The compiled form must give the same candidates, which tests
+//! check; explanations are made here, because here every step can be seen.
 
 use super::cib::Row;
 use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, is_requirement, same_candidate};
@@ -113,7 +114,8 @@ fn unmatched(rule: &Rule, stage: Stage, candidate: usize, held: &NeatArray, trac
     });
 }
 
-/// Joins rows to an input: the input itself and every row that can serve it, best first, as many as are kept.
+/// Joins rows to an input: the input itself and every row that can serve it, best first, as many as
+/// are kept.
 pub(crate) fn join(rows: &[Row], input: &Numbered, limit: usize, trace: &mut Trace) -> Vec<Numbered> {
     let (id, input) = input;
     let mut joined = vec![(trace.candidate(input, Some(*id), Origin::Bare), input.clone())];

@@ -1,4 +1,5 @@
-//! Ready-made profiles and policies, as they lie in `crates/policy/ready`; `docs/policy.md` tells what each is for.
+//! Ready-made profiles and policies, as they lie in `crates/policy/ready`; `docs/policy.md`
+//! describes each.
 
 use super::{Loader, Manager, Report, SourceFile};
 use neater_base::WallTime;
@@ -47,8 +48,9 @@ pub const READY: [SourceFile<'static>; 39] = [
     SourceFile { name: "unreliable.profile", text: include_str!("../../ready/unreliable.profile") },
 ];
 
-/// Policy 2 of NEAT's trials with mobile broadband (Final Version of Use Cases, 2018, section 2.1.3): as the ready-made `mbb-*`, whose
-/// places these take where they are loaded, but frequencies bring no points.
+/// Policy 2 of NEAT's trials with mobile broadband (Final Version of Use Cases, 2018, section
+/// 2.1.3): as the ready-made `mbb-*`, whose places these take where they are loaded, but
+/// frequencies bring no points.
 #[rustfmt::skip]
 pub const MBB_POLICY_2: [SourceFile<'static>; 3] = [
     SourceFile { name: "mbb-frequency-0.policy", text: include_str!("../../ready/mbb-policy-2/mbb-frequency-0.policy") },
@@ -56,7 +58,8 @@ pub const MBB_POLICY_2: [SourceFile<'static>; 3] = [
     SourceFile { name: "mbb-frequency-2.policy", text: include_str!("../../ready/mbb-policy-2/mbb-frequency-2.policy") },
 ];
 
-/// Policy 3 of the same trials (table 8): as policy 2, with other points for the quality of the signal.
+/// Policy 3 of the same trials (table 8): as policy 2, with other points for the quality of the
+/// signal.
 #[rustfmt::skip]
 pub const MBB_POLICY_3: [SourceFile<'static>; 12] = [
     SourceFile { name: "mbb-frequency-0.policy", text: include_str!("../../ready/mbb-policy-3/mbb-frequency-0.policy") },
@@ -73,8 +76,8 @@ pub const MBB_POLICY_3: [SourceFile<'static>; 12] = [
     SourceFile { name: "mbb-rssi-2.policy", text: include_str!("../../ready/mbb-policy-3/mbb-rssi-2.policy") },
 ];
 
-/// Puts the ready-made profiles and policies into `manager`, beneath whatever is loaded from files: those replace ready-made
-/// ones of the same uid.
+/// Puts the ready-made profiles and policies into `manager`, beneath whatever is loaded from files:
+/// those replace ready-made ones of the same uid.
 pub fn add_ready(manager: &mut Manager) -> Report {
     Loader::default().load(manager, &READY, &[], WallTime::default())
 }
@@ -114,7 +117,8 @@ mod tests {
                "rsrp": {"value": rsrp}, "rsrq": {"value": rsrq}, "rssi": {"value": rssi}})
     }
 
-    /// The points of one modem by policy 1, 2 or 3: the evaluated score beyond what the transport brings.
+    /// The points of one modem by policy 1, 2 or 3: the evaluated score beyond what the transport
+    /// brings.
     fn points_by(policy: u8, properties: serde_json::Value) -> f64 {
         let mut manager = manager();
         let table: &[SourceFile<'_>] = match policy {
@@ -245,7 +249,7 @@ mod tests {
                 "{all:?}"
             );
         }
-        // What a program says of its flow, in our words and in NEAT's.
+        // What a program states of its flow, in our words and in NEAT's.
         for key in ["flow_size", "flow_size_bytes"] {
             let mut marked = |bytes: u64| {
                 let request = json!([{"transport": {"value": "TCP"}, key: {"value": bytes}}]);

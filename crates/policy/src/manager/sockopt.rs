@@ -1,7 +1,7 @@
 //! Socket options by name: `SOL_SOCKET/SO_SNDBUF` becomes `1/7`.
 //!
-//! The numbers are Linux's, for NEAT's files name options as Linux does. Other systems number them otherwise, which is why
-//! neater's own programs name options and never see these numbers.
+//! The numbers are Linux's, for NEAT's files name options as Linux does. Other systems number them
+//! otherwise, which is why neater's own programs name options and never see these numbers.
 
 /// Levels and options by name, in the order of their names.
 #[rustfmt::skip]
@@ -36,8 +36,8 @@ const NAMES: [(&str, u32); 133] = [
     ("UDPLITE_RECV_CSCOV", 11), ("UDPLITE_SEND_CSCOV", 10), ("UDP_GRO", 104), ("UDP_SEGMENT", 103),
 ];
 
-/// `LEVEL/NAME`, in any case and of numbers or names, as two numbers; `None` where a name is unknown or something else
-/// than a level and a name stands there.
+/// `LEVEL/NAME`, in any case and of numbers or names, as two numbers; `None` where a name is
+/// unknown or something else than a level and a name stands there.
 #[must_use]
 pub(crate) fn by_number(option: &str) -> Option<String> {
     let number = |part: &str| -> Option<u32> {

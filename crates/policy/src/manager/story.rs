@@ -1,4 +1,4 @@
-//! A decision told to people: as text, as JSON for programs, and as a diagram.
+//! A decision explained to people: as text, as JSON for programs, and as a diagram.
 
 use super::trace::{Event, Miss, Origin, Stage, Trace};
 use neater_property::neat::{NeatArray, NeatProperty, Score};
@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// How many rules that did not match are told one by one for a table, those nearest to matching first.
+/// How many rules that did not match are listed one by one for a table, those nearest to matching
+/// first.
 const MOST_UNMATCHED: usize = 8;
-/// How many losses are told one by one.
+/// How many losses are listed one by one.
 const MOST_LOST: usize = 500;
 /// How many bytes of a value are shown, and of a line on what did not come about.
 const MOST_SHOWN: usize = 200;
@@ -101,7 +102,8 @@ impl Trace {
         if parts.is_empty() { "no property has a score".into() } else { parts.join(", ") }
     }
 
-    /// The rules of one table that matched nothing, those nearest to matching first, and how many more there are.
+    /// The rules of one table that matched nothing, those nearest to matching first, and how many
+    /// more there are.
     fn unmatched(&self, stage: Stage) -> (Vec<Unmatched<'_>>, usize) {
         let fired: BTreeSet<&str> = self
             .events
@@ -186,7 +188,7 @@ impl Trace {
                     }
                 }
                 Event::RowSkipped { nodes, miss, .. } => {
-                    let held = miss.held.as_ref().map_or("does not say".to_string(), |h| format!("has {h} for"));
+                    let held = miss.held.as_ref().map_or("does not state it".to_string(), |h| format!("has {h} for"));
                     let line = format!("row {} {held} {}, which must be {}", nodes.join(" > "), miss.key, miss.wanted);
                     if rows.insert(line.clone()) {
                         out.push(line);
@@ -216,8 +218,9 @@ impl Trace {
         (all, more)
     }
 
-    /// The decision for programs: the candidates with every step that led to them, what was lost, and of the rules that did not
-    /// match those nearest to it, as for people ([`lines`](Self::lines)); how many more there are stands beside each list.
+    /// The decision for programs: the candidates with every step that led to them, what was lost,
+    /// and of the rules that did not match those nearest to it, as for people
+    /// ([`lines`](Self::lines)); how many more there are stands beside each list.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let candidate = |(place, (candidate, score)): (usize, &(usize, Score))| {
@@ -274,7 +277,7 @@ impl Trace {
                 _ => None,
             })
             .collect();
-        // A drawing of thousands shows nobody anything.
+        // A drawing of thousands is unreadable.
         let (all, denied) = (denied.len(), &denied[..denied.len().min(MOST_DENIED)]);
         let ends = self.ranked.iter().map(|(c, _)| *c).chain(denied.iter().map(|(c, _)| *c));
         let on_the_way: BTreeSet<usize> = ends.flat_map(|c| self.lineage(c)).collect();

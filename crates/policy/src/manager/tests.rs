@@ -114,8 +114,8 @@ proptest! {
     }
 }
 
-/// A rule as administrators write them: it looks for an interface or what is known of it, mostly writes what no rule looks at, and
-/// seldom has alternatives.
+/// A rule as administrators write them: it looks for an interface or what is known of it, mostly
+/// writes what no rule looks at, and seldom has alternatives.
 fn usual_rule() -> impl Strategy<Value = Rule> {
     let score = prop_oneof![Just(0.0), Just(0.1), Just(0.2), Just(1.0), Just(-3.0)];
     let effect = (prop_oneof![4 => "[xyz]", 2 => Just("transport".to_string()), 1 => "[ab]"], value(), 0u8..3, score)
@@ -272,7 +272,8 @@ fn a_decision_is_kept_until_something_it_depends_on_changes() {
     let same = |manager: &mut Manager, now| Arc::ptr_eq(&first, &manager.decide(&requests, now).unwrap());
     assert!(same(&mut manager, NOW));
 
-    // A policy that wants what nobody has, and knowledge that is only confirmed, change nothing.
+    // A policy that wants what no candidate has, and knowledge that is only confirmed, change
+    // nothing.
     manager.insert_rule(Stage::Policy, policy("site", "TCP"));
     manager.insert_node(node("a", "if0"), NOW);
     assert!(same(&mut manager, NOW));
@@ -363,7 +364,7 @@ fn a_broken_file_is_reported_and_what_it_said_goes_on_to_count() {
     let report = loader.load(&mut manager, &file(bad), &[], NOW);
     assert_eq!(
         report.faults[0].to_string(),
-        "a.policy:3:21: error: precedence is 0, 1 or 2; what the file said before goes on to count"
+        "a.policy:3:21: error: precedence is 0, 1 or 2; its earlier content stays in force"
     );
     assert_eq!((report.policies, report.changed), (1, false));
     let report = loader.load(&mut manager, &file("{\n  \"uid\": \"a\",\n"), &[], NOW);
@@ -415,8 +416,9 @@ fn more_news_than_there_is_room_for_leaves_the_latest() {
     assert!(manager.rows(NOW).rows.len() <= MAX_ROWS);
 }
 
-/// Nodes that all link to each other have more paths than can be counted, each as long as there are nodes. The bound is on what is
-/// compared and copied, not on time: this ends at once, or not at all.
+/// Nodes that all link to each other have more paths than can be counted, each as long as there are
+/// nodes. The bound is on what is compared and copied, not on time: this ends at once, or not at
+/// all.
 #[test]
 fn nodes_that_all_link_to_each_other_do_not_keep_it_busy() {
     let mut manager = Manager::default();
@@ -561,7 +563,7 @@ fn a_decision_in_plain_form_has_a_budget() {
 }
 
 #[test]
-fn slips_in_files_are_told_with_their_place() {
+fn diagnostics_of_files_are_reported_with_their_place() {
     let told = |name: &str, text: &str| -> Vec<String> {
         let faults = check(&SourceFile { name, text }, NOW);
         assert!(faults.iter().all(|f| f.harmless), "{faults:?}");
@@ -581,7 +583,8 @@ fn slips_in_files_are_told_with_their_place() {
         assert!(told_of.iter().any(|t| t.starts_with(place) && t.contains(words)), "{place} {words}: {told_of:#?}");
     }
     assert_eq!(told_of.len(), 6, "{told_of:#?}");
-    // Where match or properties itself is misspelt, the document would be about everything, or say nothing.
+    // Where match or properties itself is misspelt, the document would be about everything, or have
+    // no content.
     let refused = |name: &str, text: &str| -> Vec<String> {
         let faults = check(&SourceFile { name, text }, NOW);
         assert!(faults.iter().any(|f| !f.harmless), "{faults:?}");

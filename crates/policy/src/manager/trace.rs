@@ -77,7 +77,8 @@ pub struct Traced {
     pub parent: Option<usize>,
     /// How.
     pub origin: Origin,
-    /// How many candidates came of the same rule at the same time, this one included; 1 if no rule made it.
+    /// How many candidates came of the same rule at the same time, this one included; 1 if no rule
+    /// made it.
     pub siblings: usize,
 }
 
@@ -191,14 +192,16 @@ impl Trace {
         Self::within(usize::MAX)
     }
 
-    /// A trace that writes everything down as long as it takes no more than about so many bytes. What happened is then counted
-    /// only; a candidate for which there is no room makes it [full](Self::is_full).
+    /// A trace that writes everything down as long as it takes no more than about so many bytes.
+    /// What happened is then counted only; a candidate for which there is no room makes it
+    /// [full](Self::is_full).
     #[must_use]
     pub(crate) fn within(bytes: usize) -> Self {
         Self { on: true, room: bytes, ..Self::default() }
     }
 
-    /// Whether a candidate was not written down, so that others cannot be told by their numbers.
+    /// Whether a candidate was not written down, so that others cannot be identified by their
+    /// numbers.
     #[must_use]
     pub(crate) const fn is_full(&self) -> bool {
         self.full.0

@@ -1,7 +1,8 @@
 //! Runs vectors of tests: what NEAT's policy manager answers, one JSON file each.
 //!
-//! The format is told in `crates/policy/tests/vectors/README.md`. A vector that names quirks of the reference carries a second
-//! answer, `sane`, which is the one that counts here: of every quirk the mended form is implemented.
+//! The format is described in `crates/policy/tests/vectors/README.md`. A vector that names quirks
+//! of the reference carries a second answer, `sane`, which is the one that counts here: of every
+//! quirk the mended form is implemented.
 
 use super::{Loader, Manager, Node, Requests, Rule, SourceFile, Stage, told};
 use neater_base::WallTime;
@@ -12,10 +13,11 @@ use std::time::Duration;
 /// The time at which vectors are run: between the times of expiry that they use.
 pub const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 
-/// What the reference would answer with an empty list, and we refuse (`specs/exceptions/neat-vectors-no-request.toml`).
+/// What the reference would answer with an empty list, and we refuse
+/// (`specs/exceptions/neat-vectors-no-request.toml`).
 const REFUSED: [&str; 5] = ["req-not-json", "req-object", "req-number-element", "req-bad-property", "req-bad-range"];
 
-/// Runs one vector and says what differs, one line each.
+/// Runs one vector and returns what differs, one line each.
 ///
 /// # Errors
 /// When the file is no vector.
@@ -69,7 +71,7 @@ fn file(entry: &Value) -> Result<(String, String), String> {
     let text = match (entry.get("raw"), entry.get("json")) {
         (Some(Value::String(raw)), _) => raw.clone(),
         (_, Some(json)) => json.to_string(),
-        _ => return Err(format!("{name} says nothing")),
+        _ => return Err(format!("{name} has no request and no expectation")),
     };
     Ok((name, text))
 }
@@ -193,7 +195,7 @@ fn cib(manager: &mut Manager, op: &str, request: &Value) -> Result<Value, Failed
     })
 }
 
-/// Candidates with equal scores sorted among themselves, as nothing is said about their order.
+/// Candidates with equal scores sorted among themselves, as their order is not defined.
 fn in_groups(candidates: &[NeatArray], scores: &[Value]) -> Vec<Value> {
     let mut grouped: Vec<Value> = Vec::new();
     let mut at = 0;
@@ -215,7 +217,7 @@ fn score_json(score: Score) -> Value {
     json!([score.evaluated, score.others])
 }
 
-/// `refused`: whether there is to be no answer, if that is said; an empty one is another thing.
+/// `refused`: whether there is to be no answer, if that is stated; an empty one is another thing.
 fn request(manager: &mut Manager, document: &Value, expected: &Value, refused: Option<bool>) -> Vec<String> {
     let text = match document {
         Value::String(raw) => raw.clone(),

@@ -1,15 +1,19 @@
-//! Router advertisements (RFC 4861 section 4.2) with the PvD option (RFC 8801 section 3.1), to bytes and back.
+//! Router advertisements (RFC 4861 section 4.2) with the PvD option (RFC 8801 section 3.1), to
+//! bytes and back.
 //!
-//! Read are the options that provision a host: prefix information (RFC 4861 section 4.6.2), route information (RFC 4191
-//! section 2.3), recursive DNS servers and search lists (RFC 8106 section 5). Others are passed over.
+//! Read are the options that provision a host: prefix information (RFC 4861 section 4.6.2), route
+//! information (RFC 4191 section 2.3), recursive DNS servers and search lists (RFC 8106 section 5).
+//! Others are passed over.
 
 use core::fmt;
 use neater_base::{Reader, Short};
 use std::net::Ipv6Addr;
 
-/// How many prefixes, routes, servers or search domains of one advertisement count, of each kind; the others are passed over.
+/// How many prefixes, routes, servers or search domains of one advertisement count, of each kind;
+/// the others are passed over.
 pub const MAX_ITEMS: usize = 16;
-/// The longest message, in bytes: the payload of the largest IPv6 packet that is no jumbogram (RFC 8200 section 4.5).
+/// The longest message, in bytes: the payload of the largest IPv6 packet that is no jumbogram (RFC
+/// 8200 section 4.5).
 const MAX_MESSAGE: usize = 65_535;
 /// The longest name, in bytes with the lengths of its labels and the root (RFC 1035 section 2.3.4).
 const MAX_NAME: usize = 255;
@@ -68,10 +72,10 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// What an advertisement says of its router.
+/// The header of a router advertisement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What hosts put into the hop limit of packets; 0 says nothing.
+    /// What hosts put into the hop limit of packets; 0 means unspecified.
     pub hop_limit: u8,
     /// Addresses come from DHCPv6 (the M flag).
     pub managed: bool,
@@ -178,10 +182,11 @@ impl From<Short> for BadAdvertisement {
 }
 
 impl Advertisement {
-    /// Reads an ICMPv6 message, whose checksum somebody has verified.
+    /// Reads an ICMPv6 message, whose checksum was verified.
     ///
     /// # Errors
-    /// [`BadAdvertisement`], by RFC 4861 section 6.1.2: one bad option makes the whole message count for nothing.
+    /// [`BadAdvertisement`], by RFC 4861 section 6.1.2: one bad option makes the whole message
+    /// count for nothing.
     pub fn parse(source: Ipv6Addr, hop_limit: u8, message: &[u8]) -> Result<Self, BadAdvertisement> {
         if hop_limit != 255 {
             return Err(BadAdvertisement::HopLimit);
@@ -214,7 +219,8 @@ impl Advertisement {
         self.pvd.as_ref().and_then(|p| p.header).unwrap_or(self.header)
     }
 
-    /// What counts for hosts that know of domains: what stands outside the option, then what stands within.
+    /// What counts for hosts that know of domains: what stands outside the option, then what stands
+    /// within.
     pub fn configurations(&self) -> impl Iterator<Item = &Configuration> {
         core::iter::once(&self.configuration).chain(self.pvd.as_ref().map(|p| &p.configuration))
     }
@@ -285,7 +291,7 @@ fn name(r: &mut Reader<'_>) -> Result<String, BadAdvertisement> {
         let label = r.take(n.into()).map_err(|_| BadAdvertisement::Name)?;
         len += label.len() + 1;
         let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        // Two high bits say compression, which may not be used here.
+        // Two high bits mean compression, which may not be used here.
         if n > 63 || len > MAX_NAME || !label.iter().all(plain) {
             return Err(BadAdvertisement::Name);
         }
@@ -312,7 +318,7 @@ fn option(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend([kind, 0]);
     body(out);
     out.resize(start + (out.len() - start).next_multiple_of(8), 0);
-    // What is longer than an option can be is cut by the one who reads it.
+    // What is longer than an option can be is cut by its reader.
     out[start + 1] = u8::try_from((out.len() - start) / 8).unwrap_or(u8::MAX);
 }
 
@@ -332,7 +338,8 @@ impl Configuration {
                 let (valid, preferred) = (r.u32().map_err(bad)?, r.u32().map_err(bad)?);
                 r.take(4).map_err(bad)?;
                 let prefix = Prefix::new(address(r.rest())?, len).ok_or(BadAdvertisement::Option)?;
-                // RFC 4862 section 5.5.3: the link-local prefix, and what is preferred for longer than it is valid, say nothing.
+                // RFC 4862 section 5.5.3: the link-local prefix, and what is preferred for longer
+                // than it is valid, are ignored.
                 if preferred <= valid && !prefix.addr.is_unicast_link_local() {
                     let (on_link, autonomous) = (flags & 0x80 != 0, flags & 0x40 != 0);
                     push(&mut self.prefixes, PrefixInfo { prefix, on_link, autonomous, valid, preferred });
@@ -425,7 +432,7 @@ impl PvdOption {
             }
         }
         let http = flags & 0x8000 != 0;
-        // Without a document, delay and sequence number say nothing.
+        // Without a document, delay and sequence number have no meaning.
         let (delay, sequence) = if http { ((flags & 0xf) as u8, sequence) } else { (0, 0) };
         Ok(Self { id, http, legacy: flags & 0x4000 != 0, delay, sequence, header, configuration })
     }

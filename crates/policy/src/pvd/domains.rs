@@ -10,7 +10,7 @@ use neater_property::neat::{NeatProperty, NeatValue};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How many domains of one interface count; more are not heard.
+/// How many domains of one interface count; more are ignored.
 pub const MAX_DOMAINS: usize = 16;
 /// Between two requests for one domain's document, at least (RFC 8801 section 4.1).
 const BETWEEN: Duration = Duration::from_secs(10);
@@ -20,7 +20,8 @@ const MAX_REQUESTS: usize = 5;
 const MAX_FAILURES: usize = 10;
 /// A server that cannot be reached is tried so often; then it has failed.
 const MAX_TRIES: u32 = 5;
-/// No lifetime counts for more than this: a document that never expires would never be looked at again.
+/// No lifetime counts for more than this: a document that never expires would never be looked at
+/// again.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Two ends that are no further apart are the same: two clocks never go quite alike.
@@ -61,7 +62,7 @@ struct Domain {
     prefixes: Ending<Prefix>,
     dns: Ending<Ipv6Addr>,
     document: Document,
-    /// When it ends by the clock on the wall, as was told last.
+    /// When it ends by the clock on the wall, as reported last.
     told: Option<WallTime>,
 }
 
@@ -93,8 +94,8 @@ impl Domain {
         }
     }
 
-    /// When what is told of it ends by the clock on the wall: the same as before, unless something has changed or somebody has
-    /// set that clock.
+    /// When its information expires by the wall clock: the same as before, unless something has
+    /// changed or that clock was set.
     fn ends(&mut self, now: Instant, wall: WallTime) -> Option<WallTime> {
         let document = self.document.information.as_ref().map(|(_, until)| *until);
         let until = [self.reach(), document].into_iter().flatten().min().filter(|_| self.reach().is_some())?;
@@ -186,7 +187,7 @@ impl Network {
 /// What an advertisement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It tells of no domain, or came over an interface that is not there or not up.
+    /// It announces no domain, or came over an interface that is not there or not up.
     NoDomain,
     /// A domain that was not known.
     New,
@@ -198,7 +199,8 @@ pub enum Heard {
     Full,
 }
 
-/// A document to be asked for: `https://ID/.well-known/pvd`, with nothing but the domain's own configuration.
+/// A document to be asked for: `https://ID/.well-known/pvd`, with nothing but the domain's own
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// To be given back with the answer.
@@ -218,9 +220,10 @@ pub struct Fetch {
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody answered: the network may be slow to come up, and the request is made again.
+    /// There was no answer: the network may be slow to come up, and the request is made again.
     Unreachable(String),
-    /// Somebody answered who has none, or may not speak for the domain: it is not asked for again.
+    /// A server answered that has none, or is not authorised for the domain: it is not asked for
+    /// again.
     Refused(String),
 }
 
@@ -235,7 +238,7 @@ pub struct Provisioned {
     pub addrs: Vec<IpAddr>,
     /// What is known of it, for its rows.
     pub properties: Vec<NeatProperty>,
-    /// Until when that holds if nothing more is heard.
+    /// Until when that holds if no further advertisement is received.
     pub expires: WallTime,
 }
 
@@ -254,8 +257,8 @@ impl Domains {
         Self { networks: BTreeMap::new(), rng, tickets: 0 }
     }
 
-    /// Takes the interfaces as they are now. With one that is down, what was heard over it is gone, and what failed there
-    /// is forgotten: the next network there is another one.
+    /// Takes the interfaces as they are now. With one that is down, what was received over it is
+    /// gone, and what failed there is forgotten: the next network there is another one.
     pub fn set_interfaces(&mut self, interfaces: &[Interface]) {
         let there = |i: &&Interface| i.up && i.kind != InterfaceKind::Loopback;
         self.networks.retain(|index, _| interfaces.iter().filter(there).any(|i| i.index == *index));
@@ -286,7 +289,7 @@ impl Domains {
         self.expire(now);
         let Some(network) = self.networks.get_mut(&interface) else { return Ok(Heard::NoDomain) };
         let id = told.pvd.as_ref().map(|p| p.id.as_str());
-        // An address belongs to the domain that told its prefix last (section 3.4).
+        // An address belongs to the domain that announced its prefix last (section 3.4).
         let prefixes = || told.configurations().flat_map(|c| &c.prefixes);
         for domain in network.domains.values_mut().filter(|d| Some(d.option.id.as_str()) != id) {
             domain.prefixes.retain(|(held, _)| !prefixes().any(|p| p.prefix == *held));
@@ -375,7 +378,8 @@ impl Domains {
                 }
                 Ok(told) => {
                     let lifetime = told.expires.0.saturating_sub(wall.0).min(LONGEST);
-                    // A new one is asked for in the second half of this one's life, each host at another time (section 4.1).
+                    // A new one is asked for in the second half of this one's life, each host at
+                    // another time (section 4.1).
                     let half = u64::try_from(lifetime.as_nanos() / 2).unwrap_or(u64::MAX);
                     let refresh = now + Duration::from_nanos(half.saturating_add(self.rng.below(half + 1)));
                     let until = now + lifetime;
@@ -430,8 +434,8 @@ impl Domains {
         self.len() == 0
     }
 
-    /// The domains that the host has addresses of, by interface and name. Lifetimes run by the clock that nobody sets; when they
-    /// end by the one on the wall is told as of `wall`.
+    /// The domains that the host has addresses of, by interface and name. Lifetimes run by the
+    /// monotonic clock; their end by the wall clock is reported as of `wall`.
     #[must_use]
     pub fn provisioned(&mut self, now: Instant, wall: WallTime) -> Vec<Provisioned> {
         let all = self.networks.values_mut().flat_map(|network| {

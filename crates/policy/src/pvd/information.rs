@@ -1,10 +1,11 @@
 //! The document of a provisioning domain (RFC 8801 section 4.3).
 //!
-//! Of the keys that RFC 8801 registers, all count. What a network is like is no part of it: earlier drafts had `metered`, and
-//! NEAT's networks told `capacity`, `latency` and `cost` (NEAT validation and evaluation, 2018, section 2.2, listing 1). Here
-//! they are read from the sub-dictionary `vendor-neater`, as section 4.3 wants of keys of one's own, and `metered` also at the
-//! root. A network says with these what it is like; what it says by other names becomes a property that begins with `pvd_`,
-//! so that no network speaks in the place of the system, of a program or of an administrator.
+//! Of the keys that RFC 8801 registers, all count. What a network is like is no part of it: earlier
+//! drafts had `metered`, and NEAT's networks had `capacity`, `latency` and `cost` (NEAT validation
+//! and evaluation, 2018, section 2.2, listing 1). Here they are read from the sub-dictionary
+//! `vendor-neater`, as section 4.3 wants of keys of one's own, and `metered` also at the root. A
+//! network describes itself with these; its other names become properties that begin with `pvd_`,
+//! so that no network can replace a statement of the system, of a program or of an administrator.
 
 use super::advertisement::Prefix;
 use core::time::Duration;
@@ -18,19 +19,19 @@ pub const MEDIA_TYPE: &str = "application/pvd+json";
 pub const MAX_DOCUMENT: usize = 64 * 1024;
 /// How many prefixes, or zones, a document may have.
 const MAX_LIST: usize = 64;
-/// How many properties of its own a network may tell.
+/// How many properties of its own a network may have.
 const MAX_PROPERTIES: usize = 32;
 /// How long a name or a text of one may be, in bytes.
 const MAX_TEXT: usize = 256;
 /// The sub-dictionary that is ours.
 const OURS: &str = "vendor-neater";
-/// What a network may say by its plain name, each with the units of docs/policy.md.
+/// What a network may state by its plain name, each with the units of docs/policy.md.
 const PLAIN: [&str; 4] = ["capacity", "latency", "cost", "metered"];
 
-/// What a domain says of itself.
+/// The information of a domain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Information {
-    /// From when on it says nothing any more.
+    /// When it expires.
     pub expires: WallTime,
     /// The prefixes of the domain.
     pub prefixes: Vec<Prefix>,
@@ -47,8 +48,8 @@ impl Information {
     /// Reads a document of the domain `id`.
     ///
     /// # Errors
-    /// What is wrong with it: it is no I-JSON object, a mandatory key is missing or unsound, it is another domain's or has
-    /// expired.
+    /// What is wrong with it: it is no I-JSON object, a mandatory key is missing or unsound, it is
+    /// another domain's or has expired.
     pub fn parse(id: &str, document: &[u8], now: WallTime) -> Result<Self, String> {
         if document.len() > MAX_DOCUMENT {
             return Err(format!("a document has at most {MAX_DOCUMENT} bytes"));
@@ -78,7 +79,7 @@ impl Information {
             let zones = zones.iter().map(|z| NeatValue::Text(z.trim_end_matches('.').to_ascii_lowercase()));
             tell("pvd_dns_zones", NeatValue::set(zones).map_err(|e| format!("dnsZones: {e}"))?);
         }
-        // Said or not, programs can ask for it.
+        // Stated or not, programs can ask for it.
         tell("pvd_internet", NeatValue::Bool(members.get("noInternet") != Some(&Value::Bool(true))));
         let none = Map::new();
         let own = members.get(OURS).and_then(Value::as_object).unwrap_or(&none);
@@ -90,7 +91,7 @@ impl Information {
                 tell(&key, value);
             }
         }
-        // The same name in another case says two things: the first counts.
+        // The same name in another case is a contradiction: the first counts.
         let mut known = Vec::new();
         properties.retain(|p| {
             !known.contains(&p.key) && {
@@ -107,7 +108,8 @@ impl Information {
     }
 }
 
-/// A key of our sub-dictionary, if it can be a property; what cannot be is ignored, as unknown keys are.
+/// A key of our sub-dictionary, if it can be a property; what cannot be is ignored, as unknown keys
+/// are.
 fn own_property(key: &str, value: &Value) -> Option<(String, NeatValue)> {
     let lower = key.to_ascii_lowercase();
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');

@@ -1,14 +1,17 @@
-//! Provisioning domains (RFC 8801): what a network says of itself, heard in router advertisements and asked for over HTTPS.
+//! Provisioning domains (RFC 8801): a network's own description, received in router advertisements
+//! and requested over HTTPS.
 //!
-//! *Responsible for* reading and writing router advertisements with the PvD option ([`Advertisement`]), for the document that
-//! a domain's name leads to ([`Information`]), and for which domains there are now, when their documents are asked for and
-//! for how long they count ([`Domains`]). *Not responsible for* sockets, clocks and randomness: bytes, the time and a seed are
-//! handed in; nor for addresses and routes, which are the system's own business.
+//! *Responsible for* reading and writing router advertisements with the PvD option
+//! ([`Advertisement`]), for the document that a domain's name leads to ([`Information`]), and for
+//! which domains there are now, when their documents are asked for and for how long they count
+//! ([`Domains`]). *Not responsible for* sockets, clocks and randomness: bytes, the time and a seed
+//! are handed in; nor for addresses and routes, which are the system's own business.
 //!
-//! *Invariants*: whatever is heard, memory stays within bounds; a document counts only while its domain is announced, its
-//! sequence number is the announced one, it has not expired, and it covers every prefix that is announced; no document is
-//! asked for whose domain does not offer one, and none more often than section 4.1 allows; a network says what it is like
-//! and nothing else: no word of it takes the place of what the system or a program says.
+//! *Invariants*: whatever is received, memory stays within bounds; a document counts only while its
+//! domain is announced, its sequence number is the announced one, it has not expired, and it covers
+//! every prefix that is announced; no document is asked for whose domain does not offer one, and
+//! none more often than section 4.1 allows; a network describes itself and nothing else: it
+//! replaces no statement of the system or of a program.
 
 mod advertisement;
 mod domains;

@@ -58,7 +58,7 @@ fn the_example_of_rfc_8801_is_read() {
     assert_eq!(told.configuration, Configuration::default());
 }
 
-/// Everything that an advertisement can say.
+/// Everything that an advertisement can carry.
 fn full() -> Advertisement {
     let info = |text: &str| PrefixInfo {
         prefix: prefix(text),
@@ -260,7 +260,7 @@ fn with_option(change: impl FnOnce(&mut PvdOption)) -> Advertisement {
     said
 }
 
-/// What a router says of a domain that leads nowhere any more.
+/// A router's option for a domain that leads nowhere any more.
 fn leave(option: &mut PvdOption) {
     option.header = None;
     option.configuration.routes.iter_mut().for_each(|r| r.1 = 0);
@@ -322,7 +322,8 @@ fn the_document_counts_until_it_expires_or_its_sequence_number_changes() {
     host.answer(100, fetch.ticket, &document(r#", "vendor-neater": {"latency": 9}"#)).expect("taken");
     assert_eq!(host.told("latency"), Some(NeatValue::Number(9.0)));
     assert_eq!(host.provisioned(100)[0].expires, WallTime(WALL.0 + Duration::from_millis(1_600_000)));
-    // A sequence number that changed: nothing counts until the new document is there, which is asked for in 2^11 ms at most.
+    // A sequence number that changed: nothing counts until the new document is there, which is
+    // asked for in 2^11 ms at most.
     let changed = with_option(|p| p.sequence = 4);
     host.hear(20_000, &changed);
     assert_eq!(host.told("latency"), None);
@@ -407,7 +408,8 @@ fn who_cannot_be_reached_is_tried_less_and_less_often() {
 fn a_network_that_tells_of_many_domains_makes_few_requests() {
     let mut host = Host::new();
     let mut asked = 0;
-    // An attack with changing names, each with a prefix of the host's addresses and gone before the next.
+    // An attack with changing names, each with a prefix of the host's addresses and gone before the
+    // next.
     for i in 0..200_u64 {
         let ms = i * 100;
         host.hear(ms, &with_option(|p| p.id = format!("d{i}.example")));
@@ -439,7 +441,7 @@ fn whoever_sets_the_clock_on_the_wall_ends_no_domain_and_drift_is_no_news() {
     let mut host = Host::new();
     host.hear(0, &full());
     let before = host.provisioned(0)[0].expires;
-    // The clocks of a host drift apart by less than a second before anybody is told.
+    // The clocks of a host drift apart by less than a second before that is reported.
     let drifted = WallTime(Host::wall(1000).0 + Duration::from_millis(300));
     assert_eq!(host.domains.provisioned(host.at(1000), drifted)[0].expires, before);
     // A day forward, and back again.

@@ -14,9 +14,10 @@ pub const MAX_GROUPS: usize = 1024;
 
 /// Properties by key.
 ///
-/// They stand in the order of their keys: most arrays have a handful, of which a tree would take more memory than they do
-/// themselves. What comes in numbers is sorted or merged, so that no list takes longer than its length asks. Copies share the
-/// list until one of them is changed: tables, the files they come from and what users see of them say the same.
+/// They stand in the order of their keys: most arrays have a handful, of which a tree would take
+/// more memory than they do themselves. What comes in numbers is sorted or merged, so that no list
+/// takes longer than its length asks. Copies share the list until one of them is changed: tables,
+/// the files they come from and the users' views of them have the same content.
 #[derive(Clone, Debug, Default)]
 pub struct NeatArray(Option<Arc<Vec<NeatProperty>>>);
 
@@ -26,7 +27,8 @@ impl PartialEq for NeatArray {
     }
 }
 
-/// The score of an array: that of its evaluated properties counts first, that of the others decides between equals.
+/// The score of an array: that of its evaluated properties counts first, that of the others decides
+/// between equals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
     /// The sum over the evaluated properties.
@@ -55,7 +57,8 @@ impl NeatArray {
         Self::default()
     }
 
-    /// The array of `properties`; equal keys are folded with [`NeatProperty::update`], left to right.
+    /// The array of `properties`; equal keys are folded with [`NeatProperty::update`], left to
+    /// right.
     ///
     /// # Errors
     /// [`Conflict`] when two immutable properties of one key do not match.
@@ -74,8 +77,8 @@ impl NeatArray {
         Ok(Self::of(array))
     }
 
-    /// The array of `properties`, as [`fold`](Self::fold) makes it, but that a property which clashes with those before it is left
-    /// out.
+    /// The array of `properties`, as [`fold`](Self::fold) makes it, but that a property which
+    /// clashes with those before it is left out.
     #[must_use]
     pub fn gather(properties: impl IntoIterator<Item = NeatProperty>) -> Self {
         let mut all: Vec<NeatProperty> = properties.into_iter().collect();
@@ -204,7 +207,8 @@ impl NeatArray {
         Ok(Self::of(merged))
     }
 
-    /// Whether every key of this array is in `other` and the values match. The empty array is part of everything.
+    /// Whether every key of this array is in `other` and the values match. The empty array is part
+    /// of everything.
     #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.iter().all(|ours| other.find(&ours.key).is_ok_and(|at| ours.matches(&other.list()[at])))
@@ -236,8 +240,8 @@ impl FromIterator<(String, NeatProperty)> for NeatArray {
     }
 }
 
-/// An expansion would be larger than [`MAX_EXPANSION`] or [`MAX_EXPANDED_PROPERTIES`], or has more than [`MAX_GROUPS`]
-/// groups.
+/// An expansion would be larger than [`MAX_EXPANSION`] or [`MAX_EXPANDED_PROPERTIES`], or has more
+/// than [`MAX_GROUPS`] groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TooMany;
 
@@ -280,8 +284,8 @@ impl NeatMultiArray {
     /// How many combinations there are before those that clash are dropped.
     ///
     /// # Errors
-    /// [`TooMany`] when they are more than [`MAX_EXPANSION`], could have more than [`MAX_EXPANDED_PROPERTIES`] together, or
-    /// the groups are more than [`MAX_GROUPS`].
+    /// [`TooMany`] when they are more than [`MAX_EXPANSION`], could have more than
+    /// [`MAX_EXPANDED_PROPERTIES`] together, or the groups are more than [`MAX_GROUPS`].
     pub fn combinations(&self) -> Result<usize, TooMany> {
         if self.groups.len() > MAX_GROUPS {
             return Err(TooMany);
@@ -294,8 +298,8 @@ impl NeatMultiArray {
         Ok(product)
     }
 
-    /// Every combination of one alternative from each group, folded group by group, the last group varying fastest.
-    /// Combinations that clash are dropped.
+    /// Every combination of one alternative from each group, folded group by group, the last group
+    /// varying fastest. Combinations that clash are dropped.
     ///
     /// # Errors
     /// [`TooMany`] as for [`combinations`](Self::combinations).

@@ -1,8 +1,9 @@
 //! JSON text in and out, as NEAT's files and sockets have it.
 //!
-//! Everything read is bounded: the text by [`MAX_JSON`], its depth by the parser, sets and expansions by their own
-//! limits. Members are taken in the order of their names, so that the order in the text does not matter. An error says
-//! where it lies as a JSON pointer (RFC 6901), from which [`locate`](super::locate) finds line and column.
+//! Everything read is bounded: the text by [`MAX_JSON`], its depth by the parser, sets and
+//! expansions by their own limits. Members are taken in the order of their names, so that the order
+//! in the text does not matter. An error gives its place as a JSON pointer (RFC 6901), from which
+//! [`locate`](super::locate) finds line and column.
 
 use super::array::{MAX_EXPANDED_PROPERTIES, MAX_EXPANSION, MAX_GROUPS, NeatArray, NeatMultiArray, TooMany};
 use super::property::{Conflict, MAX_BANNED, MAX_SCORE, NeatProperty};
@@ -40,7 +41,8 @@ pub enum NeatError {
 }
 
 impl NeatError {
-    /// The same error, seen from one level further out: `step` is a member's name or an element's number.
+    /// The same error, seen from one level further out: `step` is a member's name or an element's
+    /// number.
     #[must_use]
     pub fn within(self, step: &str) -> Self {
         let step = step.replace('~', "~0").replace('/', "~1");
@@ -110,7 +112,8 @@ fn members(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
 }
 
 impl NeatValue {
-    /// Reads a value: `null` is any, a list a set (of one element: that element), an object with `start` and `end` a range.
+    /// Reads a value: `null` is any, a list a set (of one element: that element), an object with
+    /// `start` and `end` a range.
     ///
     /// # Errors
     /// [`InvalidValue`].
@@ -137,7 +140,8 @@ impl NeatValue {
         }
     }
 
-    /// The value as JSON. Infinite bounds are the texts `inf` and `-inf`, integral numbers are integers.
+    /// The value as JSON. Infinite bounds are the texts `inf` and `-inf`, integral numbers are
+    /// integers.
     #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
@@ -180,7 +184,8 @@ fn number(n: f64) -> Value {
 }
 
 impl NeatProperty {
-    /// Reads the property `key` from its object. Unknown attributes are ignored, as are banned values that are no texts.
+    /// Reads the property `key` from its object. Unknown attributes are ignored, as are banned
+    /// values that are no texts.
     ///
     /// # Errors
     /// [`NeatError`] when it is no object, or an attribute is of another type or out of range.
@@ -235,7 +240,8 @@ impl NeatProperty {
 }
 
 impl NeatArray {
-    /// Reads an array from an object of properties. Keys that differ only in case, and lists of properties, are folded.
+    /// Reads an array from an object of properties. Keys that differ only in case, and lists of
+    /// properties, are folded.
     ///
     /// # Errors
     /// [`NeatError`].
@@ -257,7 +263,8 @@ impl NeatArray {
         Value::Object(self.iter().map(|p| (p.key.clone(), p.to_json())).collect())
     }
 
-    /// The array as text: members in the order of their names, and ASCII only, as NEAT's C library expects it.
+    /// The array as text: members in the order of their names, and ASCII only, as NEAT's C library
+    /// expects it.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::from("{");
@@ -292,8 +299,8 @@ fn ascii(json: &str) -> String {
     out
 }
 
-/// The properties of an object by key, in the order of the keys: several where the object has a list, or spellings that
-/// differ in case.
+/// The properties of an object by key, in the order of the keys: several where the object has a
+/// list, or spellings that differ in case.
 fn properties(json: &Value) -> Result<Vec<(String, Vec<NeatProperty>)>, NeatError> {
     let Value::Object(object) = json else { return Err(NeatError::Shape("properties must be a JSON object")) };
     let mut by_key: std::collections::BTreeMap<String, Vec<NeatProperty>> = std::collections::BTreeMap::new();
@@ -313,8 +320,9 @@ fn properties(json: &Value) -> Result<Vec<(String, Vec<NeatProperty>)>, NeatErro
 }
 
 impl NeatMultiArray {
-    /// Reads the `properties` of a policy or CIB node, or a request: an object, or a list of groups; a group is an object,
-    /// or a list of alternative objects. A list of properties under one key means alternatives.
+    /// Reads the `properties` of a policy or CIB node, or a request: an object, or a list of
+    /// groups; a group is an object, or a list of alternative objects. A list of properties under
+    /// one key means alternatives.
     ///
     /// # Errors
     /// [`NeatError`].
@@ -361,7 +369,8 @@ impl NeatMultiArray {
         Self::from_json(&read(text)?)
     }
 
-    /// One group of the properties that stand alone, and one for each key with several, in the order of the keys.
+    /// One group of the properties that stand alone, and one for each key with several, in the
+    /// order of the keys.
     fn add_object(&mut self, json: &Value) -> Result<(), NeatError> {
         let mut alone = NeatArray::new();
         let mut groups = Vec::new();

@@ -6,7 +6,8 @@ use core::fmt;
 
 /// How many values a property may ban.
 pub const MAX_BANNED: usize = 64;
-/// The largest score of a property, and with a minus the least: so that every sum of scores is a number.
+/// The largest score of a property, and with a minus the least: so that every sum of scores is a
+/// number.
 pub(super) const MAX_SCORE: f64 = 1e15;
 
 /// A property of NEAT.
@@ -58,7 +59,8 @@ impl NeatProperty {
     /// The precedence of a default.
     pub const BASE: u8 = 0;
 
-    /// A property with the default attributes: optional, score 0, not evaluated. The key is lower-cased.
+    /// A property with the default attributes: optional, score 0, not evaluated. The key is
+    /// lower-cased.
     #[must_use]
     pub fn new(key: &str, value: impl Into<NeatValue>) -> Self {
         Self {
@@ -83,8 +85,9 @@ impl NeatProperty {
         Self { score: if score.is_finite() { bounded(score) } else { 0.0 }, ..self }
     }
 
-    /// A preference of RFC 9622 in NEAT's terms: Require is an immutable true, Prefer an optional true, Avoid an optional
-    /// false, Prohibit an immutable false, and No Preference a base without a value.
+    /// A preference of RFC 9622 in NEAT's terms: Require is an immutable true, Prefer an optional
+    /// true, Avoid an optional false, Prohibit an immutable false, and No Preference a base without
+    /// a value.
     #[must_use]
     pub fn from_preference(key: &str, preference: Preference) -> Self {
         let (value, precedence) = match preference {
@@ -97,8 +100,8 @@ impl NeatProperty {
         Self::new(key, value).with_precedence(precedence)
     }
 
-    /// The property as a preference of RFC 9622, if it is a Boolean or without a value. A base binds nobody, so that it
-    /// is at most Prefer or Avoid.
+    /// The property as a preference of RFC 9622, if it is a Boolean or without a value. A base
+    /// preference does not bind, so that it is at most Prefer or Avoid.
     #[must_use]
     pub fn to_preference(&self) -> Option<Preference> {
         match (&self.value, self.precedence >= Self::IMMUTABLE) {
@@ -113,9 +116,9 @@ impl NeatProperty {
 
     /// Merges `other` into this property. Of another key, it has no effect.
     ///
-    /// Values that match give their intersection, the greater precedence and the sum of the scores. Otherwise `other`
-    /// replaces value, precedence and score, unless this property has the greater precedence, which then stands. In any
-    /// case this property counts as evaluated from now on.
+    /// Values that match give their intersection, the greater precedence and the sum of the scores.
+    /// Otherwise `other` replaces value, precedence and score, unless this property has the greater
+    /// precedence, which then stands. In any case this property counts as evaluated from now on.
     ///
     /// # Errors
     /// [`Conflict`] when both are immutable and do not match; value, precedence and score stand.
@@ -154,8 +157,9 @@ impl NeatProperty {
         Ok(updated)
     }
 
-    /// This property merged with `other`: as [`update`](Self::update), but a base is only a default here. It gives way to
-    /// this property, also to an older base, and does not mark the result as evaluated. Of another key, it has no effect.
+    /// This property merged with `other`: as [`update`](Self::update), but a base is only a default
+    /// here. It gives way to this property, also to an older base, and does not mark the result as
+    /// evaluated. Of another key, it has no effect.
     ///
     /// # Errors
     /// [`Conflict`] as for [`update`](Self::update).
@@ -172,7 +176,8 @@ impl NeatProperty {
         Ok(sum)
     }
 
-    /// Whether both are of the same key and some value satisfies both; precedence and score do not count.
+    /// Whether both are of the same key and some value satisfies both; precedence and score do not
+    /// count.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.key == other.key && self.value.matches(&other.value)

@@ -56,7 +56,8 @@ fn a_range_in_the_wrong_order_is_no_value() {
     assert_eq!(NeatValue::range(f64::NAN, 1.0), Err(InvalidValue::Range));
 }
 
-/// The value, precedence and score of `update` on disjoint and on equal values, for each pair of precedences.
+/// The value, precedence and score of `update` on disjoint and on equal values, for each pair of
+/// precedences.
 #[test]
 fn the_table_of_updates_holds_for_every_pair_of_precedences() {
     for a in 0..=2u8 {
@@ -220,10 +221,12 @@ mod json {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    /// Vectors of NEAT's policy manager, with the replies of a manager whose defects are mended where that differs.
+    /// Vectors of NEAT's policy manager, with the replies of a manager whose defects are mended
+    /// where that differs.
     const VECTORS: &str = include_str!("../../testdata/neat-properties.json");
 
-    /// Numbers as doubles, sets in one order, infinities in words: what may differ between equal replies.
+    /// Numbers as doubles, sets in one order, infinities in words: what may differ between equal
+    /// replies.
     fn canonical(v: &Value) -> Value {
         match v {
             Value::Number(n) => json!(n.as_f64()),

@@ -8,8 +8,8 @@ use serde_json::{Map, Number, Value};
 /// The longest text that is read, in bytes.
 pub const MAX_JSON: usize = 1 << 20;
 
-/// Reads one JSON document (RFC 8259): at most [`MAX_JSON`] bytes, at most 128 levels deep, and without two members of the
-/// same name in one object, of which a reader would silently lose one.
+/// Reads one JSON document (RFC 8259): at most [`MAX_JSON`] bytes, at most 128 levels deep, and
+/// without two members of the same name in one object, of which a reader would silently lose one.
 ///
 /// # Errors
 /// [`NeatError::Syntax`], with line and column.
@@ -21,7 +21,8 @@ pub fn read(text: &str) -> Result<Value, NeatError> {
     serde_json::from_str::<Strict>(text).map(|strict| strict.0).map_err(|e| NeatError::Syntax(e.to_string()))
 }
 
-/// A text without the byte-order mark that some editors put before it; parsers may ignore it (RFC 8259 section 8.1).
+/// A text without the byte-order mark that some editors put before it; parsers may ignore it (RFC
+/// 8259 section 8.1).
 fn unmarked(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
@@ -94,8 +95,9 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 }
 
-/// Line and column, both from 1 and the column in characters, of the value that `pointer` (RFC 6901) names in the JSON
-/// document `text`; of a member, where its name begins. Where the pointer leads nowhere, the deepest value on its way.
+/// Line and column, both from 1 and the column in characters, of the value that `pointer`
+/// (RFC 6901) names in the JSON document `text`; of a member, where its name begins. Where the
+/// pointer leads nowhere, the deepest value on its way.
 #[must_use]
 pub fn locate(text: &str, pointer: &str) -> (usize, usize) {
     let text = unmarked(text);

@@ -61,7 +61,8 @@ impl NeatValue {
     /// The set of `elements`: repeated ones count once, and exactly one is that single value.
     ///
     /// # Errors
-    /// [`InvalidValue`] when an element is a set, a range, any, or not finite, or there are more than [`MAX_SET`].
+    /// [`InvalidValue`] when an element is a set, a range, any, or not finite, or there are more
+    /// than [`MAX_SET`].
     pub fn set(elements: impl IntoIterator<Item = Self>) -> Result<Self, InvalidValue> {
         let mut set: Vec<Self> = Vec::new();
         for (i, element) in elements.into_iter().enumerate() {
@@ -96,7 +97,8 @@ impl NeatValue {
         }
     }
 
-    /// What satisfies both; `None` when nothing does. Takes time proportional to the product of the sizes of two sets.
+    /// What satisfies both; `None` when nothing does. Takes time proportional to the product of the
+    /// sizes of two sets.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         match (self, other) {

@@ -118,7 +118,7 @@ fn an_unknown_word_lists_what_looks_like_it() {
 fn a_word_with_a_value_is_told_to_stand_alone() {
     assert_eq!(
         error("multistreaming,encrypted=no"),
-        "'encrypted' is a word and takes no value: say 'encrypted', leave it out, or say which property you mean"
+        "'encrypted' is a word and takes no value: write 'encrypted', leave it out, or name the property that you mean"
     );
     assert!(error("unreliable-datagram=true").contains("takes no value"));
 }

@@ -6,16 +6,16 @@
 //! number, its basis, and outcomes count only where it is the same.
 //!
 //! *Invariants*: text that is damaged, of another version or from the future changes nothing; what
-//! is read says nothing that a cache could not have learnt by now: nothing outlives its lifetime,
-//! and nothing is of an isolated session; it displaces nothing that is known; and the text is at
-//! most [`MAX_SAVED`] bytes long.
+//! is read contains nothing that a cache could not have learnt by now: nothing outlives its
+//! lifetime, and nothing is of an isolated session; it displaces nothing that is known; and the
+//! text is at most [`MAX_SAVED`] bytes long.
 //!
 //! The text is a line of a header, then for each rate of transfers a line `r`, then for each key,
 //! that used last first, a line `k` with what follows from it: `o`, what worked, and `b`, each what
 //! was no good. The last line is `end`, so that a text that was cut is recognised.
 
 use super::{BAD_MEMORY, Bad, CacheKey, MAX_BAD, MAX_BAD_LIFETIME, Outcome, OutcomeCache, Slot};
-use crate::{BadCause, Lesson, MAX_RATES, Mark, PathId, RATE_LIFETIME, Rate, RateKey, StackId};
+use crate::{BadCause, MAX_RATES, Mark, PathId, Penalty, RATE_LIFETIME, Rate, RateKey, StackId};
 use core::fmt::{self, Write as _};
 use core::str::FromStr;
 use core::time::Duration;
@@ -117,7 +117,7 @@ struct Entry {
     bad: Vec<Bad>,
 }
 
-/// What a text says.
+/// The content of a text.
 #[derive(Default)]
 struct Saved {
     rates: Vec<(RateKey, Rate)>,
@@ -209,7 +209,7 @@ fn write_slot(text: &mut String, slot: &Slot, clock: Clock) {
         let _ = writeln!(text, "o {} {} {} {expires} {} {rtt}", o.stack.0, o.addr, o.path.0, o.failures);
     }
     for b in bad {
-        let Lesson { stack, addr, cause, suspect_group, suspect_family } = b.mark.lesson;
+        let Penalty { stack, addr, cause, suspect_group, suspect_family } = b.mark.penalty;
         let cause = CAUSES.iter().position(|c| *c == cause).unwrap_or_default();
         let suspects = u8::from(suspect_group) | u8::from(suspect_family) << 1;
         let (since, until) = (clock.wall_of(b.mark.since), clock.wall_of(b.mark.until));
@@ -243,7 +243,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What the text says. What counts no more is left out.
+/// The content of the text, without expired entries.
 fn read(text: &str, clock: Clock, basis: u64, lifetime: Duration) -> Result<Saved, SavedError> {
     if text.len() > MAX_SAVED {
         return Err(SavedError::TooLong);
@@ -329,14 +329,14 @@ impl Reader {
                 let again = words.value()?;
                 let again = words.end(again)?;
                 let (suspect_group, suspect_family) = (suspects & 1 != 0, suspects & 2 != 0);
-                let lesson = Lesson { stack, addr, cause, suspect_group, suspect_family };
+                let penalty = Penalty { stack, addr, cause, suspect_group, suspect_family };
                 let remembered = until.saturating_add(millis(BAD_MEMORY));
                 let counts = since <= self.saved
                     && until <= since.saturating_add(millis(MAX_BAD_LIFETIME))
                     && remembered > self.clock.wall;
                 if counts && entry.bad.len() < MAX_BAD && !entry.bad.iter().any(|b| b.is_about(stack, addr)) {
                     let (since, until) = (self.clock.instant_of(since), self.clock.instant_of(until));
-                    entry.bad.push(Bad { mark: Mark { lesson, since, until }, again });
+                    entry.bad.push(Bad { mark: Mark { penalty, since, until }, again });
                 }
             }
             _ => return None,

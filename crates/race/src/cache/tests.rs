@@ -99,7 +99,7 @@ fn of_too_many_bad_candidates_the_latest_are_remembered() {
     let mut cache = OutcomeCache::new(1);
     let time = |n: u16| at(0) + Duration::from_secs(u64::from(n));
     for n in 0..10 {
-        cache.record_bad(time(n), key(1), Lesson::new(StackId(n), addr(n), BadCause::Failed));
+        cache.record_bad(time(n), key(1), Penalty::new(StackId(n), addr(n), BadCause::Failed));
     }
     let bad: Vec<u16> = (0..10).filter(|n| cache.is_bad(time(10), key(1), StackId(*n), addr(*n))).collect();
     assert_eq!(bad, [2, 3, 4, 5, 6, 7, 8, 9]);
@@ -131,8 +131,8 @@ fn a_network_that_is_left_is_forgotten() {
     assert_eq!(cache.len(), 20);
 }
 
-fn lesson(n: u16, cause: BadCause) -> Lesson {
-    Lesson::new(StackId(n), addr(n), cause)
+fn penalty(n: u16, cause: BadCause) -> Penalty {
+    Penalty::new(StackId(n), addr(n), cause)
 }
 
 /// For how many minutes the candidate stays bad from this minute on.
@@ -145,14 +145,14 @@ fn a_candidate_that_is_bad_again_and_again_is_so_for_longer_but_ten_minutes_at_m
     let mut cache = OutcomeCache::new(1);
     let (mut minute, mut lasted) = (0, Vec::new());
     for _ in 0..6 {
-        cache.record_bad(at(minute), key(1), lesson(5, BadCause::Silent));
+        cache.record_bad(at(minute), key(1), penalty(5, BadCause::Silent));
         let minutes = bad_for(&cache, minute, 5);
         lasted.push(minutes);
         minute += minutes;
     }
     assert_eq!(lasted, [1, 2, 4, 8, 10, 10]);
     // Ten minutes after its mark has expired, all is forgiven.
-    cache.record_bad(at(minute + 10), key(1), lesson(5, BadCause::Silent));
+    cache.record_bad(at(minute + 10), key(1), penalty(5, BadCause::Silent));
     assert_eq!(bad_for(&cache, minute + 10, 5), 1);
 }
 
@@ -160,11 +160,11 @@ fn a_candidate_that_is_bad_again_and_again_is_so_for_longer_but_ten_minutes_at_m
 fn a_burst_of_failures_makes_a_mark_no_longer_than_one_does() {
     let mut cache = OutcomeCache::new(1);
     for _ in 0..1000 {
-        cache.record_bad(at(0), key(1), lesson(5, BadCause::Failed));
+        cache.record_bad(at(0), key(1), penalty(5, BadCause::Failed));
     }
     assert_eq!(bad_for(&cache, 0, 5), 1);
     // And when it is bad again after that, it was bad once before.
-    cache.record_bad(at(1), key(1), lesson(5, BadCause::Failed));
+    cache.record_bad(at(1), key(1), penalty(5, BadCause::Failed));
     assert_eq!(bad_for(&cache, 1, 5), 2);
 }
 
@@ -172,7 +172,7 @@ fn a_burst_of_failures_makes_a_mark_no_longer_than_one_does() {
 fn a_success_refutes_what_was_said_against_reaching_the_candidate() {
     for cause in [BadCause::Failed, BadCause::Silent, BadCause::Stalled] {
         let mut cache = OutcomeCache::new(1);
-        cache.record_bad(at(0), key(1), lesson(5, cause));
+        cache.record_bad(at(0), key(1), penalty(5, cause));
         cache.record_success(at(0), key(1), outcome(5));
         assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(5)), "{cause}");
         assert!(cache.get(at(0), &key(1)).is_some(), "{cause}");
@@ -184,18 +184,18 @@ fn how_a_candidate_served_is_not_refuted_by_its_set_up_but_by_its_service() {
     for cause in [BadCause::Died, BadCause::Unanswered, BadCause::Broken, BadCause::WantsOther] {
         let mut cache = OutcomeCache::new(1);
         cache.record_success(at(0), key(1), outcome(5));
-        let other = Lesson { suspect_group: true, ..lesson(6, cause) };
-        cache.record_bad(at(0), key(1), Lesson { suspect_group: true, ..lesson(5, cause) });
+        let other = Penalty { suspect_group: true, ..penalty(6, cause) };
+        cache.record_bad(at(0), key(1), Penalty { suspect_group: true, ..penalty(5, cause) });
         cache.record_bad(at(0), key(1), other);
         assert_eq!(cache.get(at(0), &key(1)), None, "{cause}: the outcome is dropped");
         cache.record_success(at(0), key(1), outcome(5));
         assert!(cache.is_bad(at(0), key(1), StackId(5), addr(5)), "{cause}");
         assert_eq!(cache.get(at(0), &key(1)), None, "{cause}: it is not what is tried first");
-        assert!(cache.marks(at(0), &key(1)).all(|m| m.lesson.suspect_group), "{cause}");
+        assert!(cache.marks(at(0), &key(1)).all(|m| m.penalty.suspect_group), "{cause}");
         cache.record_served(&key(1), StackId(5), addr(5));
         assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(5)), "{cause}");
         assert!(cache.get(at(0), &key(1)).is_some(), "{cause}");
-        assert_eq!(cache.marks(at(0), &key(1)).map(|m| m.lesson).collect::<Vec<_>>(), [other], "{cause}");
+        assert_eq!(cache.marks(at(0), &key(1)).map(|m| m.penalty).collect::<Vec<_>>(), [other], "{cause}");
     }
 }
 
@@ -204,7 +204,7 @@ fn a_service_that_is_good_clears_no_failed_set_up() {
     let mut cache = OutcomeCache::new(1);
     cache.record_served(&key(1), StackId(5), addr(5));
     assert!(cache.is_empty());
-    cache.record_bad(at(0), key(1), lesson(5, BadCause::Failed));
+    cache.record_bad(at(0), key(1), penalty(5, BadCause::Failed));
     cache.record_served(&key(1), StackId(5), addr(5));
     assert!(cache.is_bad(at(0), key(1), StackId(5), addr(5)));
 }
@@ -212,11 +212,11 @@ fn a_service_that_is_good_clears_no_failed_set_up() {
 #[test]
 fn a_refusal_lasts_ten_minutes_and_never_longer() {
     let mut cache = OutcomeCache::new(1);
-    cache.record_bad(at(0), key(1), lesson(5, BadCause::WantsOther));
+    cache.record_bad(at(0), key(1), penalty(5, BadCause::WantsOther));
     assert!(cache.is_bad(at(9), key(1), StackId(5), addr(5)) && !cache.is_bad(at(10), key(1), StackId(5), addr(5)));
-    cache.record_bad(at(11), key(1), lesson(5, BadCause::WantsOther));
+    cache.record_bad(at(11), key(1), penalty(5, BadCause::WantsOther));
     assert!(cache.is_bad(at(20), key(1), StackId(5), addr(5)) && !cache.is_bad(at(21), key(1), StackId(5), addr(5)));
-    cache.record_bad(at(0), key(2), lesson(5, BadCause::Broken));
+    cache.record_bad(at(0), key(2), penalty(5, BadCause::Broken));
     assert!(!cache.is_bad(at(1), key(2), StackId(5), addr(5)), "a minute is enough for what may be an accident");
 }
 
@@ -224,12 +224,18 @@ fn a_refusal_lasts_ten_minutes_and_never_longer() {
 fn a_success_clears_the_suspicions_of_its_stack_and_of_its_family() {
     let mut cache = OutcomeCache::new(1);
     let v6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
-    let suspect =
-        |stack, addr| Lesson { stack, addr, suspect_group: true, suspect_family: true, ..lesson(5, BadCause::Silent) };
+    let suspect = |stack, addr| Penalty {
+        stack,
+        addr,
+        suspect_group: true,
+        suspect_family: true,
+        ..penalty(5, BadCause::Silent)
+    };
     cache.record_bad(at(0), key(1), suspect(StackId(5), v6));
     cache.record_bad(at(0), key(1), suspect(StackId(6), addr(6)));
     cache.record_success(at(0), key(1), outcome(5));
-    let left: Vec<_> = cache.marks(at(0), &key(1)).map(|m| (m.lesson.suspect_group, m.lesson.suspect_family)).collect();
+    let left: Vec<_> =
+        cache.marks(at(0), &key(1)).map(|m| (m.penalty.suspect_group, m.penalty.suspect_family)).collect();
     assert_eq!(left, [(false, true), (true, false)]);
 }
 
@@ -238,7 +244,7 @@ fn a_late_answer_refutes_silence_and_makes_no_history() {
     let mut cache = OutcomeCache::new(1);
     cache.record_answer(&key(1), StackId(5), addr(5));
     assert!(cache.is_empty());
-    cache.record_bad(at(0), key(1), lesson(5, BadCause::Silent));
+    cache.record_bad(at(0), key(1), penalty(5, BadCause::Silent));
     cache.record_answer(&key(1), StackId(5), addr(5));
     assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(5)));
 }
@@ -247,8 +253,8 @@ fn a_late_answer_refutes_silence_and_makes_no_history() {
 fn an_outcome_gives_way_when_the_mark_of_a_better_stack_expires() {
     let better = |a: StackId, b: StackId| a.0 < b.0;
     let mut cache = OutcomeCache::new(1);
-    cache.record_bad(at(0), key(1), lesson(4, BadCause::Silent));
-    cache.record_bad(at(0), key(1), lesson(6, BadCause::Silent));
+    cache.record_bad(at(0), key(1), penalty(4, BadCause::Silent));
+    cache.record_bad(at(0), key(1), penalty(6, BadCause::Silent));
     cache.record_success(at(0), key(1), outcome(5));
     cache.give_way(at(0), &key(1), better);
     assert_eq!(cache.get(at(0), &key(1)).map(|o| o.expires), Some(at(1)));
@@ -262,8 +268,8 @@ fn an_outcome_gives_way_when_the_mark_of_a_better_stack_expires() {
 #[test]
 fn marks_are_told_under_their_own_key_while_they_live() {
     let mut cache = OutcomeCache::new(1);
-    cache.record_bad(at(0), key(1), lesson(5, BadCause::Stalled));
-    let expected = Mark { lesson: lesson(5, BadCause::Stalled), since: at(0), until: at(1) };
+    cache.record_bad(at(0), key(1), penalty(5, BadCause::Stalled));
+    let expected = Mark { penalty: penalty(5, BadCause::Stalled), since: at(0), until: at(1) };
     assert_eq!(cache.marks(at(0), &key(1)).collect::<Vec<_>>(), [&expected]);
     assert_eq!(cache.marks(at(1), &key(1)).count(), 0);
     assert_eq!(cache.marks(at(0), &key(2)).count(), 0);

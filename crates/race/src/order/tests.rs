@@ -2,7 +2,8 @@ use super::*;
 use crate::{PathId, PathSpec, Service, StackId};
 use neater_base::Instant;
 
-/// Names of stacks in the tests: rank order as given. "Q" and "S" need UDP (group 0), "T" and "M" do not (group 1).
+/// Names of stacks in the tests: rank order as given. "Q" and "S" need UDP (group 0), "T" and "M"
+/// do not (group 1).
 fn options(names: &str) -> Vec<StackOption> {
     let group = |name| u8::from(matches!(name, 'T' | 'M'));
     let option = |name| StackOption {
@@ -77,8 +78,8 @@ fn stacks_of_one_group_do_not_follow_each_other_while_another_group_has_a_turn_l
     assert_eq!(order("SQT", 0, 1), "S4.1 T4.1 Q4.1");
 }
 
-/// RFC 8305 section 4: "Whichever address family is first in the list should be followed by an address of the other
-/// address family"
+/// RFC 8305 section 4: "Whichever address family is first in the list should be followed by an
+/// address of the other address family"
 #[test]
 fn one_stack_is_interleaved_as_in_rfc_8305() {
     assert_eq!(order("T", 3, 2), "T6.1 T4.1 T6.2 T4.2 T6.3");
@@ -86,8 +87,8 @@ fn one_stack_is_interleaved_as_in_rfc_8305() {
     assert_eq!(order("T", 0, 2), "T4.1 T4.2");
 }
 
-/// RFC 8305 section 4: "The number of contiguous addresses of the first address family will be referred to as the "First
-/// Address Family Count" and can be a configurable value."
+/// RFC 8305 section 4: "The number of contiguous addresses of the first address family will be
+/// referred to as the "First Address Family Count" and can be a configurable value."
 #[test]
 fn the_first_family_leads_by_as_many_attempts_as_configured() {
     let config = Config { first_family_count: 2, ..Config::default() };

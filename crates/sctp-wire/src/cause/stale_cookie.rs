@@ -12,7 +12,7 @@ use crate::writer::Writer;
 /// The cookie was good, but came back too late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StaleCookie {
-    /// By how much, in microseconds, rounded up; 0 if the sender does not say.
+    /// By how much, in microseconds, rounded up; 0 if the sender does not state it.
     pub staleness_us: u32,
 }
 

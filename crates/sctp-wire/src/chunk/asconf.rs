@@ -22,7 +22,7 @@ use crate::writer::Writer;
 pub struct Asconf<'a> {
     /// Its number.
     pub serial: AsconfSerial,
-    /// An address that belongs to the association; the unspecified one says nothing.
+    /// An address that belongs to the association; the unspecified one names none.
     pub address: IpAddr,
     /// Add IP, Delete IP and Set Primary parameters.
     pub requests: Parameters<'a>,

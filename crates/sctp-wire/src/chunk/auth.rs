@@ -44,7 +44,8 @@ impl Fixed for HmacId {
     }
 }
 
-/// All chunks behind it in the packet are authenticated; [`crate::Packet::auth_input`] says what the digest covers.
+/// All chunks behind it in the packet are authenticated; [`crate::Packet::auth_input`] returns what
+/// the digest covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Auth<'a> {
     /// Which of the keys that both endpoints share.

@@ -9,7 +9,7 @@ use crate::error::WireError;
 use crate::fields::Fields;
 use crate::writer::Writer;
 
-/// The cookie of the INIT ACK comes back to who made it.
+/// The cookie of the INIT ACK comes back to its maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CookieEcho<'a> {
     /// The value of the State Cookie parameter.

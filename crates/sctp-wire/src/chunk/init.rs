@@ -16,7 +16,7 @@ use crate::number::{Tag, Tsn};
 use crate::parameter::Parameters;
 use crate::writer::Writer;
 
-/// What an endpoint says of itself when an association begins.
+/// The parameters of an endpoint when an association begins.
 ///
 /// Values that RFC 9260 forbids (a zero tag, no streams, a window below 1,500) are read as they are: the answer depends on
 /// the state of the association.

@@ -15,7 +15,8 @@ use crate::writer::Writer;
 /// Streams are reset or added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReConfig<'a> {
-    /// One parameter, or two: RFC 6525 section 3.1 says which go together, and the association checks that.
+    /// One parameter, or two: RFC 6525 section 3.1 lists which go together, and the association
+    /// checks that.
     pub parameters: Parameters<'a>,
 }
 

@@ -52,8 +52,9 @@ pub struct Sack<'a> {
     pub gaps: Array<'a, GapBlock>,
     /// TSNs that came once more since the last SACK, as often as they came.
     pub duplicates: Array<'a, Tsn>,
-    /// How many packets with data it stands for, 1 to [`Sack::MOST_PACKETS`], if its sender delays acknowledgments for concurrent
-    /// multipath transfer; 0: it does not say. The two highest bits of the flags, as FreeBSD and usrsctp have it.
+    /// How many packets with data it stands for, 1 to [`Sack::MOST_PACKETS`], if its sender delays
+    /// acknowledgments for concurrent multipath transfer; 0: it does not state it. The two highest
+    /// bits of the flags, as FreeBSD and usrsctp have it.
     pub packets: u8,
 }
 

@@ -9,7 +9,7 @@ use crate::error::WireError;
 use crate::fields::Fields;
 use crate::writer::Writer;
 
-/// A host name, with at least one NUL behind it. Nobody may send it, and who receives it aborts.
+/// A host name, with at least one NUL behind it. No endpoint may send it, and its receiver aborts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostName<'a>(pub &'a [u8]);
 

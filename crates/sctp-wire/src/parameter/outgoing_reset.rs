@@ -15,7 +15,7 @@ use crate::fields::Fields;
 use crate::number::{ReconfigSeq, StreamId, Tsn};
 use crate::writer::Writer;
 
-/// The sender's streams begin at 0 anew.
+/// The sender's streams restart at 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutgoingReset<'a> {
     /// The request's number.

@@ -9,7 +9,7 @@ use crate::error::WireError;
 use crate::fields::Fields;
 use crate::writer::Writer;
 
-/// The sender's part of the key: 32 random bytes, says RFC 4895 section 6.1.
+/// The sender's part of the key: 32 random bytes (RFC 4895 section 6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Random<'a>(pub &'a [u8]);
 

@@ -10,7 +10,7 @@ use crate::fields::Fields;
 use crate::number::ReconfigSeq;
 use crate::writer::Writer;
 
-/// All numbers of both directions begin anew.
+/// All numbers of both directions restart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SsnTsnReset {
     /// The request's number.

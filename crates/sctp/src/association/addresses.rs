@@ -1,8 +1,8 @@
 //! Addresses that come and go while the association lives (RFC 5061).
 //!
-//! Each change of ours is an ASCONF chunk of its own, one at a time. An address that the layer does not tell is meant by the
-//! wildcard: then the packet leaves from the layer that it is about, and the peer looks at where it came from. Behind a NAT there
-//! is no other way (RFC 6951 section 5.7).
+//! Each change of ours is an ASCONF chunk of its own, one at a time. An address that the layer does
+//! not name is meant by the wildcard: then the packet leaves from the layer that it is about, and
+//! the peer looks at where it came from. Behind a NAT there is no other way (RFC 6951 section 5.7).
 
 use super::input::{Arrived, MAX_EVENTS};
 use super::{Association, State};
@@ -42,12 +42,13 @@ const FRUITLESS: u32 = 3;
 const MAX_REQUESTS: usize = 8;
 /// The longest answer to them, in bytes: it goes alone if need be, into the smallest packet and behind an AUTH chunk.
 const MAX_ANSWER: usize = 320;
-/// An answer that says no more than that there was no room.
+/// An answer that reports only that there was no room.
 const SHORT: usize = 12;
 /// The most addresses that are remembered as deleted.
 const MAX_DELETED: usize = 16;
 
-/// A change of ours, and the address that stands for its layer: the unspecified one if it is not told.
+/// A change of ours, and the address that stands for its layer: the unspecified one if it is not
+/// named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) change: AddressChange,
@@ -137,7 +138,7 @@ impl Both {
         self.answers.front().map(|(route, ..)| *route)
     }
 
-    /// Whether nothing is to be said of addresses.
+    /// Whether nothing is to be sent about addresses.
     pub(super) fn is_quiet(&self) -> bool {
         !self.wanted && self.answers.is_empty()
     }
@@ -272,7 +273,7 @@ impl Association {
         pending.times = pending.times.saturating_add(1);
         let backed_off = 1 << (pending.times.min(6) - 1);
         self.addresses.wanted = false;
-        // What is sent from elsewhere says nothing of the path that data goes, and has a pace of its own.
+        // A packet from elsewhere is no measurement of the path of data, and has a pace of its own.
         let rto = self.paths[self.current].rtt.rto();
         let wait = if to == self.paths[self.current].route { rto } else { rto * backed_off };
         self.timers.asconf = Some(now + wait);
@@ -470,7 +471,7 @@ impl Association {
         self.addresses.answers.push_back((route, asconf.serial, responses));
     }
 
-    /// Does what a chunk asks for, in order, and says what became of it. `None`: not now.
+    /// Does what a chunk asks for, in order, and returns what became of it. `None`: not now.
     fn make_changes(&mut self, arrived: &Arrived, asconf: &Asconf<'_>) -> Option<Vec<u8>> {
         let requests: Vec<Parameter<'_>> = asconf.requests.iter().map_while(Result::ok).take(MAX_REQUESTS).collect();
         let source = arrived.route.remote;
@@ -500,7 +501,7 @@ impl Association {
             let correlation = correlation(&tlv);
             let response = match refused {
                 Some(cause) => bytes(&ErrorIndication { correlation, causes: Causes::new(&[cause]) }.into()),
-                // Nothing need be said of success; behind a refusal it must be (A7).
+                // Success need not be reported; behind a refusal it must be (A7).
                 None if silent => Vec::new(),
                 None => bytes(&Success { correlation }.into()),
             };
@@ -511,7 +512,8 @@ impl Association {
                 || bytes(&ErrorIndication { correlation, causes: Causes::new(&[ResourceShortage(&[]).into()]) }.into());
             out.extend(if room { response } else { brief() });
         }
-        // What nobody speaks of would count as done (section 5.1, A8); what stands behind an error does not (A7).
+        // A request without an answer would count as done (section 5.1, A8); what stands behind an
+        // error does not (A7).
         let beyond = asconf.requests.iter().map_while(Result::ok).nth(MAX_REQUESTS);
         if let Some(beyond) = beyond {
             let correlation = correlation(&bytes(&beyond));
@@ -604,7 +606,7 @@ impl Association {
         self.routes_changed = true;
         self.choose_path();
         if self.paths[self.preferred].state == PathState::Removed {
-            // Another path may take its place in the list, and nobody has chosen that one.
+            // Another path may take its place in the list, and that one was not chosen.
             self.preferred = self.current;
         }
     }

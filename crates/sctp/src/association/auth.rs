@@ -1,7 +1,7 @@
 //! Authenticated chunks (RFC 4895).
 //!
-//! The keys of an association follow from what both sides said in the handshake and from the keys that both have been given;
-//! which of those is used is said with every AUTH chunk.
+//! The keys of an association follow from both sides' handshake parameters and from the keys
+//! that both have been given; every AUTH chunk names the one in use.
 
 use super::Association;
 use super::input::Arrived;
@@ -91,7 +91,7 @@ impl Keys {
 }
 
 impl Association {
-    /// Learns what both sides said of authentication.
+    /// Takes both sides' parameters of authentication.
     pub(super) fn agree_on_keys(&mut self, ours: &[u8], theirs: &[u8]) {
         let wanted = self.agreed.authentication;
         self.auth = if wanted { Authenticator::new(ours, theirs).map(Box::new) } else { None };

@@ -69,15 +69,16 @@ impl Association {
         id
     }
 
-    /// How much may be buffered: three times what may be in flight, for what was sent is kept for a round trip, and what waits
-    /// must last until the application has been told that there is room.
+    /// How much may be buffered: three times what may be in flight, for what was sent is kept for a
+    /// round trip, and what waits must last until the application has been notified of room.
     pub(super) fn send_limit(&self) -> usize {
         let windows: u64 = self.paths.iter().map(|p| p.cc.window()).sum();
         let wanted = usize::try_from(3 * windows).unwrap_or(usize::MAX);
         wanted.max(INITIAL_BUFFER as usize).min(self.send_buffer)
     }
 
-    /// Whether what the application says is for an association that has ended by the peer's restart, of which it has not heard yet.
+    /// Whether the application's command is for an association that has ended by the peer's
+    /// restart, of which it has not been notified yet.
     pub(crate) fn is_another(&self) -> bool {
         self.restarted && !self.config.outlives_restart
     }
@@ -115,7 +116,8 @@ impl Association {
     /// The next message, or part of one.
     pub(crate) fn receive(&mut self) -> Option<Message> {
         if self.restarted {
-            // What there is was said by the peer's new life, and who asks knows only of the old one.
+            // What there is came after the peer's restart, and the caller knows only the old
+            // association.
             return None;
         }
         let message = self.rx.read(self.silly());
@@ -249,7 +251,7 @@ impl Association {
         }
     }
 
-    /// Ends the association at once; the peer is told (RFC 9260 section 9.1).
+    /// Ends the association at once; the peer is notified (RFC 9260 section 9.1).
     pub(crate) fn abort(&mut self, reason: &[u8]) {
         let reason = &reason[..reason.len().min(256)];
         self.abort_with(&[UserAbort(reason).into()], CloseReason::Aborted);
@@ -274,7 +276,7 @@ impl Association {
         known
     }
 
-    /// Tells the application that there is something to read, once until it has read everything.
+    /// Notifies the application that there is something to read, once until it has read everything.
     pub(super) fn tell_readable(&mut self) {
         if !self.readable_told && self.rx.has_news(self.silly()) {
             self.readable_told = true;
@@ -292,7 +294,7 @@ impl Association {
         self.blocked = true;
     }
 
-    /// Tells the application that there is room, if it was told that there is none.
+    /// Notifies the application that there is room, if it was notified that there is none.
     pub(super) fn tell_writable(&mut self) {
         if !self.blocked || self.is_closed() {
             return;

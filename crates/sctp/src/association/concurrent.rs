@@ -1,5 +1,5 @@
-//! Several paths in use at once: which of them carries new data, lost data, and what blocks the peer's receive window (Iyengar 2006;
-//! [`crate::Multipath`] says what can be set).
+//! Several paths in use at once: which of them carries new data, lost data, and what blocks the
+//! peer's receive window (Iyengar 2006; [`crate::Multipath`] has what can be set).
 //!
 //! *Invariant*: as long as there is one path, or [`crate::AssociationConfig::multipath`] is `None`, nothing here has an effect.
 

@@ -36,7 +36,7 @@ pub(crate) enum Resolution {
     Discard,
 }
 
-/// What an association begins with when its peer begins anew.
+/// What an association begins with when its peer restarts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fresh {
     pub(crate) random: [u8; RANDOM_LEN],
@@ -86,9 +86,10 @@ impl Association {
             return self.refuse(&Refusal::InvalidField("the cookie is too long for a packet"));
         }
         let path = arrived.path.unwrap_or(self.current);
-        // T1-cookie begins with RTO.Initial where nothing better is known: INIT was sent again (Karn), or one of the two stood still
-        // meanwhile, which says nothing of the path. A peer that has begun anew since never answers (section 5.1.5), and its client
-        // is not to wait for that all the longer.
+        // T1-cookie begins with RTO.Initial where nothing better is known: INIT was sent again
+        // (Karn), or one of the two stood still meanwhile, which is no evidence about the path. A
+        // peer that has restarted since never answers (section 5.1.5), and its client is not to
+        // wait for that all the longer.
         let rtt = &mut self.paths[path].rtt;
         match self.timers.t1.filter(|_| self.tries == 0).map(|t1| arrived.now - (t1 - rtt.rto())) {
             Some(took) if took < self.config.rto.initial => rtt.sample(took),

@@ -103,8 +103,9 @@ impl Association {
     /// The source that is not a path has sent back our nonce: if it is the same layer, the peer's address has changed under a path;
     /// else it is one more path.
     ///
-    /// Which path that is no packet says. Of those that lead to the same address it is the one from which nothing has come for
-    /// longest: a box that gives all mappings of a host other ports changes several at once, and each is taken for itself then.
+    /// No packet shows which path that is. Of those that lead to the same address it is the one
+    /// from which nothing has come for longest: a box that gives all mappings of a host other ports
+    /// changes several at once, and each is taken for itself then.
     fn adopt(&mut self, arrived: &Arrived, nonce: u64) {
         let Some(candidate) = self.candidate.filter(|c| c.sent && c.nonce == nonce && c.route == arrived.route) else {
             return;

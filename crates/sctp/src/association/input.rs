@@ -69,8 +69,9 @@ impl Association {
             // A chunk that is cut short ends the packet (section 6.10).
             let Ok(raw) = raw else { break };
             if matches!(raw.kind, Abort::KIND | ShutdownComplete::KIND) {
-                // Whose tag is to stand in the packet says this chunk's own T (section 8.5.1 B and C). What else is in a packet with one
-                // is not looked at: behind a tag that was sent back, it would be from anybody who has seen ours.
+                // This chunk's own T bit determines whose tag is to stand in the packet (section
+                // 8.5.1 B and C). What else is in a packet with one is not looked at: behind a tag
+                // that was sent back, it could be from any host that has seen ours.
                 let tag = if raw.flags & REFLECTED == 0 { self.tag } else { self.peer_tag };
                 if packet.header.tag == tag && self.challenge(&mut arrived, packet, &raw).is_none() {
                     self.handle_chunk(&mut arrived, &raw);
@@ -141,11 +142,12 @@ impl Association {
     /// Takes one chunk; false: the rest of the packet is not looked at.
     fn handle_chunk(&mut self, arrived: &mut Arrived, raw: &RawChunk<'_>) -> bool {
         let Ok(chunk) = Chunk::decode(raw) else {
-            // A value that is not as its type says: the chunk is dropped, and its sender told.
+            // A value that is not as its type requires: the chunk is dropped, and its sender
+            // notified.
             self.queue_error(&ProtocolViolation(b"malformed chunk").into());
             return true;
         };
-        // Not for who must see the COOKIE ACK chunk authenticated (RFC 4895).
+        // Not for a side that must see the COOKIE ACK chunk authenticated (RFC 4895).
         if matches!(self.state, State::CookieEchoed(_))
             && says_established(&chunk)
             && (arrived.authenticated || !self.requires_auth(CookieAck::KIND))
@@ -238,7 +240,7 @@ impl Association {
         for cause in causes.iter().flatten() {
             match cause {
                 Cause::StaleCookie(stale) => self.on_stale_cookie(now, stale.staleness_us),
-                // Said about what we offered; the handshake has dealt with it.
+                // A report about this side's offer; the handshake has dealt with it.
                 Cause::UnrecognizedParameters(_) => {}
                 Cause::UnrecognizedChunk(UnrecognizedChunk(bytes))
                     if bytes.first() == Some(&Asconf::KIND) && self.agreed.dynamic_addresses =>
@@ -265,9 +267,10 @@ impl Association {
         if !settled || !super::is_unicast(route.remote.ip()) {
             return;
         }
-        // Where addresses are told by ASCONF one of ours counts when the peer has taken it (RFC 5061 section 5.3, F1 and F10), and
-        // another one of the peer's when it says so, which is authenticated. A port may change by itself (RFC 6951 section 5.4).
-        // Its program may know more addresses of ours than we have named, where all of them lead here.
+        // Where addresses are announced by ASCONF one of ours counts when the peer has taken it
+        // (RFC 5061 section 5.3, F1 and F10), and another one of the peer's when its authenticated
+        // chunk adds it. A port may change by itself (RFC 6951 section 5.4). Its program may know
+        // more addresses of ours than we have named, where all of them lead here.
         let anywhere = self.config.reached_everywhere;
         let here = |r: Route| match r.layer == route.layer {
             true => r.remote.ip() == route.remote.ip(),
@@ -285,8 +288,8 @@ impl Association {
     }
 }
 
-/// Whether only a peer whose association is up sends this: it has taken our COOKIE ECHO chunk. Its COOKIE ACK chunk, which says no
-/// more than this does, was lost or overtaken.
+/// Whether only a peer whose association is up sends this: it has taken our COOKIE ECHO chunk. Its
+/// COOKIE ACK chunk, which means no more than this does, was lost or overtaken.
 const fn says_established(chunk: &Chunk<'_>) -> bool {
     matches!(
         chunk,

@@ -221,11 +221,13 @@ impl Association {
         }
     }
 
-    /// Whether what is outstanding on a path are probes of a closed window that the peer has answered, having no room for them: neither
-    /// the congestion window nor a count of errors is affected by that (section 6.1, rule A). That is so of what was under way when
-    /// the window closed, too. What was not answered may be lost like anything else, or the peer gone. And what lies below something
-    /// that has arrived is no probe: the peer may be waiting for just that to deliver what fills its window, and nothing says that it
-    /// had no room for it. One of them at each timeout, with the timer doubled, could take hours.
+    /// Whether what is outstanding on a path are probes of a closed window that the peer has
+    /// answered, having no room for them: neither the congestion window nor a count of errors is
+    /// affected by that (section 6.1, rule A). That is so of what was under way when the window
+    /// closed, too. What was not answered may be lost like anything else, or the peer gone. And
+    /// what lies below something that has arrived is no probe: the peer may be waiting for just
+    /// that to deliver what fills its window, and nothing shows that it had no room for it. One of
+    /// them at each timeout, with the timer doubled, could take hours.
     fn is_answered_probe(&self, index: usize) -> bool {
         let id = self.paths[index].id;
         let first = || self.out.iter().find(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(tsn, _)| tsn);

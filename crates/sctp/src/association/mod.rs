@@ -69,7 +69,7 @@ pub(crate) enum State {
 /// Chunks that wait to be sent, besides data and what follows from the state.
 #[derive(Debug, Default)]
 struct Outbox {
-    /// INIT, or COOKIE ECHO, or SHUTDOWN, or SHUTDOWN ACK, as the state says.
+    /// INIT, or COOKIE ECHO, or SHUTDOWN, or SHUTDOWN ACK, by the state.
     state: bool,
     /// COOKIE ACK, and where it goes.
     cookie_ack: Option<Route>,
@@ -128,7 +128,7 @@ pub(crate) struct Association {
     peer_tag: Tag,
     /// Stand for both tags in cookies that are given away (section 5.2.2).
     ties: (u32, u32),
-    /// Local addresses to tell, and whether every layer authenticates.
+    /// Local addresses to announce, and whether every layer authenticates.
     offer_addresses: Box<[std::net::IpAddr]>,
     authenticated: bool,
     /// The largest packets of the endpoint's layers.
@@ -170,7 +170,8 @@ pub(crate) struct Association {
     /// For how long data may be outstanding without any of it being acknowledged, and since when that is so.
     patience: Option<Duration>,
     unanswered: Instant,
-    /// For how long the peer may say nothing at all once the association is up, and when it has spoken last.
+    /// For how long the peer may be silent once the association is up, and when a packet of its was
+    /// received last.
     silence: Option<Duration>,
     heard: Instant,
     /// Messages with a deadline that are not delivered, by deadline and stream, with the TSN of what was sent first of them.
@@ -180,12 +181,12 @@ pub(crate) struct Association {
     messages: u64,
     /// How many bytes may wait to be sent or acknowledged.
     send_buffer: usize,
-    /// The peer has begun anew, and the application has not been told yet.
+    /// The peer has restarted, and the application has not been notified yet.
     restarted: bool,
-    /// The application was told that there is no room, or has been told of readable messages.
+    /// The application was notified that there is no room, or of readable messages.
     blocked: bool,
     readable_told: bool,
-    /// The peer has acknowledged, and said how much room it has, since data was sent last.
+    /// The peer has acknowledged, and reported its window, since data was sent last.
     window_answered: bool,
     /// Since when no path answers; the far future: one does.
     silent_since: Instant,
@@ -387,7 +388,8 @@ impl Association {
         } else {
             addresses::Addresses::default()
         };
-        // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.
+        // The layer through which an address is reached is not known: if both sides have as many,
+        // they are paired in order.
         let paired = self.config.pair_addresses && peer.addresses.len() == self.rooms.len();
         for (i, address) in peer.addresses.iter().enumerate() {
             if address.is_ipv4() == from.remote.is_ipv4() && may_be_peers(*address, from.remote.ip()) {
@@ -401,7 +403,7 @@ impl Association {
         self.elsewhere = unused.copied().collect();
     }
 
-    /// Whether an address is the peer's, by what it has said or by where it sends from.
+    /// Whether an address is the peer's, by what it has announced or by where it sends from.
     pub(crate) fn is_peers(&self, address: std::net::IpAddr) -> bool {
         self.elsewhere.contains(&address) || self.routes().any(|r| r.remote.ip() == address)
     }

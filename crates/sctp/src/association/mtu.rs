@@ -1,4 +1,5 @@
-//! The size of packets: probes of it, black holes, and what the network says (RFC 8899, RFC 9260 sections 7.3 and 10).
+//! The size of packets: probes of it, black holes, and what the network reports (RFC 8899, RFC 9260
+//! sections 7.3 and 10).
 
 use super::output::Packed;
 use super::{Association, State};
@@ -90,7 +91,7 @@ impl Association {
         }
     }
 
-    /// The network reports about a packet that it says we have sent; false if it was not ours.
+    /// The network reports about a packet that we seem to have sent; false if it was not ours.
     pub(crate) fn handle_icmp(&mut self, now: Instant, route: Route, error: IcmpError, quoted: &[u8]) -> bool {
         let init = quoted.get(4..8) == Some(&[0; 4]);
         let Some(index) = self.path_of(route).filter(|_| !self.is_closed() && self.is_quoted(quoted)) else {
@@ -114,7 +115,7 @@ impl Association {
                 if several || self.is_doubtful(route.remote) {
                     self.failed(index, false);
                 } else {
-                    self.close(CloseReason::Refused("nobody listens there (ICMP)"));
+                    self.close(CloseReason::Refused("no socket listens there (ICMP)"));
                 }
             }
             IcmpError::ProtocolUnreachable => {}

@@ -161,7 +161,7 @@ impl Association {
         let left = self.window_left();
         let most = self.fragment_size();
         let Some((_, message)) = self.queues.peek() else {
-            // All streams are held until the peer has begun them anew: there is nothing to probe with.
+            // All streams are held until the peer has reset them: there is nothing to probe with.
             self.timers.window_probe = None;
             return false;
         };
@@ -177,9 +177,10 @@ impl Association {
         at <= now
     }
 
-    /// Whether a message more could be one whose stream sequence number is that of another one under way, of the same stream: fewer than
-    /// 2¹⁶ may be (section 6.1). All streams are counted together, which nobody notices below 65,535 packets; and a receiver, like ours,
-    /// need not follow more than so many TSNs, with I-DATA neither.
+    /// Whether a message more could be one whose stream sequence number is that of another one
+    /// under way, of the same stream: fewer than 2¹⁶ may be (section 6.1). All streams are counted
+    /// together, which is not noticeable below 65,535 packets; and a receiver, like ours, need not
+    /// follow more than so many TSNs, with I-DATA neither.
     pub(super) fn is_numbered_out(&self) -> bool {
         self.out.len() >= usize::from(u16::MAX)
     }
@@ -272,7 +273,7 @@ impl Association {
             if written.is_err() && !packet.is_empty() {
                 break;
             }
-            // One that does not even fit alone was never sent by anyone who means it.
+            // One that does not even fit alone was never sent by an honest peer.
             self.outbox.heartbeat_acks.pop_front();
         }
         self.write_heartbeat(now, packet, target, rng)?;
@@ -359,7 +360,8 @@ impl Association {
         self.rx.set_advertised(window);
         self.stats.sacks_sent += 1;
         if let Some(lowest) = self.outbox.ecne {
-            // Told again with every SACK chunk until the peer answers with CWR (RFC 4960 appendix A.2).
+            // Repeated with every SACK chunk until the peer answers with CWR (RFC 4960 appendix
+            // A.2).
             packet.push(&Ecne { lowest })?;
         }
         Ok(())

@@ -28,8 +28,9 @@ pub(super) struct Forwarded {
 }
 
 impl Association {
-    /// A SACK chunk has come; `advanced`: it has moved the cumulative TSN. What was given up and is not acknowledged is said again
-    /// (RFC 3758 section 3.5, C3), but the same not more than once in a round trip (F2).
+    /// A SACK chunk has come; `advanced`: it has moved the cumulative TSN. What was given up and is
+    /// not acknowledged is reported again (RFC 3758 section 3.5, C3), but the same not more than
+    /// once in a round trip (F2).
     pub(super) fn forward_again(&mut self, now: Instant, advanced: bool) {
         if let Some(f) = self.outbox.forwarded.filter(|f| f.to < self.out.base()) {
             self.outbox.forwarded = None;
@@ -49,7 +50,7 @@ impl Association {
         self.outbox.forward |= advanced || !waits;
     }
 
-    /// The chunk that says that the peer is to move on has been written.
+    /// The chunk that moves the peer on has been written.
     pub(super) fn has_forwarded(&mut self, now: Instant, to: u64) {
         let again = self.outbox.forwarded.is_some_and(|f| f.to >= to);
         let path = self.current;
@@ -72,8 +73,8 @@ impl Association {
                 self.paths[usize::from(path.0)].leave(size);
             }
         }
-        // Its number is used up, and perhaps the peer has acknowledged all that was sent of it. A TSN for the rest that is given
-        // up at once lets FORWARD TSN tell the peer not to wait.
+        // Its number is used up, and perhaps the peer has acknowledged all that was sent of it. A
+        // TSN for the rest that is given up at once lets FORWARD TSN release the peer from waiting.
         if let Some((number, fsn)) = waiting.as_ref().and_then(|m| m.started) {
             let unordered = waiting.as_ref().is_some_and(|m| m.unordered);
             self.give_up_rest(stream, id, unordered, number, fsn);
@@ -165,8 +166,9 @@ impl Association {
         }
     }
 
-    /// Writes a FORWARD TSN or I-FORWARD-TSN chunk that moves the peer's cumulative TSN over what was given up, with as many
-    /// streams as fit. Returns where to, if there was anything to say.
+    /// Writes a FORWARD TSN or I-FORWARD-TSN chunk that moves the peer's cumulative TSN over what
+    /// was given up, with as many streams as fit. Returns where to, if there was anything to
+    /// report.
     pub(super) fn write_forward(&self, packet: &mut PacketBuilder<'_>) -> Result<Option<u64>, Full> {
         let Some(mut last) = self.out.advanced() else { return Ok(None) };
         let per_stream = if self.agreed.interleaving { 8 } else { 4 };

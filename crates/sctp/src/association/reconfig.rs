@@ -1,8 +1,8 @@
 //! Streams that are reset and added (RFC 6525).
 //!
-//! One request of ours is under way at a time (section 5.1.1). A reset of outgoing streams waits until what was sent on them is
-//! acknowledged; messages that have not begun wait with it and are numbered anew. SSN/TSN resets are refused and never asked
-//! for.
+//! One request of ours is under way at a time (section 5.1.1). A reset of outgoing streams waits
+//! until what was sent on them is acknowledged; messages that have not begun wait with it and are
+//! renumbered. SSN/TSN resets are refused and never asked for.
 
 use super::input::MAX_EVENTS;
 use super::{Association, State};
@@ -24,10 +24,11 @@ const MAX_STREAMS: usize = 128;
 /// A request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Our outgoing streams begin anew; in answer to the peer's request of this number. Once it was sent, with the last TSN before it:
-    /// that must not move when it is sent again (section 5.1.2, A3), or with other traffic the peer would never have everything.
+    /// Our outgoing streams restart; in answer to the peer's request of this number. Once it was
+    /// sent, with the last TSN before it: that must not move when it is sent again (section 5.1.2,
+    /// A3), or with other traffic the peer would never have everything.
     Outgoing { streams: Vec<StreamId>, asked: Option<ReconfigSeq>, last: Option<Tsn> },
-    /// The peer's outgoing streams are to begin anew.
+    /// The peer's outgoing streams are to restart.
     Incoming { streams: Vec<StreamId> },
     /// We want more outgoing streams.
     AddOutgoing { more: u16 },
@@ -55,7 +56,7 @@ pub(super) struct Reconfig {
     pending: Option<Request>,
     /// The request is to be sent, once or once more.
     wanted: bool,
-    /// The peer has said that it is at it, and has been asked once more at most since.
+    /// The peer has reported that it is in progress, and has been asked once more at most since.
     in_progress: bool,
     answers: VecDeque<(ReconfigSeq, ReconfigResult)>,
     deferred: Option<Deferred>,
@@ -103,7 +104,8 @@ impl Association {
         Ok(())
     }
 
-    /// Asks the peer to begin to number its messages on these streams anew, on all if there are none.
+    /// Asks the peer to restart the numbering of its messages on these streams, on all if there are
+    /// none.
     pub(crate) fn reset_incoming(&mut self, streams: &[StreamId]) -> Result<(), ReconfigError> {
         let known = streams.iter().all(|s| s.0 < self.rx.streams());
         self.may_reconfigure(known && streams.len() <= MAX_STREAMS)?;
@@ -210,7 +212,7 @@ impl Association {
     pub(super) fn reconfig_timeout(&mut self) {
         self.timers.reconfig = None;
         if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
-            // The peer need not answer any more, and its silence says nothing.
+            // The peer need not answer any more, and its silence is no evidence.
             let request = self.forget_request();
             return self.tell_forgotten(request);
         }
@@ -241,7 +243,7 @@ impl Association {
                     }
                     self.on_request(r.request, |a| a.incoming_begins_anew(&r));
                 }
-                // We say nothing more.
+                // No further answer is sent.
                 Parameter::IncomingReset(IncomingReset { request, .. })
                 | Parameter::AddIncoming(AddIncoming { request, .. })
                     if ending =>
@@ -299,7 +301,7 @@ impl Association {
         }
     }
 
-    /// The peer's outgoing streams begin anew (section 5.2.2).
+    /// The peer's outgoing streams restart (section 5.2.2).
     fn incoming_begins_anew(&mut self, reset: &OutgoingReset<'_>) -> Option<ReconfigResult> {
         if reset.streams.iter().any(|s| s.0 >= self.rx.streams()) {
             return Some(ReconfigResult::WRONG_SSN);
@@ -321,8 +323,8 @@ impl Association {
         self.events.push_back(Event::IncomingReset { streams, number });
     }
 
-    /// Does the reset that was waiting, if everything before it has come, and says so without being asked again (section 5.2.2, E3 to
-    /// E6).
+    /// Does the reset that was waiting, if everything before it has come, and reports that without
+    /// being asked again (section 5.2.2, E3 to E6).
     pub(super) fn finish_deferred(&mut self) {
         let (cumulative, room) = (self.rx.arrivals.cumulative(), self.events.len() < MAX_EVENTS);
         let Some(reset) = self.reconfig.deferred.take_if(|d| d.last_tsn <= cumulative && room) else { return };
@@ -332,8 +334,8 @@ impl Association {
         self.reconfig.answer(reset.request, ReconfigResult::PERFORMED);
     }
 
-    /// What is said to a request for one of ours while another one is under way. If that waits for a request of the peer's, the peer must
-    /// not wait for ours as well: both would wait for ever.
+    /// The answer to a request for one of ours while another one is under way. If that waits for a
+    /// request of the peer's, the peer must not wait for ours as well: both would wait for ever.
     fn busy(&self) -> ReconfigResult {
         match self.reconfig.pending {
             Some(Request::Incoming { .. } | Request::AddIncoming { .. }) => ReconfigResult::ALREADY_IN_PROGRESS,
@@ -341,7 +343,7 @@ impl Association {
         }
     }
 
-    /// The peer wants our outgoing streams to begin anew (section 5.2.3).
+    /// The peer wants our outgoing streams to restart (section 5.2.3).
     fn asked_to_reset(&mut self, reset: &IncomingReset<'_>) -> Option<ReconfigResult> {
         if let Some(Request::Outgoing { streams, .. }) = &self.reconfig.pending
             && (streams.is_empty() || !reset.streams.is_empty() && reset.streams.iter().all(|s| streams.contains(&s)))
@@ -371,7 +373,8 @@ impl Association {
         self.reconfig.pending.take()
     }
 
-    /// A request was not done, because the peer has forgotten it; there are as many streams now as it and we have agreed anew.
+    /// A request was not done, because the peer has forgotten it; there are as many streams now as
+    /// it and we have agreed since.
     pub(super) fn tell_forgotten(&mut self, request: Option<Request>) {
         match request {
             Some(Request::Outgoing { streams, .. }) => {

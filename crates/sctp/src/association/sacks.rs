@@ -56,8 +56,8 @@ impl Association {
         (cumulative + 1 >= self.out.base()).then_some(cumulative)
     }
 
-    /// Takes an acknowledgment: what it says of the data, the paths, the windows and the timers. It lists duplicates, and may have
-    /// the number of packets that it stands for.
+    /// Takes an acknowledgment: what it means for the data, the paths, the windows and the timers.
+    /// It lists duplicates, and may have the number of packets that it stands for.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
@@ -150,7 +150,7 @@ impl Association {
                 {
                     expiries.remove(&(deadline, sent.piece.stream.0, sent.piece.id));
                 }
-                // What was given up says nothing of what the path takes (RFC 3758 section 3.5, rule A2).
+                // What was given up is no evidence about the path (RFC 3758 section 3.5, rule A2).
                 if sent.fate != crate::recovery::Fate::Abandoned {
                     path.ack.credited += u64::from(sent.size);
                     if sent.piece.report && sent.piece.ends {

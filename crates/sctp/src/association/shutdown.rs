@@ -114,7 +114,7 @@ impl Association {
         self.close(reason);
     }
 
-    /// Ends the association; the peer is told why, if its tag is known.
+    /// Ends the association; the peer gets the reason, if its tag is known.
     pub(super) fn abort_with(&mut self, causes: &[Cause<'_>], reason: CloseReason) {
         if self.is_closed() {
             return;

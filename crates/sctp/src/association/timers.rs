@@ -29,8 +29,8 @@ impl Association {
         [own, paths].into_iter().flatten().min()
     }
 
-    /// When the application has waited long enough for an acknowledgment of what is outstanding, or for any word. Nothing can be said
-    /// of a peer whose window is closed: probes of it become seldom.
+    /// When the application has waited long enough for an acknowledgment of what is outstanding, or
+    /// for any packet. A peer whose window is closed cannot be judged: probes of it become seldom.
     fn hopeless_at(&self) -> Option<Instant> {
         let unanswered = self.patience.filter(|_| !self.out.is_empty() && self.peer_window > 0);
         let opening = matches!(self.state, State::CookieWait | State::CookieEchoed(_));

@@ -241,8 +241,8 @@ impl Endpoint {
         self.act(id, |a| a.remove_key(key)).unwrap_or(false)
     }
 
-    /// Adds a packet layer: an interface has come up, say. Associations use it when they are told to
-    /// ([`Endpoint::change_addresses`]).
+    /// Adds a packet layer: for example, when an interface has come up. Associations use it when
+    /// they are configured to ([`Endpoint::change_addresses`]).
     pub fn add_layer(&mut self, layer: Layer) -> LayerId {
         self.largest = self.largest.max(usize::from(layer.room()));
         self.config.layers.push(layer);
@@ -253,9 +253,10 @@ impl Endpoint {
         LayerId((self.config.layers.len() - 1) as u16)
     }
 
-    /// Tells the peer that our addresses change, one after the other; [`crate::Event::AddressChanged`] says what became of each
-    /// (RFC 5061). An address that is told ([`crate::Config::tell_addresses`]) is named, any other meant by where the packet comes
-    /// from.
+    /// Announces to the peer that local addresses change, one after the other;
+    /// [`crate::Event::AddressChanged`] reports the result of each (RFC 5061). An address that is
+    /// announced ([`crate::Config::tell_addresses`]) is named, any other meant by where the packet
+    /// comes from.
     ///
     /// # Errors
     /// See [`AddressError`]; then none of the changes is made.
@@ -272,8 +273,9 @@ impl Endpoint {
         self.act(id, |a| a.change_addresses(&wishes)).unwrap_or(Err(AddressError::NotEstablished))
     }
 
-    /// Tells the peer that an address of ours is added, removed or preferred, and names it, whatever [`crate::Config::tell_addresses`]
-    /// says: a server knows that the address leads to it from everywhere. [`crate::Event::AddressChanged`] says what became of it.
+    /// Announces to the peer that a local address is added, removed or preferred, and names it,
+    /// regardless of [`crate::Config::tell_addresses`]: a server knows that the address leads to it
+    /// from everywhere. [`crate::Event::AddressChanged`] reports the result.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -391,7 +393,8 @@ impl Endpoint {
         self.live(id).map_or(0, Association::room)
     }
 
-    /// [`crate::Event::Writable`] follows as after [`crate::SendError::Blocked`], for who leaves room for others.
+    /// [`crate::Event::Writable`] follows as after [`crate::SendError::Blocked`], for programs that
+    /// leave room for others.
     pub fn tell_when_writable(&mut self, id: AssociationId) {
         self.act(id, Association::tell_when_writable);
     }

@@ -32,7 +32,7 @@ impl Endpoint {
             self.stats.malformed += 1;
             return;
         };
-        // What an AUTH chunk stands in front of says whose the packet is (RFC 4895 section 6.3).
+        // The chunk behind an AUTH chunk determines whose the packet is (RFC 4895 section 6.3).
         let auth = (first.kind == Auth::KIND).then_some(first);
         let leading = match packet.chunks().nth(1) {
             Some(Ok(second)) if auth.is_some() => second,
@@ -51,7 +51,7 @@ impl Endpoint {
     /// Takes an ICMP message about a packet that was sent over `route`; `quoted` is what it quotes of the SCTP packet, from the
     /// common header on (behind the UDP header if there is one).
     pub fn handle_icmp(&mut self, now: Instant, route: Route, error: IcmpError, quoted: &[u8]) {
-        // Section 10, ICMP5 and ICMP6: what cannot be told to be about us is ignored.
+        // Section 10, ICMP5 and ICMP6: what cannot be attributed to a packet of ours is ignored.
         let ports = |a: usize| quoted.get(a..a + 2).map(|p| u16::from_be_bytes([p[0], p[1]]));
         let peer = ports(2).filter(|_| ports(0) == Some(self.config.port));
         let key = peer.and_then(|port| self.index.by_peer(route.remote, port));
@@ -99,7 +99,8 @@ impl Endpoint {
             // The peer knows nothing of the association and sends back the tag that we put into our packets.
             let key = self.index.by_peer(route.remote, source_port)?;
             let entry = self.associations.get(key)?;
-            // An address that has not answered may be another host's, which says with right that it knows nothing.
+            // An address that has not answered may be another host's, which rightly reports that it
+            // knows nothing.
             let known = entry.association.peer_tag() == tag && tag != Tag::ZERO;
             return (known && !entry.association.is_doubtful(route.remote)).then_some(key);
         }
@@ -123,7 +124,8 @@ impl Endpoint {
             }
         }
         self.stats.out_of_the_blue += 1;
-        // Who still says SHUTDOWN ACK to an association that was ours has missed our last word.
+        // A peer that still sends SHUTDOWN ACK to an association that was ours has missed our last
+        // chunk.
         if self.config.reserved && !(shutdown_ack && self.ended.has(tag)) {
             return;
         }

@@ -17,7 +17,8 @@ struct Names {
 
 /// The table.
 ///
-/// Peers are told apart by IP address, UDP port and SCTP port: two hosts behind one NAT may have chosen the same SCTP port.
+/// Peers are distinguished by IP address, UDP port and SCTP port: two hosts behind one NAT may have
+/// chosen the same SCTP port.
 #[derive(Debug)]
 pub(super) struct Index {
     tags: HashMap<u32, Key, FixedState>,
@@ -52,7 +53,7 @@ impl Index {
         self.remove(key);
         let port = association.peer_port();
         let mut peers: Vec<Peer> = association.routes().map(|r| (r.remote, port)).collect();
-        // An address belongs to whoever had it first.
+        // An address belongs to the peer that had it first.
         peers.retain(|peer| *self.peers.entry(*peer).or_insert(key) == key);
         self.tags.insert(association.tag().0, key);
         self.names.insert(key, Names { tag: association.tag(), peers });

@@ -56,7 +56,7 @@ impl Endpoint {
                 let association = &entry.association;
                 match association.state() {
                     State::ShutdownAckSent => {
-                        // Section 9.2. Nothing in the INIT proves who sent it.
+                        // Section 9.2. Nothing in the INIT proves its sender.
                         if self.replies.allow(now, route.remote.ip())
                             && let Some(key) = known
                         {
@@ -87,7 +87,8 @@ impl Endpoint {
         self.answer_init(now, &cookie, &report, question);
     }
 
-    /// A restart must not bring addresses along (sections 5.2.1 and 5.2.2): answers it with an ABORT chunk, and says so.
+    /// A restart must not bring addresses along (sections 5.2.1 and 5.2.2): answers it with an
+    /// ABORT chunk, and returns true.
     fn brings_addresses(&mut self, now: Instant, key: Key, route: Route, port: u16, peer: &Offer) -> bool {
         let Some(entry) = self.associations.get(key) else { return false };
         if *entry.association.state() == State::CookieWait {
@@ -187,7 +188,7 @@ impl Endpoint {
             return self.call_stale(now, route, &cookie, stale);
         }
         if known.is_none() && self.spent.has(cookie.tag) {
-            // What it opened is over. A peer that still waits for the answer is told so.
+            // What it opened is over. A peer that still waits for the answer is notified.
             self.stats.cookies_refused += 1;
             return self.abort_init(now, route, port, cookie.peer.tag, &[]);
         }
@@ -253,7 +254,7 @@ impl Endpoint {
         self.deliver(now, key, route, marked, packet, taken(auth));
     }
 
-    /// Tells the peer that its cookie is too old (section 5.1.5, step 4).
+    /// Reports to the peer that its cookie is too old (section 5.1.5, step 4).
     fn call_stale(&mut self, now: Instant, route: Route, cookie: &Cookie, stale: CookieError) {
         self.stats.cookies_refused += 1;
         let CookieError::Stale(by) = stale else { return };

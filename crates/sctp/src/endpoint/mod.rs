@@ -1,7 +1,8 @@
 //! One SCTP port: its associations, and what belongs to none.
 //!
-//! *Responsible for* finding the association of a packet, answering INIT chunks without keeping anything, cookies, packets out
-//! of the blue, and who may transmit next. *Not responsible for* anything that happens within an association.
+//! *Responsible for* finding the association of a packet, answering INIT chunks without keeping
+//! anything, cookies, packets out of the blue, and which association may transmit next. *Not
+//! responsible for* anything that happens within an association.
 //!
 //! *Invariants*: a tag leads to one association; nothing is kept of a peer before its cookie has come back; stateless answers
 //! are bounded in number and rate.
@@ -88,7 +89,8 @@ pub struct Endpoint {
     replies: Replies,
     sources: sources::Sources,
     spent: spent::Spent,
-    /// Tags of associations that have ended here, where what belongs to nobody is left to others.
+    /// Tags of associations that have ended here, where unmatched packets are left to other
+    /// endpoints.
     ended: spent::Spent,
     eager: VecDeque<Key>,
     turn: u32,
@@ -140,7 +142,7 @@ impl Endpoint {
             if let Some(engine) = self.config.engine {
                 tag = u32::from(engine) << 24 | tag & 0x00ff_ffff;
             }
-            // Nor one whose cookie was spent: whoever has it would be told that it is over.
+            // Nor one whose cookie was spent: its holder would be answered that it is over.
             if tag != 0 && self.index.by_tag(Tag(tag)).is_none() && !self.spent.has(Tag(tag)) {
                 return Tag(tag);
             }
@@ -152,7 +154,7 @@ impl Endpoint {
         (self.rng.u32().max(1), self.rng.u32().max(1))
     }
 
-    /// Our addresses, if they are told.
+    /// Our addresses, if they are announced.
     fn addresses(&self) -> Vec<std::net::IpAddr> {
         let told = self.config.layers.iter().filter(|_| self.config.tell_addresses).filter_map(|l| l.address);
         let all: Vec<_> = told.take(crate::handshake::MAX_ADDRESSES).collect();
@@ -203,7 +205,7 @@ impl Endpoint {
         self.sweep(key);
     }
 
-    /// Forgets an association that is over, when nothing of it is left to be told.
+    /// Forgets an association that is over, when none of its events is left.
     fn sweep(&mut self, key: Key) {
         let forget = self
             .associations
@@ -221,7 +223,7 @@ impl Endpoint {
         self.timers.prune_head(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
     }
 
-    /// What all associations hold of what peers have sent and nobody has taken, in bytes.
+    /// The unread data of all associations, in bytes.
     #[must_use]
     pub const fn unread(&self) -> usize {
         self.unread

@@ -18,7 +18,8 @@ impl Endpoint {
         self.config.port
     }
 
-    /// Lets an endpoint without associations answer for another SCTP port: one for all the ports of a UDP socket that nobody has.
+    /// Lets an endpoint without associations answer for another SCTP port: one for all the ports of
+    /// a UDP socket that are not in use.
     pub const fn set_port(&mut self, port: u16) {
         self.config.port = port;
     }
@@ -115,15 +116,18 @@ impl Endpoint {
         self.act(id, |a| a.set_patience(patience));
     }
 
-    /// The association is over ([`crate::CloseReason::Unreachable`]) when it is up and nothing at all has come of the peer for so long.
-    /// Heartbeats must be more frequent than that, and are answered by every peer; `None`, as at first: as many of them as
-    /// [`crate::AssociationConfig::max_association_retransmits`] says may be lost, which takes minutes.
+    /// The association is over ([`crate::CloseReason::Unreachable`]) when it is up and nothing at
+    /// all has come of the peer for so long. Heartbeats must be more frequent than that, and are
+    /// answered by every peer; `None`, as at first:
+    /// [`crate::AssociationConfig::max_association_retransmits`] of them may be lost, which takes
+    /// minutes.
     pub fn set_silence(&mut self, now: Instant, id: AssociationId, silence: Option<Duration>) {
         self.act(id, |a| a.set_silence(now, silence));
     }
 
-    /// The layer takes SCTP packets of so many bytes on the way to this peer, more or less than was said of it: what DTLS adds depends
-    /// on the version that is agreed on. Longer packets are sent when a probe of that length has arrived.
+    /// The layer takes SCTP packets of so many bytes on the way to this peer, more or less than was
+    /// configured: what DTLS adds depends on the version that is agreed on. Longer packets are sent
+    /// when a probe of that length has arrived.
     pub fn set_largest_packet(&mut self, id: AssociationId, size: u16) {
         self.largest = self.largest.max(usize::from(size));
         self.act(id, |a| a.set_largest_packet(size));

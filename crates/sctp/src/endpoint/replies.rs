@@ -8,7 +8,7 @@ use neater_base::Instant;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// Sources are told apart as far as these go; two that share one share its answers.
+/// Sources are distinguished as far as these go; two that share one share its answers.
 const SOURCES: usize = 1024;
 
 /// Bounded in number, and where an answer could serve an attack, in rate.
@@ -46,7 +46,7 @@ impl Replies {
     fn slot(&self, source: IpAddr) -> usize {
         let network = match source {
             IpAddr::V4(a) => u64::from(a.to_bits()),
-            // Whoever has one address of IPv6 has all that share its first half.
+            // A host with one address of IPv6 has all that share its first half.
             IpAddr::V6(a) => (a.to_bits() >> 64) as u64,
         };
         (FixedState::with_seed(self.seed).hash_one(network) % SOURCES as u64) as usize

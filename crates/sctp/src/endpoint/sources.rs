@@ -4,7 +4,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::net::IpAddr;
 
-/// What is counted together: an IPv4 address, or a network of 64 bits, for whoever has one address of IPv6 has all of those.
+/// What is counted together: an IPv4 address, or a network of 64 bits, for a host with one address
+/// of IPv6 has all of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
     V4(u32),

@@ -1,4 +1,5 @@
-//! The key vectors of RFC 4895: what both sides say of authentication in INIT and INIT ACK chunks, and what follows from it.
+//! The key vectors of RFC 4895: both sides' parameters of authentication in INIT and INIT ACK
+//! chunks, and what follows from it.
 
 use crate::config::Authentication;
 use neater_sctp_wire::ChunkSet;
@@ -45,7 +46,8 @@ pub(crate) fn algorithm(hmac: HmacId) -> Option<hmac::Algorithm> {
     }
 }
 
-/// Whether the sender of a vector can check anything that we can compute; of an empty one, for who does not authenticate, false.
+/// Whether the sender of a vector can check anything that we can compute; of an empty one, from a
+/// side that does not authenticate, false.
 pub(super) fn has_common_algorithm(vector: &[u8]) -> bool {
     KeyVector::read(vector).algorithms.iter().any(|a| algorithm(*a).is_some())
 }

@@ -29,7 +29,7 @@ const SCOPED: u8 = 7;
 /// How long one key is used (RFC 9260 section 5.1.3: "hourly").
 const KEY_LIFE: Duration = Duration::from_secs(3600);
 
-/// What a cookie says.
+/// The content of a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cookie {
     pub(crate) created: Instant,

@@ -1,4 +1,5 @@
-//! What INIT and INIT ACK chunks say (RFC 9260 sections 3.3.2, 3.3.3 and 5.1; the extensions of their own RFCs).
+//! The content of INIT and INIT ACK chunks (RFC 9260 sections 3.3.2, 3.3.3 and 5.1; the extensions
+//! of their own RFCs).
 
 use super::auth::{self, RANDOM_LEN};
 use crate::config::{AssociationConfig, Extensions};
@@ -97,7 +98,8 @@ impl Offer {
         }
         let asconf = |k: &u8| [Asconf::KIND, AsconfAck::KIND].contains(k);
         let strict = config.extensions.authentication && !config.authentication.required.iter().all(asconf);
-        // SHA-1 must be among the peer's algorithms (RFC 4895 section 3.3): a list without any of ours was made by somebody on the way.
+        // SHA-1 must be among the peer's algorithms (RFC 4895 section 3.3): a list without any of
+        // ours was made by an attacker on the path.
         if strict && !authenticates {
             return Err(Refusal::Violation("authentication is required"));
         }

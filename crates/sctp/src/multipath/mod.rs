@@ -52,8 +52,8 @@ pub struct Multipath {
     /// Congestion window update for CMT: a window grows when what is outstanding longest on its own path is acknowledged, and not
     /// only when the cumulative TSN advances.
     pub window_update: bool,
-    /// Delayed acknowledgments for CMT: a hole is no reason for a SACK chunk at once, because with several paths there is nearly
-    /// always one; the chunk says how many packets it stands for.
+    /// Delayed acknowledgments for CMT: a hole is no reason for a SACK chunk at once, because with
+    /// several paths there is nearly always one; the chunk states how many packets it stands for.
     pub delayed_ack: bool,
     /// While the peer's receive window is the limit, what blocks it goes once more on a path that has room (opportunistic
     /// retransmission: Raiciu et al., "How Hard Can It Be?", 2012, section 4.2).

@@ -21,7 +21,7 @@ impl Info {
         bytes
     }
 
-    /// Reads what a peer says it was sent; `None` if we never sent such a thing.
+    /// Reads what a peer returns; `None` if this side never sent such a thing.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != Self::LEN {
             return None;

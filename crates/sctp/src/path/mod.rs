@@ -40,7 +40,7 @@ pub enum PathState {
     Removed,
 }
 
-/// What one SACK chunk says of one path.
+/// The result of one SACK chunk for one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathAck {
     /// Bytes acknowledged cumulatively.
@@ -143,11 +143,11 @@ pub(crate) struct Path {
     pub(crate) recovery: Option<u64>,
     /// Timeouts without an acknowledgment between them.
     pub(crate) timeouts: u32,
-    /// One packet may leave whatever the window says.
+    /// One packet may leave regardless of the window.
     pub(crate) forced: bool,
     /// The window was the limit for data sent up to here.
     pub(crate) limited_to: u64,
-    /// With [`Burst::Packets`]: how much may be in flight until something is heard.
+    /// With [`Burst::Packets`]: how much may be in flight until something is received.
     burst_to: u64,
     /// The pace holds data back until then.
     pub(crate) paced_until: Option<Instant>,
@@ -196,7 +196,7 @@ impl Path {
         path
     }
 
-    /// Congestion control and timers begin anew; the route stays (RFC 9260 section 5.2.4, action A).
+    /// Congestion control and timers restart; the route stays (RFC 9260 section 5.2.4, action A).
     pub(crate) fn restart(&mut self, config: &AssociationConfig) {
         let most = self.mtu.most();
         let several = self.several.is_some().then(Box::default);
@@ -226,7 +226,8 @@ impl Path {
         self.mtu.stop();
     }
 
-    /// Something was heard, or the application spoke after silence: another burst may leave (rule D of section 6.1).
+    /// Something was received, or the application sent after silence: another burst may leave (rule
+    /// D of section 6.1).
     pub(crate) fn refill_burst(&mut self) {
         if let Burst::Packets(n) = self.burst {
             self.burst_to = self.in_flight + u64::from(n.max(1)) * self.cc.mss();
@@ -243,7 +244,8 @@ impl Path {
         self.in_flight >= self.cc.window()
     }
 
-    /// Rate and burst; computed anew when what they follow from has changed, for they are asked for with every packet.
+    /// Rate and burst; recomputed when what they follow from has changed, for they are asked for
+    /// with every packet.
     fn pacing(&mut self) -> Option<(u64, u64)> {
         let Burst::Paced(config) = self.burst else { return None };
         let of = (self.cc.window(), self.cc.threshold(), self.rtt.smoothed());
@@ -328,8 +330,9 @@ impl Path {
         let rto = self.rtt.rto();
         let jittered = rto / 2 + Duration::from_nanos(rng.below(rto.as_nanos() as u64));
         match self.state {
-            // Verification goes at one probe per RTO (section 5.4), and so does doubt (RFC 7829 section 3.3).
-            // An address that never answers may be somebody's who wants nothing of us: it is asked as seldom as one that is known, then.
+            // Verification goes at one probe per RTO (section 5.4), and so does doubt (RFC 7829
+            // section 3.3). An address that never answers may be that of an uninvolved host: it is
+            // probed as seldom as one that is known, then.
             PathState::Unconfirmed if self.errors > VERIFICATIONS => Some(interval.unwrap_or(SELDOM) + jittered),
             PathState::Unconfirmed | PathState::PotentiallyFailed => Some(jittered),
             PathState::Active | PathState::Inactive => Some(interval? + jittered),

@@ -133,7 +133,7 @@ impl Search {
         }
     }
 
-    /// The path does not work: what is lost says nothing of sizes.
+    /// The path does not work: losses are no evidence about sizes.
     pub(crate) fn stop(&mut self) {
         self.state = State::Disabled;
         (self.probe, self.raise, self.hint) = (None, None, None);
@@ -261,8 +261,9 @@ impl Search {
         before != self.size
     }
 
-    /// The network says that a packet was too large, and what it takes (section 4.6). Believed of a probe, and only as something
-    /// to try; of what is in use it is a reason to ask again. Returns whether the size has changed.
+    /// The network reports that a packet was too large, and what it takes (section 4.6). Believed
+    /// of a probe, and only as something to try; of what is in use it is a reason to ask again.
+    /// Returns whether the size has changed.
     pub(crate) fn too_big(&mut self, now: Instant, size: u16) -> bool {
         let size = size / 4 * 4;
         self.cut |= !self.enabled && size < self.size;

@@ -1,4 +1,4 @@
-//! Which TSNs have arrived, and when that is to be said (RFC 9260 section 6.2).
+//! Which TSNs have arrived, and when that is to be reported (RFC 9260 section 6.2).
 
 use crate::ranges::RangeSet;
 use crate::serial::unwrap32;
@@ -131,7 +131,7 @@ impl Arrivals {
         self.now || self.due.is_some_and(|due| due <= now)
     }
 
-    /// Whether something arrived that no SACK chunk has told yet.
+    /// Whether something arrived that no SACK chunk has reported yet.
     pub(crate) const fn is_owed(&self) -> bool {
         self.now || self.due.is_some()
     }
@@ -141,10 +141,12 @@ impl Arrivals {
         if self.now { Some(Instant::ZERO) } else { self.due }
     }
 
-    /// What a SACK chunk is to say, as many blocks as fit: cumulative TSN, blocks, duplicates. Acknowledged from here on.
+    /// The content of a SACK chunk, as many blocks as fit: cumulative TSN, blocks, duplicates.
+    /// Acknowledged from here on.
     ///
-    /// When there are more blocks than fit the lowest are told (RFC 9260 section 6.7), or with `both_ends` as many of the lowest as
-    /// of the highest: a sender that hears nothing of what has arrived last can neither go on nor find what was lost again.
+    /// When there are more blocks than fit the lowest are reported (RFC 9260 section 6.7), or with
+    /// `both_ends` as many of the lowest as of the highest: a sender that gets no report of what
+    /// has arrived last can neither go on nor find what was lost again.
     pub(crate) fn report(&mut self, max_blocks: usize, both_ends: bool) -> (Tsn, &[GapBlock], &[Tsn]) {
         self.blocks.clear();
         let base = self.cumulative;
@@ -158,7 +160,7 @@ impl Arrivals {
         (Tsn(base as u32), &self.blocks, &self.duplicates)
     }
 
-    /// How many packets with data the next SACK chunk stands for, as far as it can say so.
+    /// How many packets with data the next SACK chunk stands for, as far as it can express that.
     pub(crate) fn packets(&self) -> u8 {
         self.packets.min(u32::from(Sack::MOST_PACKETS)) as u8
     }

@@ -1,7 +1,8 @@
 //! Which beginnings of messages can be delivered before their ends.
 //!
-//! Whoever fills the buffer with thousands of beginnings must not have all of them looked at for each packet. So from the first time
-//! that the buffer is short of room, those that can be delivered are kept apart from those whose turn has not come.
+//! A peer that fills the buffer with thousands of beginnings must not cause a scan of all of them
+//! for each packet. So from the first time that the buffer is short of room, those that can be
+//! delivered are kept apart from those whose turn has not come.
 
 use super::reassembly::{Place, Run};
 use neater_sctp_wire::StreamId;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The beginnings among what waits, by what can be done with them.
 #[derive(Debug, Default)]
 pub(super) struct Begun {
-    /// Nobody has looked at these yet.
+    /// These are not sorted yet.
     unsorted: BTreeSet<Place>,
     /// Ordered messages whose turn has not come, by stream and number.
     waiting: BTreeMap<(StreamId, u32), Place>,

@@ -30,7 +30,7 @@ use sizing::Sizing;
 /// A message, or part of one that was too long to wait for the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Tells messages of one association apart: parts of one message have the same number.
+    /// Distinguishes messages of one association: parts of one message have the same number.
     pub number: u64,
     /// The stream it came on.
     pub stream: StreamId,
@@ -170,12 +170,13 @@ impl Receiver {
         if free < silly.min(self.limit() / 2) { 0 } else { u32::try_from(free).unwrap_or(u32::MAX) }
     }
 
-    /// What the window was last said to be.
+    /// The window that was last advertised.
     pub(crate) fn set_advertised(&mut self, window: u32) {
         self.advertised = window;
     }
 
-    /// Whether the window has opened so far that the peer should hear of it (RFC 9260 section 6.2: a quarter of the buffer).
+    /// Whether the window has opened so far that the peer should be notified (RFC 9260 section 6.2:
+    /// a quarter of the buffer).
     pub(crate) fn has_opened(&self, silly: usize) -> bool {
         let quarter = self.limit() / 4;
         (self.advertised as usize) < quarter && self.window(silly).saturating_sub(self.advertised) as usize >= quarter
@@ -229,7 +230,8 @@ impl Receiver {
             return Ok(Taken::New);
         }
         if self.partial && self.order.is_behind(f) {
-            // Of a message that the peer has given up: it was on its way when the peer said so.
+            // Of a message that the peer has given up: it was on its way when the peer reported
+            // that.
             self.arrivals.insert(tsn);
             return Ok(Taken::New);
         }

@@ -124,8 +124,8 @@ impl Order {
         run.unordered || self.continued(next, run.number) == next
     }
 
-    /// Whether a fragment is of a message that the peer has said it would not complete. Only message identifiers tell: a stream
-    /// sequence number may be any that follows.
+    /// Whether a fragment is of a message that the peer has announced not to complete. Only message
+    /// identifiers show it: a stream sequence number may be any that follows.
     pub(crate) fn is_behind(&self, f: &Fragment<'_>) -> bool {
         if self.numbering != Numbering::Mid {
             return false;

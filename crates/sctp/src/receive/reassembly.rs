@@ -373,8 +373,9 @@ impl Reassembly {
         self.longest(least, next_in_order).is_some()
     }
 
-    /// Takes the beginning of a message that is not complete, the longest and at least `least` bytes of it, if `next_in_order` says
-    /// that the message may be delivered now. Returns a copy of the run's description with the bytes; the run continues.
+    /// Takes the beginning of a message that is not complete, the longest and at least `least`
+    /// bytes of it, if by `next_in_order` the message may be delivered now. Returns a copy of the
+    /// run's description with the bytes; the run continues.
     pub(crate) fn take_partial(
         &mut self,
         least: usize,
@@ -408,8 +409,8 @@ impl Reassembly {
     /// Drops the fragments of a stream.
     pub(crate) fn drop_stream(&mut self, stream: StreamId, buffers: &mut Buffers) {
         self.cool();
-        // Of DATA chunks, whose TSNs say nothing of streams, there are two runs for each gap at most, and of I-DATA chunks those of the
-        // stream stand together.
+        // Of DATA chunks, whose TSNs are not related to streams, there are two runs for each gap at
+        // most, and of I-DATA chunks those of the stream stand together.
         let (begin, end) = (Place::idata(stream, false, 0, 0), Place::idata(stream, true, u32::MAX, u32::MAX));
         let data = self.cold.range(..=Place::data(u64::MAX)).filter(|(_, run)| run.stream == stream);
         let places: Vec<Place> = data.chain(self.cold.range(begin..=end)).map(|(place, _)| *place).collect();

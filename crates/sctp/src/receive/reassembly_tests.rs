@@ -61,7 +61,7 @@ fn messages_that_break_off_are_found_in_any_order() {
         let (mut fragments, mut expected, mut tsn) = (Vec::new(), Vec::new(), 1);
         for number in 0..12 {
             let len = 1 + rng.u64() % 4;
-            // The last one is whole: what follows a message that breaks off tells that it does.
+            // The last one is whole: what follows a message that breaks off shows that it does.
             let whole = number == 11 || !rng.u64().is_multiple_of(3);
             for i in 0..len {
                 fragments.push((tsn, Fragment { number, ..fragment(tsn, i == 0, whole && i == len - 1, b"x") }));

@@ -1,9 +1,10 @@
 //! A receive buffer that grows with what the path carries.
 //!
-//! What the application takes within one round trip is what the peer had under way. A peer that is starting up doubles that
-//! with every round trip and hears of a larger window one round trip later, and while one packet is sent again as much as was
-//! under way waits for it: four times as much must fit. (Linux reckons with twice, over a round-trip time that it measures with
-//! the queue in it; ours is from the handshake, mostly.)
+//! What the application takes within one round trip is what the peer had under way. A peer that is
+//! starting up doubles that with every round trip and learns of a larger window one round trip
+//! later, and while one packet is sent again as much as was under way waits for it: four times as
+//! much must fit. (Linux reckons with twice, over a round-trip time that it measures with the queue
+//! in it; ours is from the handshake, mostly.)
 
 use core::time::Duration;
 use neater_base::Instant;
@@ -32,8 +33,9 @@ impl Sizing {
         self.taken = self.taken.saturating_add_unsigned(bytes);
     }
 
-    /// The application has put aside `now` of the bytes that were counted as taken, and had put aside `before`: it takes them when that
-    /// becomes less. Else the buffer would grow with what nobody reads.
+    /// The application has put aside `now` of the bytes that were counted as taken, and had put
+    /// aside `before`: it takes them when that becomes less. Else the buffer would grow with unread
+    /// data.
     pub(super) const fn held(&mut self, before: usize, now: usize) {
         self.taken = self.taken.saturating_add_unsigned(before).saturating_sub_unsigned(now);
     }

@@ -1,7 +1,7 @@
 //! Messages that the application has not taken: by stream, and in the order of their arrival.
 //!
-//! *Responsible for* keeping them, and for which streams have something to be taken. *Not responsible for* their order within a stream:
-//! `Order` says when the turn of each has come.
+//! *Responsible for* keeping them, and for which streams have something to be taken. *Not
+//! responsible for* their order within a stream: `Order` determines when the turn of each has come.
 //!
 //! *Invariants*: a message whose turn has come is in two lists, that of all and that of its stream; in the latter the parts of a message
 //! stand together, those of a message that was handed out in part before everything else; a stream has a queue only as long as something
@@ -275,7 +275,7 @@ impl Unread {
         }
         self.hot.begun = self.get(self.hot.first).is_some_and(|m| !m.last);
         let message = self.unlink(self.hot.first);
-        // Who reads it knows of it.
+        // Its reader knows of it.
         self.hot.reported = self.can_be_taken(&self.hot);
         message
     }

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) enum Fate {
     /// On its way.
     InFlight,
-    /// A gap block says that it arrived.
+    /// A gap block reports that it arrived.
     Received,
     /// Believed lost: to be sent again.
     Lost,
@@ -235,8 +235,8 @@ impl Outstanding {
         }
     }
 
-    /// Reads an acknowledgment: `cumulative`, then `gaps`, in order. `each` is told of every chunk that it says something new
-    /// about. Returns whether the cumulative TSN advanced.
+    /// Reads an acknowledgment: `cumulative`, then `gaps`, in order. `each` is called for every
+    /// chunk with a new state. Returns whether the cumulative TSN advanced.
     ///
     /// `gaps` beyond what was sent are cut off. The caller has checked that `cumulative` was sent.
     pub(crate) fn acknowledge(
@@ -315,7 +315,8 @@ impl Outstanding {
         self.base > before
     }
 
-    /// Whether the peer has dropped what it said it had: the first TSN above the cumulative one cannot be in a gap block.
+    /// Whether the peer has dropped what it had reported: the first TSN above the cumulative one
+    /// cannot be in a gap block.
     pub(crate) fn has_reneged(&self) -> bool {
         self.received.get(0).is_some_and(|r| r.start == self.base)
     }
@@ -337,7 +338,8 @@ impl Outstanding {
         });
     }
 
-    /// Forgets what gap blocks said: the chunks count as lost. False if the peer takes back what it called non-renegable.
+    /// Forgets what gap blocks reported: the chunks count as lost. False if the peer takes back
+    /// what it called non-renegable.
     pub(crate) fn forget_received(&mut self) -> bool {
         let released = self.released.take();
         let is_released = |tsn| released.as_ref().is_some_and(|r| r.contains(tsn));
@@ -384,7 +386,7 @@ impl Outstanding {
         (n > 0).then(|| self.base + n as u64 - 1)
     }
 
-    /// Whether the first of them was given up: [`Outstanding::advanced`] has something to say.
+    /// Whether the first of them was given up: [`Outstanding::advanced`] has something to report.
     pub(crate) fn has_advanced(&self) -> bool {
         self.ring.front().is_some_and(|s| s.fate == Fate::Abandoned)
     }

@@ -32,7 +32,7 @@ pub struct SendOptions {
     pub immediate: bool,
     /// Fail rather than cut the message into fragments.
     pub whole: bool,
-    /// Tell with [`crate::Event::Acknowledged`] when it is delivered.
+    /// Report with [`crate::Event::Acknowledged`] when it is delivered.
     pub report: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Messages that wait, stream by stream, and who goes next (RFC 8260 section 3).
+//! Messages that wait, stream by stream, and which goes next (RFC 8260 section 3).
 //!
 //! *Responsible for* the queues of the streams, the numbering of their messages, the schedulers, and cutting the next piece.
 //! *Not responsible for* TSNs, windows, or packets.
@@ -70,7 +70,7 @@ impl Fair {
     /// A stream has nothing left to send; `all`: none has.
     fn stopped(&mut self, stream: u16, served: u64, all: bool) {
         if all {
-            // Nobody waits for a share: whoever comes next begins with the others.
+            // No stream waits for a share: the next one begins with the others.
             self.now = self.ahead.values().copied().fold(self.now.max(served), u64::max);
             self.ahead.clear();
         } else if served > self.now {
@@ -121,8 +121,8 @@ impl Queues {
         }
     }
 
-    /// Empty ones for an association that begins anew. If it is the same to the application, what that said of its streams goes on to
-    /// count.
+    /// Empty ones for an association that restarts. If it is the same to the application, the
+    /// application's settings of its streams stay in force.
     pub(crate) fn anew(&mut self, count: u16, same: bool) -> Self {
         let mut anew = Self::new(self.scheduler, false, count);
         for (stream, s) in self.streams.iter_mut().filter(|(_, s)| same && s.value != Stream::default().value) {

@@ -136,7 +136,8 @@ fn a_stream_that_runs_empty_between_its_messages_gets_its_share() {
     }
 }
 
-/// Nor does coming and going win anything: who has just sent a lot begins where it has stopped.
+/// Nor does coming and going win anything: a stream that has just sent a lot begins where it has
+/// stopped.
 #[test]
 fn a_stream_that_empties_itself_does_not_begin_anew() {
     let mut q = Queues::new(Scheduler::FairBandwidth, false, 100);
@@ -216,8 +217,8 @@ fn a_held_stream_sends_what_came_before_and_nothing_that_comes_after() {
     }
 }
 
-/// What was sent on a stream after its reset was asked for would have numbers of before, and the peer would count anew (seed 9896 of
-/// sim_pair).
+/// What was sent on a stream after its reset was asked for would have numbers of before, and the
+/// peer would restart the count (seed 9896 of sim_pair).
 #[test]
 fn a_held_stream_whose_message_is_given_up_or_ends_in_a_packet_begins_no_other() {
     for interleaving in [false, true] {

@@ -1,7 +1,8 @@
-//! What is kept: of a peer that does its worst, no more than the bounds say; of associations that are over, nothing.
+//! What is kept: of a peer that does its worst, no more than the bounds allow; of associations that
+//! are over, nothing.
 //!
-//! Everything an endpoint keeps is in its debug form. The commas in it are its entries, whichever list they are in: a list that nobody
-//! thought of when these tests were written is counted, too.
+//! Everything an endpoint keeps is in its debug form. The commas in it are its entries, whichever
+//! list they are in: a list that was added after these tests were written is counted, too.
 
 use crate::support::raw::{FIRST, Raw, data};
 use crate::support::{World, config, ms};
@@ -302,7 +303,8 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                 if end != End::ReleaseUnread {
                     w.read(e, id);
                 }
-                // The abort itself can be lost; then the other side finds out by itself, or is told here.
+                // The abort itself can be lost; then the other side finds out by itself, or is
+                // notified here.
                 if w.ends[e].kept() > 0 {
                     w.ends[e].release(id);
                 }
@@ -312,8 +314,8 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                 let what = format!("{end:?}, secured {secured}, end {e}");
                 assert_eq!((w.ends[e].associations(), w.ends[e].kept()), (0, 0), "{what}");
                 assert_eq!((w.ends[e].next_timeout(), w.ends[e].is_idle()), (None, true), "{what}");
-                // The used cookie is remembered, who was answered is counted in 1,024 groups, and the table of associations
-                // has 32 free places.
+                // The used cookie is remembered, answers are counted in 1,024 groups of sources,
+                // and the table of associations has 32 free places.
                 let left = entries(&w.ends[e]).saturating_sub(before);
                 assert!(left <= 1024 + 2 * 32 + 20, "{what}: {left} entries");
             }
@@ -345,7 +347,7 @@ fn many_associations_come_and_go_and_leave_nothing() {
             c.send(id, StreamId(0), vec![7; 50].into(), SendOptions::default()).unwrap();
             c.shutdown(now, id);
         }
-        // Without a network between them: who has something gives it, until nobody has.
+        // Without a network between them: each side hands over its packets, until neither has any.
         for _ in 0..400 {
             for (i, c) in clients.iter_mut().enumerate() {
                 while let Some(t) = c.poll_transmit(now, &mut buffer) {

@@ -46,7 +46,8 @@ fn strangers_from_one_source_are_answered_seldom_and_others_all_the_same() {
     assert_eq!(answers(&mut raw, "192.0.2.66", 100), 3, "in every second");
 }
 
-/// Who can receive at an address gets its cookies back: only a bound keeps it from having all the associations that there may be.
+/// A host that can receive at an address gets its cookies back: only a bound keeps it from having
+/// all the associations that there may be.
 fn remote(host: &str, port: u16) -> std::net::SocketAddr {
     std::net::SocketAddr::new(host.parse().unwrap(), port)
 }
@@ -137,7 +138,7 @@ fn all_associations_together_hold_no_more_than_they_may_and_each_gets_on() {
         assert!(raw.server.unread() <= BUDGET + all.len() * FLOOR, "{} after {i}", raw.server.unread());
     }
     assert!(raw.server.unread() > BUDGET);
-    // The last one has come as far as anybody may, and goes on when it is read.
+    // The last one has come as far as any may, and goes on when it is read.
     let (from, tag, id) = *all.last().unwrap();
     let mut next = u32::try_from(core::iter::from_fn(|| raw.server.receive(id)).count()).unwrap();
     assert!((30..400).contains(&next), "{next}");

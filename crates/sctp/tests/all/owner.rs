@@ -1,4 +1,5 @@
-//! What whoever keeps associations for others asks for: an engine whose connections are streams.
+//! What an owner of associations on behalf of others needs: an engine whose connections are
+//! streams.
 
 use crate::support::raw::{FIRST, Raw, data};
 use crate::support::watch::reports;
@@ -94,7 +95,7 @@ fn patience_ends_what_is_outstanding_for_too_long_and_nothing_else() {
     let mut w = world();
     let [a, _] = w.established();
     w.ends[0].set_patience(a, Some(Duration::from_secs(3)));
-    // Nothing is outstanding: nobody is impatient.
+    // Nothing is outstanding: no deadline runs.
     w.run(Duration::from_secs(20));
     assert_eq!(w.closed(0), None);
     w.tap = Some(Box::new(|_, _| false));
@@ -185,7 +186,7 @@ fn what_the_program_holds_is_not_room_for_the_peer() {
     assert_eq!(window(&mut raw, 1), all - 30_000);
     raw.server.set_held(id, 39_500);
     assert_eq!(window(&mut raw, 2), 0, "less than a packet is not worth telling");
-    // It lets go: the peer hears of it at once.
+    // It lets go: the peer is notified at once.
     raw.take();
     raw.server.set_held(id, 0);
     assert_eq!(reports(&raw.take()).pop().map(|r| r.window), Some(40_000));

@@ -55,7 +55,8 @@ fn one_lost_packet_is_repaired_without_a_timeout() {
 
 #[test]
 fn in_slow_start_what_fills_the_window_is_acknowledged_at_once() {
-    // Three packets fill the window, and every second one is acknowledged: the last waits for SACK.Delay unless it says not to.
+    // Three packets fill the window, and every second one is acknowledged: the last waits for
+    // SACK.Delay unless it has the I bit.
     let took = |association: AssociationConfig| {
         let recovery = Recovery { initial_window: neater_cc::InitialWindow::Segments(3), ..association.recovery };
         let association = AssociationConfig { recovery, search_mtu: false, sack_delay: ms(100), ..association };

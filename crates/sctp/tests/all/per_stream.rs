@@ -349,7 +349,7 @@ fn uses_of_a_stream_are_not_mixed_and_can_be_read_in_any_order() {
         (p.read(1, 1), p.read(1, 2), p.read(3, 2)),
         (vec![b"new 1".to_vec()], vec![b"newest".to_vec()], vec![b"first".to_vec()])
     );
-    // Without streams they come in the order of arrival, and say which use they are of.
+    // Without streams they come in the order of arrival, and state which use they are of.
     assert_eq!(p.raw.read().iter().map(Message::origin).collect::<Vec<_>>(), [of(2, 0), of(2, 0)]);
 }
 

@@ -1,4 +1,4 @@
-//! What is refused, by whom and how it is said.
+//! What is refused, by which side, and how that is reported.
 
 use crate::support::raw::{FIRST, Raw};
 use crate::support::{PORTS, Packet, World, address, kinds, ms};
@@ -42,7 +42,7 @@ fn an_association_that_cannot_be_opened_is_refused_with_a_reason() {
     let now = w.now;
     assert_eq!(w.ends[1].connect(now, 77, &[third]), Err(ConnectError::TooMany));
     assert!(ConnectError::TooMany.to_string().contains("as many"));
-    // And a client is told so by ABORT (section 5.1, Out of Resource).
+    // And a client is notified by ABORT (section 5.1, Out of Resource).
     let init = init(Parameters::EMPTY);
     let bytes = crate::support::packet([77, PORTS[1]], Tag::ZERO, &[init.into()]);
     w.deliver(1, 0, &Packet { from: third.remote, to: address(1, 0), bytes, ect: false, whole: true }, false);
@@ -57,7 +57,8 @@ fn init(parameters: Parameters<'_>) -> Init<'_> {
     Init { tag: Tag(5), a_rwnd: 5000, outbound_streams: 9, inbound_streams: 9, initial_tsn: Tsn(5), parameters }
 }
 
-/// A client whose INIT is answered by this INIT ACK chunk; how its attempt ends, and what it says last.
+/// A client whose INIT is answered by this INIT ACK chunk; how its attempt ends, and what it sends
+/// last.
 fn answered(config: AssociationConfig, ack: Init<'_>) -> (Option<CloseReason>, Vec<u8>, bool) {
     answered_over(config, ack, false)
 }

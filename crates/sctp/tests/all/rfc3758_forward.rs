@@ -121,7 +121,7 @@ fn a_message_that_breaks_off_without_a_word_is_passed_over() {
     assert_eq!((read(&mut raw), raw.closed()), (vec![], None));
     raw.chunk(&Data { ending: false, ..data(5, 3, b"begins") });
     assert_eq!((read(&mut raw), raw.closed()), (vec![b"four".to_vec()], None));
-    // Without the extension nobody may do that.
+    // Without the extension no endpoint may do that.
     let mut raw = Raw::connected(AssociationConfig::rfc9260());
     raw.chunk(&Data { ending: false, ..data(0, 0, b"begins") });
     raw.chunk(&data(1, 1, b"one"));

@@ -290,8 +290,8 @@ fn a_restart_and_a_collision_have_new_keys_on_both_sides() {
     }
 }
 
-/// RFC 4895 section 3.3: a list of algorithms has SHA-1 in it. One without any that we have is somebody's on the way, who would rather
-/// that nothing is authenticated.
+/// RFC 4895 section 3.3: a list of algorithms has SHA-1 in it. One without any that we have is an
+/// attacker's on the path, who would rather that nothing is authenticated.
 #[test]
 fn a_list_of_algorithms_that_nobody_has_does_not_switch_authentication_off() {
     for (algorithm, required, kind) in [(1, vec![DATA], 2), (2, vec![DATA], Abort::KIND), (2, vec![], 2)] {

@@ -142,7 +142,8 @@ fn what_is_in_flight_on_an_address_that_goes_takes_another_way() {
     let (mut w, ids) = world(false);
     w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
     w.run(Duration::from_secs(1));
-    // The server sends to the first address, which no longer hears anything; the client says so over the second.
+    // The server sends to the first address, which no longer receives anything; the client reports
+    // so over the second.
     w.send(1, ids[1], 0, &[7; 60_000]);
     w.flush();
     cut(&mut w);
@@ -214,8 +215,9 @@ fn what_cannot_be_changed_is_said() {
     }
 }
 
-/// What `end` says of requests that come from `from` with our tag, in a packet that the tap signs: the requests of another chunk
-/// are replaced before it is signed, so the association itself is asked.
+/// The answer of `end` to requests that come from `from` with our tag, in a packet that the tap
+/// signs: the requests of another chunk are replaced before it is signed, so the association itself
+/// is asked.
 #[test]
 fn requests_that_must_be_refused_are_refused_each_with_its_cause() {
     use neater_sctp_wire::parameter::{AddIp, DeleteIp, SetPrimary};
@@ -316,7 +318,8 @@ fn ask(w: &mut World, requests: &[Parameter<'_>]) -> Option<Answers> {
     ask_with(w, AsconfSerial(0), requests)
 }
 
-/// Gives the server an ASCONF chunk, authenticated with keys that we compute here as RFC 4895 section 6.1 says.
+/// Gives the server an ASCONF chunk, authenticated with keys that we compute here as in RFC 4895
+/// section 6.1.
 fn ask_with(w: &mut World, more: AsconfSerial, requests: &[Parameter<'_>]) -> Option<Answers> {
     let secrets = watched();
     let serial = AsconfSerial(secrets.initials[0].wrapping_add(more.0));

@@ -93,7 +93,7 @@ fn section_4_2_4_an_init_ack_chunk_may_say_it_too() {
 fn section_5_4_a_preferred_address_is_verified_before_it_is_used() {
     let second = address(0, 1);
     let mut ask = prefer(Init::KIND, second.ip());
-    // Nothing reaches it: a victim's address, say.
+    // Nothing reaches it: for example, a victim's address.
     let (mut w, [_, b]) = two_homes(Box::new(move |end, p| ask(end, p) && (end == 0 || p.to != second)), true);
     assert_eq!(w.ends[1].paths(b)[1].state, PathState::Unconfirmed);
     let log = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -183,7 +183,7 @@ fn section_5_3_f3b_a_peer_that_does_not_understand_set_primary_is_never_asked_fo
     let (mut w, [a, _], known) = client();
     let log = Log::default();
     let seen = log.clone();
-    // The server never hears of it.
+    // It never reaches the server.
     w.tap = Some(Box::new(move |end, packet| {
         seen.borrow_mut().push((end, packet.bytes.clone()));
         end == 1 || !kinds(&packet.bytes).contains(&Asconf::KIND)
@@ -245,7 +245,7 @@ fn section_5_1_an_old_answer_is_nothing_and_an_answer_is_taken_once() {
 #[test]
 fn requests_that_a_peer_forgets_by_starting_again_are_reported_as_not_done() {
     let (mut w, [a, _], _) = client();
-    // The server hears of neither request, and then loses its memory.
+    // Neither request reaches the server, which then loses its memory.
     w.tap = Some(Box::new(|end, p| end == 1 || !kinds(&p.bytes).iter().any(|k| [Asconf::KIND, 130].contains(k))));
     let changes = [AddressChange::Add(LayerId(1)), AddressChange::Prefer(LayerId(1))];
     w.ends[0].change_addresses(a, &changes).unwrap();

@@ -111,7 +111,7 @@ fn a_reset_waits_for_the_data_before_it() {
     assert_eq!(answers(&raw.take()), performed, "section 5.2.2, E2 to E6: without being asked again");
     assert_eq!(ask(&mut raw, &[request.into()]), [(ReconfigSeq(FIRST), ReconfigResult::PERFORMED)]);
     assert!(raw.events().contains(&Event::IncomingReset { streams: three.to_vec(), number: 1 }));
-    // The numbers begin anew.
+    // The numbers restart.
     raw.chunk(&data(FIRST + 2, 0, b"after"));
     let id = raw.id.unwrap();
     let got: Vec<_> = core::iter::from_fn(|| raw.server.receive(id)).map(|m| m.payload).collect();
@@ -127,7 +127,7 @@ fn streams_that_are_held_for_as_long_as_the_peer_likes_keep_no_processor_busy() 
     raw.sack(1, 0, &[]);
     raw.send(&[1000; 3]);
     raw.take();
-    // All streams are to begin anew; the peer is never ready for it.
+    // All streams are to restart; the peer is never ready for it.
     let request = IncomingReset { request: ReconfigSeq(FIRST), streams: Array::EMPTY };
     raw.chunk(&ReConfig { parameters: Parameters::new(&[request.into()]) });
     let end = raw.now + Duration::from_secs(60);
@@ -176,7 +176,7 @@ fn asked_to_reset_it_answers_with_its_own_request() {
     });
     let initial = raw.initial;
     assert_eq!(ours, Some((ReconfigSeq(initial.0), ReconfigSeq(FIRST), initial.minus(1), 1)));
-    // Nobody answers: it is sent again, the same, with growing pauses.
+    // No answer comes: it is sent again, the same, with growing pauses.
     let mut times = 0;
     parameters(&raw.wait(Duration::from_secs(8)), |p| times += u32::from(matches!(p, Parameter::OutgoingReset(_))));
     assert_eq!(times, 3, "after 1, 3 and 7 s");
@@ -336,7 +336,7 @@ fn a_request_outlives_neither_the_shutdown_nor_does_it_end_it() {
             let response = ReconfigResponse { response, result: ReconfigResult::PERFORMED, next_tsns: None };
             raw.chunk(&ReConfig { parameters: Parameters::new(&[response.into()]) });
         }
-        // The peer has still much to say, and little time for anything else.
+        // The peer has still much to send, and little time for anything else.
         let mut requests = 0;
         for i in 0..40u32 {
             raw.chunk(&data(FIRST + i, i as u16, b"more"));
@@ -424,7 +424,7 @@ fn a_peer_that_is_at_it_makes_no_errors() {
         assert_eq!(raw.path().errors, 0);
     }
     assert!(asked >= 5, "and it is asked again, not later each time: {asked}");
-    // One that says nothing more makes some.
+    // One that sends nothing more makes some.
     raw.wait(Duration::from_secs(10));
     assert!(raw.path().errors > 0);
 }

@@ -1,5 +1,5 @@
-//! RFC 3758 from the sender's side, RFC 7496 and RFC 7053: when messages are given up, how the peer is told, and what asks for an
-//! acknowledgment at once.
+//! RFC 3758 from the sender's side, RFC 7496 and RFC 7053: when messages are given up, how the peer
+//! is notified, and what asks for an acknowledgment at once.
 
 use crate::support::ms;
 use crate::support::raw::{FIRST, Raw, data};
@@ -175,7 +175,7 @@ fn rfc3758_3_5_a_forward_tsn_that_is_lost_is_sent_again_by_the_timer() {
     send(&mut raw, 1, 100, late, false);
     raw.take();
     assert_eq!(forwards(raw.initial, &raw.wait(ms(150))).len(), 1);
-    // Nobody answers: T3-rtx repeats it (C5), with the doubling of a timeout.
+    // No answer comes: T3-rtx repeats it (C5), with the doubling of a timeout.
     let again = raw.wait(Duration::from_secs(8));
     let again = forwards(raw.initial, &again);
     assert!((2..=4).contains(&again.len()) && again.iter().all(|f| f.0 == 1), "{again:?}");
@@ -265,7 +265,7 @@ fn rfc7496_3_2_when_room_is_needed_the_least_important_go_first() {
     let id = raw.id.unwrap();
     assert_eq!(raw.server.send(id, StreamId(2), vec![1; 6000].into(), options), Err(SendError::Blocked));
     assert!(failed(&mut raw).is_empty());
-    // A message without a priority pushes nobody out.
+    // A message without a priority displaces no other.
     assert_eq!(raw.server.send(id, StreamId(2), vec![1; 6000].into(), SendOptions::default()), Err(SendError::Blocked));
 }
 
@@ -352,7 +352,7 @@ fn rfc8260_2_1_every_message_has_an_identifier_of_its_stream_and_kind() {
 
 #[test]
 fn rfc8260_2_3_1_without_i_forward_tsn_interleaving_excludes_giving_up_what_we_send() {
-    // What Linux (6.1) says of itself: I-DATA, and partial reliability, and not I-FORWARD-TSN.
+    // What Linux (6.1) declares: I-DATA, and partial reliability, and not I-FORWARD-TSN.
     let config = AssociationConfig {
         extensions: Extensions { partial_reliability: true, interleaving: true, ..Extensions::NONE },
         heartbeat_interval: None,

@@ -1,4 +1,5 @@
-//! RFC 8899: the largest packet that a path takes; and what ICMP says of it and other things (RFC 9260 section 10).
+//! RFC 8899: the largest packet that a path takes; and what ICMP reports of it and other things
+//! (RFC 9260 section 10).
 
 use crate::support::{PORTS, World, address, kinds, ms, record};
 use core::time::Duration;
@@ -182,7 +183,7 @@ fn icmp_counts_only_about_packets_of_ours() {
     }
     w.flush();
     assert_eq!((w.closed(0), room(&w, 0, ids[0])), (None, 1472));
-    // Absurd sizes from someone who has seen the tag do not go below the base.
+    // Absurd sizes from an attacker that has seen the tag do not go below the base.
     for size in [0, 8, 552, 1228] {
         w.ends[0].handle_icmp(now, route, IcmpError::PacketTooBig { size }, &quote(PORTS[0], PORTS[1], tag));
         assert_eq!(room(&w, 0, ids[0]), 1472, "{size}");
@@ -237,7 +238,7 @@ fn an_init_that_nobody_hears_is_refused_by_icmp_at_once() {
     w.flush();
     assert!(matches!(w.closed(0), Some(CloseReason::Refused(_))));
     assert_eq!(w.ends[0].kept(), 0);
-    // Once the association is up, what is said of its INIT chunk is old news.
+    // Once the association is up, reports about its INIT chunk are obsolete.
     let mut w = world(1500, 1500, TooBig::Report);
     let log = record(&mut w);
     let [a, _] = w.established();

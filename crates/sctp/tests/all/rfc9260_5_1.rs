@@ -1,4 +1,5 @@
-//! RFC 9260 sections 5.1, 8.4 and 8.5: handshakes that meet what they should not, and packets that belong to nobody.
+//! RFC 9260 sections 5.1, 8.4 and 8.5: handshakes that meet what they should not, and packets that
+//! are out of the blue.
 
 use crate::support::raw::Raw;
 use crate::support::watch::{all_kinds, each};
@@ -94,7 +95,8 @@ fn section_5_1_1_messages_for_streams_that_the_peer_does_not_take_are_given_back
 fn section_5_2_4_a_peer_that_starts_again_with_fewer_streams_gets_what_it_takes() {
     let mut w = World::new(2, AssociationConfig::default(), LinkConfig::delay(ms(10)));
     let [a, _] = w.established();
-    // The server hears nothing more, and then has lost its memory; what was not begun waits for it.
+    // The server receives nothing more, and then has lost its memory; what was not begun waits for
+    // it.
     w.tap = Some(Box::new(|end, p| end == 1 || kinds(&p.bytes).iter().all(|k| [1, 2, 10, 11].contains(k))));
     w.send(0, a, 0, &[1; 60_000]);
     w.flush();
@@ -233,7 +235,7 @@ fn section_8_4_each_chunk_out_of_the_blue_has_its_answer() {
             assert_eq!(Wire::parse(&packet).unwrap().header.tag, Tag(77), "reflected");
             assert_eq!(packet[13] & 1, 1, "the T bit");
         }
-        // With a tag of zero there is nobody to answer.
+        // With a tag of zero there is no endpoint to answer.
         raw.tag = Tag::ZERO;
         raw.together(&chunks);
         assert!(raw.take().is_empty());

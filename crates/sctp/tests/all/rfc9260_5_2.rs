@@ -1,4 +1,4 @@
-//! RFC 9260 section 5.2: INIT, INIT ACK, COOKIE ECHO and COOKIE ACK chunks that nobody expects.
+//! RFC 9260 section 5.2: INIT, INIT ACK, COOKIE ECHO and COOKIE ACK chunks that are unexpected.
 
 use crate::support::{Log, PORTS, Packet, World, address, kinds, ms, record};
 use core::time::Duration;
@@ -267,8 +267,8 @@ fn section_5_2_4_a_restart_while_we_shut_down_is_told_so() {
     give(&mut w, 1, address(0, 0), Tag::ZERO, &[init(77, Parameters::EMPTY).into()]);
     let sent = answers(&mut w, 1);
     assert_eq!(sent.iter().map(|(_, k, _)| k.clone()).collect::<Vec<_>>(), [[8]]);
-    // Nothing in an INIT proves who sent it: a flood from one source has as many answers in a
-    // second as any other.
+    // Nothing in an INIT proves its sender: a flood from one source has as many answers in a second
+    // as any other.
     let mut repeated = 0;
     for _ in 0..1000 {
         give(&mut w, 1, address(0, 0), Tag::ZERO, &[init(77, Parameters::EMPTY).into()]);
@@ -295,7 +295,8 @@ fn section_5_2_4_a_cookie_while_we_shut_down_gets_shutdown_ack_and_an_error() {
     assert!(!w.saw(1, &Event::Restarted));
 }
 
-/// The client of the world, from nothing, with an association that it opens and something to say with the cookie.
+/// The client of the world, from nothing, with an association that it opens and data to send with
+/// the cookie.
 fn again(w: &mut World, life: u8, early: &[u8]) -> AssociationId {
     let config = crate::support::config(0, 1, AssociationConfig::default());
     w.ends[0] = neater_sctp::Endpoint::new(config, [life; 32], &[life; 32]);
@@ -330,12 +331,12 @@ fn section_5_2_4_a_cookie_of_an_earlier_restart_restarts_nothing() {
 
 #[test]
 fn what_came_with_the_cookie_of_a_restart_is_not_given_to_who_does_not_know_of_it_yet() {
-    // And what is said by who does not know of it is not for the new association.
+    // And commands of an application that is not notified of it are not for the new association.
     let association = AssociationConfig { outlives_restart: false, ..AssociationConfig::default() };
     let mut w = World::new(1, association, LinkConfig::delay(ms(10)));
     let [a, b] = w.established();
     w.run(ms(100));
-    // Something is told to be there, and not read.
+    // Readable data was reported, and not read.
     w.send(0, a, 0, b"first life");
     w.run(ms(300));
     let held = std::rc::Rc::new(std::cell::RefCell::new(None));
@@ -397,7 +398,7 @@ fn section_5_1_data_that_overtakes_cookie_ack_is_taken_for_one() {
     w.send(1, b, 0, b"first");
     w.run(ms(300));
     assert_eq!(w.read(0, a).len(), 1);
-    // Who is told of data must know by then what was agreed.
+    // The agreed features must be reported before data is.
     let order: Vec<_> = w.events[0].iter().map(|(_, e)| e).collect();
     let at = |event: &Event| order.iter().position(|e| *e == event);
     assert!(at(&Event::Connected).is_some() && at(&Event::Connected) < at(&Event::Readable), "{order:?}");
@@ -410,7 +411,7 @@ fn section_5_2_4_a_restart_does_not_make_us_forget_that_we_are_ending() {
     let mut w = world();
     let [_, b] = w.established();
     w.run(ms(100));
-    // The client is gone; the server has something to say and then wants to end.
+    // The client is gone; the server has something to send and then wants to end.
     w.ends[0] =
         neater_sctp::Endpoint::new(crate::support::config(0, 1, AssociationConfig::default()), [9; 32], &[9; 32]);
     w.send(1, b, 0, b"last words");
@@ -423,7 +424,7 @@ fn section_5_2_4_a_restart_does_not_make_us_forget_that_we_are_ending() {
     let _ = a;
 }
 
-/// For who says different things on different associations.
+/// For programs that send different data on different associations.
 #[test]
 fn section_5_2_4_what_waits_is_given_up_at_a_restart_where_that_was_asked_for() {
     let association = AssociationConfig { outlives_restart: false, ..AssociationConfig::default() };

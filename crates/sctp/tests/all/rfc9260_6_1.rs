@@ -32,7 +32,7 @@ fn rule_a_no_more_is_under_way_than_the_peer_has_room_for() {
     raw.sack(1, 2500, &[]);
     raw.send(&[1000; 6]);
     assert_eq!(raw.sent(), [2, 3]);
-    // What is under way counts against what it says (section 6.2.1).
+    // What is under way counts against the advertised window (section 6.2.1).
     raw.sack(2, 2500, &[]);
     assert_eq!(raw.sent(), [4]);
     raw.sack(4, 1000, &[]);
@@ -53,7 +53,7 @@ fn rule_a_one_chunk_may_probe_a_window_of_zero_and_only_when_nothing_is_under_wa
     assert_eq!(raw.sent(), [0; 0]);
     let sent = datas(&raw.wait(Duration::from_secs(3)));
     assert!(!sent.is_empty() && sent.iter().all(|d| d.tsn == sent[0].tsn), "the same chunk, again and again: {sent:?}");
-    // It had no room for the probe, and says so; then it has.
+    // It had no room for the probe, and reports that; then it has.
     raw.sack(1, 0, &[]);
     raw.sack(1, WIDE, &[]);
     raw.wait(ms(10));
@@ -103,7 +103,7 @@ fn rule_a_a_probe_that_is_answered_says_nothing_of_the_path_and_one_that_is_not_
 #[test]
 fn rule_a_what_was_under_way_when_the_window_closed_is_no_loss_as_long_as_the_peer_answers() {
     for config in [AssociationConfig::default(), AssociationConfig::rfc9260()] {
-        // Nobody here answers heartbeats.
+        // This peer does not answer heartbeats.
         let mut raw = Raw::connected(AssociationConfig { heartbeat_interval: None, ..config });
         raw.send(&[100]);
         raw.take();
@@ -137,7 +137,8 @@ fn rule_a_what_was_under_way_when_the_window_closed_is_no_loss_as_long_as_the_pe
 
 #[test]
 fn what_a_closed_window_waits_for_is_no_probe_and_goes_again_as_after_any_timeout() {
-    // By time as well: an answer to something that was sent again says nothing of it when it comes quicker than any before.
+    // By time as well: an answer to something that was sent again is no evidence about it when it
+    // comes quicker than any before.
     for config in [AssociationConfig::rfc9260(), AssociationConfig::default()] {
         let mut raw = Raw::connected(config);
         raw.send(&[4; 100]);
@@ -198,7 +199,8 @@ fn section_6_2_the_window_shrinks_with_what_is_not_read_and_reading_opens_it() {
     }
     let last = reports(&raw.wait(Duration::from_secs(1))).pop().unwrap();
     assert!(last.window <= 2000, "{last:?}");
-    // One more fits; a peer that goes on beyond its window is told with 0, and what does not fit is not acknowledged.
+    // One more fits; a peer that goes on beyond its window is answered with 0, and what does not
+    // fit is not acknowledged.
     for i in 8..12u32 {
         raw.chunk(&note(FIRST + i, &[i as u8; 1000]));
     }
@@ -238,8 +240,8 @@ fn section_6_2_what_fills_the_first_hole_is_taken_however_full_the_buffer_is() {
         raw.chunk(&Data { ssn: Ssn(i as u16), ..data(FIRST + i, true, true, b"x") });
         raw.take();
     };
-    // Each is charged with what it costs to keep it, of which the sender, who reckons with the payload, knows nothing. From the back:
-    // all of them fill holes.
+    // Each is charged with what it costs to keep it, of which the sender, which counts the payload,
+    // knows nothing. From the back: all of them fill holes.
     for i in (1..=LAST).rev() {
         give(&mut raw, i);
     }
@@ -377,7 +379,7 @@ fn section_6_3_2_t3_runs_while_anything_is_under_way_and_begins_anew_with_the_ea
     let begin = raw.now;
     // R1.
     assert_eq!(raw.server.next_timeout(), Some(begin + ms(1000)));
-    // R3: what acknowledges the earliest starts it anew; a report of a gap does not.
+    // R3: what acknowledges the earliest restarts it; a report of a gap does not.
     raw.now = begin + ms(300);
     raw.sack(0, WIDE, &[(3, 3)]);
     raw.now = begin + ms(400);
@@ -528,7 +530,8 @@ fn section_9_2_a_shutdown_chunk_acknowledges_as_a_sack_does() {
 
 #[test]
 fn behind_a_tag_that_was_sent_back_stands_nothing_else() {
-    // Sections 6.10 and 8.5.1 B and C. Who has seen the server's packets alone knows the tag that the client gave, and no other.
+    // Sections 6.10 and 8.5.1 B and C. An attacker that has seen the server's packets alone knows
+    // the tag that the client gave, and no other.
     let complete: Chunk<'_> = ShutdownComplete { reflected: true }.into();
     let abort = |reflected| -> Chunk<'_> { Abort { reflected, causes: Causes::EMPTY }.into() };
     let give = |raw: &mut Raw, tag: Tag, chunks: &[Chunk<'_>]| {

@@ -11,10 +11,10 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Who sent which packet, when.
+/// Each packet's sender and time.
 type Times = Rc<RefCell<Vec<(Instant, usize, Vec<u8>)>>>;
 
-/// The standard's own settings, with a log that knows the time; `drop` says what is lost.
+/// The standard's own settings, with a log that knows the time; `drop` selects what is lost.
 fn world(
     config: AssociationConfig,
     mut drop: impl FnMut(usize, &[u8]) -> bool + 'static,
@@ -81,7 +81,7 @@ fn t1_init_and_t1_cookie_double_up_to_rto_max() {
     }
 }
 
-/// A peer that has begun anew since its INIT ACK chunk discards the cookie without a word (section 5.1.5).
+/// A peer that has restarted since its INIT ACK chunk discards the cookie silently (section 5.1.5).
 #[test]
 fn a_cookie_that_is_never_answered_is_given_up_in_time_however_long_the_first_round_trip_was() {
     let config = AssociationConfig { max_init_retransmits: 5, ..AssociationConfig::rfc9260() };

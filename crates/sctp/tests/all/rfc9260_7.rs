@@ -93,7 +93,7 @@ fn section_7_2_4_the_third_miss_indication_and_no_earlier_repairs_a_loss() {
     }
     assert_eq!(raw.stats().fast_recoveries, 0);
     raw.sack(count, WIDE, &[(next as u16 + 1, next as u16 + 4)]);
-    // Section 7.2.4, step 3: whatever the window says, at once, and first.
+    // Section 7.2.4, step 3: regardless of the window, at once, and first.
     let sent = raw.sent();
     assert_eq!(sent.first(), Some(&next), "{sent:?}");
     let after = raw.path();
@@ -214,7 +214,7 @@ fn section_6_1_d_at_most_max_burst_packets_answer_one_sack() {
     assert_eq!(acknowledge(&mut raw, 40 + under_way).len(), 4);
 }
 
-/// What is said of congestion marks in these packets: lowest TSNs of CWR chunks.
+/// The reports of congestion marks in these packets: lowest TSNs of CWR chunks.
 fn reductions(packets: &[Vec<u8>]) -> Vec<u32> {
     let mut found = Vec::new();
     each(packets, |_, chunk| {
@@ -250,7 +250,7 @@ fn rfc3168_a_mark_halves_the_window_once_in_a_round_trip_and_every_echo_is_answe
     let after = raw.path().window;
     assert!(after < before && after >= before / 2 - UNIT, "{before} {after}");
     assert_eq!(reductions(&raw.take()), [lowest.0], "CWR goes with the next packet");
-    // The answer was lost, and the peer says it again: answered again, and not taken for another mark.
+    // The answer was lost, and the peer repeats it: answered again, and not taken for another mark.
     raw.chunk(&Ecne { lowest });
     assert_eq!(reductions(&raw.take()), [lowest.0]);
     assert_eq!(raw.path().window, after);

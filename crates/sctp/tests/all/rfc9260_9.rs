@@ -213,13 +213,13 @@ fn the_t_bit_decides_which_tag_shutdown_complete_has() {
 
 #[test]
 fn shutdown_before_the_association_is_up() {
-    // In COOKIE-WAIT with nothing to say: the INIT is simply forgotten.
+    // In COOKIE-WAIT with nothing to send: the INIT is simply forgotten.
     let mut w = World::new(1, AssociationConfig::default(), LinkConfig::delay(ms(10)));
     let a = w.connect(0);
     shutdown(&mut w, 0, a);
     w.run(Duration::from_secs(5));
     assert_eq!((w.closed(0), w.ends[0].kept(), w.ends[1].kept()), (Some(CloseReason::Aborted), 0, 0));
-    // With something to say it is said first, in COOKIE-WAIT and in COOKIE-ECHOED.
+    // With data to send it is sent first, in COOKIE-WAIT and in COOKIE-ECHOED.
     for delay in [0, 25] {
         let mut w = World::new(1, AssociationConfig::default(), LinkConfig::delay(ms(10)));
         let a = w.connect(0);
@@ -291,7 +291,7 @@ fn a_last_word_that_was_lost_is_said_again_even_where_strangers_are_left_to_othe
     w.run(Duration::from_secs(3));
     assert_eq!([0, 1].map(|end| w.closed(end)), [0; 2].map(|_| Some(CloseReason::Shutdown)));
     assert_eq!(w.ends[1].kept(), 0);
-    // Of a tag that was never ours nothing is said.
+    // A tag that was never ours gets no answer.
     let log = record(&mut w);
     give(&mut w, 0, Tag(12_345), &[ShutdownAck.into()]);
     w.run(ms(100));

@@ -131,7 +131,7 @@ fn secure(rng: &mut Rng, associations: [AssociationConfig; 2]) -> [AssociationCo
     })
 }
 
-/// A payload that says which message of which side it is.
+/// A payload that identifies its message and its side.
 fn payload(rng: &mut Rng, number: u64, end: usize) -> Vec<u8> {
     let len = match rng.below(10) {
         0 => 1 + rng.below(12),
@@ -163,7 +163,8 @@ struct Case {
     by_stream: bool,
     readable: [BTreeSet<StreamUse>; 2],
     reads: u64,
-    /// Messages before this one of either side may have vanished with the memory of whoever crashed.
+    /// Messages before this one of either side may have vanished with the memory of the side that
+    /// crashed.
     excused: [u64; 2],
     crashes: u8,
 }
@@ -417,7 +418,7 @@ impl Case {
                         self.ledgers[1 - end].partial_message.clear();
                     }
                     Event::Restarted => {
-                        // What was sent since the crash went to nobody.
+                        // What was sent since the crash was lost.
                         self.readable[end].clear();
                         self.excused[end] = self.ledgers[end].next;
                         self.ledgers[1 - end].partial_message.clear();
@@ -541,7 +542,7 @@ fn run(seed: u64, trace: bool) -> Option<bool> {
             break;
         }
     }
-    // The other side may never hear of an abort while it is silent.
+    // The other side may never receive an abort while it is silent.
     if graceful {
         assert!(case.closed[0].is_some(), "{}", case.say("it does not end"));
         // A client that gave up before anything came across never met the server.

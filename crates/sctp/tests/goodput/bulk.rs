@@ -65,7 +65,7 @@ impl Path {
     }
 }
 
-/// Who transfers.
+/// The transport of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     Tcp,
@@ -87,7 +87,7 @@ pub(crate) struct Flow {
 pub(crate) struct Done {
     /// Bytes that the receiver had.
     pub(crate) bytes: u64,
-    /// From when the receiver heard of its peer to the last byte.
+    /// From the receiver's first packet to the last byte.
     pub(crate) time: Duration,
     pub(crate) retransmissions: u64,
     pub(crate) recoveries: u64,
@@ -439,7 +439,8 @@ pub(crate) fn shipped() -> AssociationConfig {
 /// Sees a flow: after how long, which, and its sender.
 pub(crate) type Look<'a> = dyn FnMut(Duration, usize, &Sight) + 'a;
 
-/// Runs transfers over one bottleneck until all are complete, or for `limit`. `look` is told of each flow every `every`.
+/// Runs transfers over one bottleneck until all are complete, or for `limit`. `look` is called for
+/// each flow every `every`.
 pub(crate) fn run(
     path: &Path,
     flows: &[Flow],

@@ -1,10 +1,11 @@
 //! Bulk goodput of SCTP over UDP beside the simulator's TCP CUBIC, which is calibrated against the kernel's: experiment S3 in
 //! virtual time.
 //!
-//! `tests/goodput/table.csv` is how it was when somebody last looked: a change of behaviour shows as a difference, and
-//! `SNAPSHOT=overwrite` writes it anew. For people, in release: `explore` runs the whole grid with transfers of five seconds, or what
-//! `GOODPUT=500Mbit-20ms` names of it, of `SECONDS`, with `SEEDS`; with `TRACE=1` it prints the course of both senders for `SEED`.
-//! `fairness` shares a bottleneck with TCP.
+//! `tests/goodput/table.csv` is the recorded state: a change of behaviour shows as a difference,
+//! and `SNAPSHOT=overwrite` rewrites it. For people, in release: `explore` runs the whole grid with
+//! transfers of five seconds, or what `GOODPUT=500Mbit-20ms` names of it, of `SECONDS`, with
+//! `SEEDS`; with `TRACE=1` it prints the course of both senders for `SEED`. `fairness` shares a
+//! bottleneck with TCP.
 
 #![allow(
     clippy::disallowed_methods,

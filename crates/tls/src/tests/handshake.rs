@@ -157,7 +157,8 @@ fn unread_plaintext_holds_the_peer_back() {
     assert!(!pair.server.wants_read());
     let pending = pair.server.pending_plain();
     assert!(pending > 0 && pending < 100_000, "{pending}");
-    // A caller that reads on regardless is stopped, and can tell that from a stream without bytes.
+    // A caller that reads on regardless is stopped, and can distinguish that from a stream without
+    // bytes.
     let refused = (0..100).find_map(|_| pair.server.read_tls(&mut pair.up).map(|_| pair.server.process()).err());
     assert_eq!(refused.map(|e| e.kind()), Some(io::ErrorKind::QuotaExceeded));
     pair.run();
@@ -213,7 +214,8 @@ fn a_big_transfer_arrives_unchanged() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever pieces the stream is cut into, both versions connect, carry data whole and end in order.
+    /// Whatever pieces the stream is cut into, both versions connect, carry data whole and end in
+    /// order.
     #[test]
     fn prop_pieces_do_not_matter(seed: u64, tls13: bool, up in 0..40_000usize, down in 0..40_000usize) {
         let version = if tls13 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };

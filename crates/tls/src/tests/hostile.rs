@@ -3,11 +3,12 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Gives bytes to one end, in whatever pieces it takes them, then the end of the stream; returns its error.
+/// Gives bytes to one end, in whatever pieces it takes them, then the end of the stream; returns
+/// its error.
 fn feed(tls: &mut TlsStream, bytes: &[u8]) -> Option<TlsError> {
     let mut pipe = Pipe { bytes: bytes.to_vec().into(), ended: true, ..Pipe::default() };
     let mut plain = [0; 4096];
-    // A client says hello before it listens.
+    // A client sends its ClientHello before it reads.
     while tls.wants_write() {
         tls.write_tls(&mut Pipe::default()).unwrap();
     }
@@ -149,7 +150,8 @@ proptest! {
         prop_assert!(feed(&mut world.pair().server, &noise).is_some());
     }
 
-    /// One flipped byte anywhere in either direction: it never connects to something else, and nothing panics.
+    /// One flipped byte anywhere in either direction: it never connects to something else, and
+    /// nothing panics.
     #[test]
     fn prop_a_flipped_byte_never_yields_other_data(seed: u64, at in 0..1500usize, upwards: bool, tls13: bool) {
         let version = if tls13 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// One connection with an exchange, so that the client has its tickets; returns whether it was resumed.
+/// One connection with an exchange, so that the client has its tickets; returns whether it was
+/// resumed.
 fn visit(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> bool {
     let mut pair = Pair::new(client.clone(), server.clone()).connected();
     write(&mut pair.server, b"hello");
@@ -22,7 +23,7 @@ fn the_second_visit_resumes_in_both_versions_and_with_both_kinds_of_memory() {
             world.server.early_data = early_data;
             let server = world.server_config();
             assert!(!visit(&world.client_config(), &server), "{version:?}");
-            // A configuration made anew from equal parameters serves as well.
+            // A new configuration from equal parameters serves as well.
             world.client = world.client.clone();
             assert!(visit(&world.client_config(), &server), "{version:?} {early_data}");
             assert!(visit(&world.client_config(), &server), "{version:?} {early_data}");
@@ -238,7 +239,8 @@ fn early_data_beyond_the_limit_is_not_taken() {
     assert_eq!(pair.at_server.len(), EARLY_DATA_LIMIT as usize);
 }
 
-/// What a client's early data comes to where the server speaks other protocols than when the session was made.
+/// What a client's early data comes to where the server speaks other protocols than when the
+/// session was made.
 #[test]
 fn early_data_of_another_application_protocol_is_refused_and_can_be_sent_again() {
     let mut world = World::new(1);
@@ -246,7 +248,8 @@ fn early_data_of_another_application_protocol_is_refused_and_can_be_sent_again()
     world.client.alpn = vec![b"old".to_vec()];
     let server = world.server_config();
     visit(&world.client_config(), &server);
-    // The same sessions, but the server has come to prefer another protocol, which this client offers, too.
+    // The same sessions, but the server has come to prefer another protocol, which this client
+    // offers, too.
     let mut client = ClientConfig::clone(&world.client_config());
     client.alpn_protocols = vec![b"new".to_vec(), b"old".to_vec()];
     let mut pair = Pair::new(Arc::new(client), server);

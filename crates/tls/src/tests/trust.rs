@@ -1,4 +1,4 @@
-//! Who is believed and who is not.
+//! Which peers are trusted and which are not.
 
 use super::*;
 use rustls::{AlertDescription, CipherSuite, RootCertStore, SignatureScheme};
@@ -36,7 +36,7 @@ fn a_certificate_for_another_name_is_refused_with_both_names() {
         matches!(&e, TlsError::WrongName { expected, presented } if &**expected == NAME && presented.contains("other.example")),
         "{e:?}"
     );
-    // The peer is told without detail.
+    // The peer gets an alert without detail.
     let (_, server) = world.pair().refused();
     assert_eq!(server, Some(TlsError::RefusedByPeer(AlertDescription::BadCertificate)));
 }
@@ -100,7 +100,8 @@ fn trust_by_pin_looks_at_nothing_but_the_pin() {
     world.client.trust = Trust::Pinned(vec![Pin::of(&certificate)]);
     world.advance(Duration::from_secs(1000 * 86_400));
     world.pair().connected();
-    // Who answers must still have its key: here one that shows the certificate with another.
+    // The peer that answers must still have its key: here one that shows the certificate with
+    // another.
     world.client.trust = Trust::Pinned(vec![Pin::of(&self_signed(&[NAME], WALL, [8; 32]).chain[0])]);
     assert_eq!(client_error(&world), TlsError::NotPinned);
     world.client.pinned_server_certificates = vec![Pin::of(&certificate)];
@@ -451,7 +452,8 @@ fn what_rustls_says_in_its_own_words_is_said_in_ours() {
     assert_eq!(TlsError::from_text(""), None);
 }
 
-/// A server with a certificate of version 1, as `openssl x509 -req` makes it without extensions, and with this key.
+/// A server with a certificate of version 1, as `openssl x509 -req` makes it without extensions,
+/// and with this key.
 fn of_version_1(world: &World, key: &PrivateKeyDer<'static>) -> Arc<ServerConfig> {
     let chain = certificates_from_pem(include_bytes!("version_1.pem")).unwrap();
     let key = world.crypto.provider.key_provider.load_private_key(key.clone_key()).unwrap();
@@ -470,7 +472,7 @@ fn a_certificate_of_version_1_is_as_good_as_its_pin() {
         let mut world = World::new(1).only(version);
         world.client.trust = Trust::Pinned(vec![Pin::of(&certificate)]);
         Pair::new(world.client_config(), of_version_1(&world, &key)).connected();
-        // Who answers must have its key.
+        // The peer that answers must have its key.
         let (client, _) = Pair::new(world.client_config(), of_version_1(&world, &other)).refused();
         assert!(matches!(client, Some(TlsError::BadCertificate(_))), "{version:?}: {client:?}");
         world.client.trust = Trust::Pinned(vec![Pin::Sha256([7; 32])]);

@@ -20,7 +20,7 @@ pub struct Listed {
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
-    /// What the system says of it.
+    /// Its metadata from the operating system.
     pub metadata: Metadata,
 }
 
@@ -33,7 +33,7 @@ pub struct Files {
     pub closed: Vec<(PathBuf, io::Error)>,
 }
 
-/// Whether a folder is there, and what lies in it is from somebody who may say something.
+/// Whether a folder is there, and its content is from a user who may define policies.
 ///
 /// # Errors
 /// It is no folder, or every user may write to it; with its path.
@@ -50,8 +50,8 @@ pub fn check(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file to be read, and nothing else: whoever opens a pipe waits for somebody who writes, and what lay there when it
-/// was looked at may be another thing when it is opened.
+/// Opens a regular file for reading, and nothing else: opening a pipe blocks until there is a
+/// writer, and the path may lead to another object than when it was checked.
 ///
 /// # Errors
 /// It cannot be opened, or is no file.
@@ -72,12 +72,13 @@ pub fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went away meanwhile is left
-/// out.
+/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went
+/// away meanwhile is left out.
 ///
 /// # Errors
-/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it that cannot be read, or not to its end,
-/// hides nothing else, and one that leads back to where it lies is not followed.
+/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it
+/// that cannot be read, or not to its end, hides nothing else, and one that leads back to where it
+/// lies is not followed.
 pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
     let Files { mut files, mut closed } = Files::default();
     let mut folders = vec![(dir.to_path_buf(), String::new(), Vec::new())];
@@ -109,8 +110,9 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && entry.file_type().is_ok_and(|t| !t.is_symlink()) => {
                     continue;
                 }
-                // It is there and leads nowhere, or where nobody may look: reading it will say so. What might be a folder, or
-                // lies in one that may be listed and not searched, is told.
+                // A link that leads nowhere, or to where access is denied: reading it will report
+                // that. What might be a folder, or lies in one that may be listed and not searched,
+                // is reported here.
                 Err(e) => match entry.metadata() {
                     Ok(metadata) if FileKind::of(&name).is_some() => {
                         files.push(Listed { name, path: entry.path(), metadata });
@@ -129,7 +131,7 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
                     folders.push((entry.path(), format!("{name}/"), within.clone()));
                 }
             } else if !metadata.is_dir() && FileKind::of(&name).is_some() {
-                // What is no file is told when it is read.
+                // What is no file is reported when it is read.
                 if files.len() >= MAX_FILES {
                     let why = format!("{} holds more than {MAX_FILES} files", dir.display());
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -168,7 +170,8 @@ mod tests {
         std::fs::write(dir.join("in/b.policy"), "{}").unwrap();
         std::os::unix::fs::symlink("..", dir.join("in/back")).unwrap();
         std::os::unix::fs::symlink(".", dir.join("self")).unwrap();
-        // Where a container's root is not the host's, it opens and cannot be listed; elsewhere it lists what is no file of ours.
+        // Where a container's root is not the host's, it opens and cannot be listed; elsewhere it
+        // lists what is no file of ours.
         std::os::unix::fs::symlink("/proc/1/map_files", dir.join("mapped")).unwrap();
         let mut names: Vec<_> = list(&dir, true).unwrap().files.into_iter().map(|f| f.name).collect();
         names.sort();

@@ -1,13 +1,15 @@
 //! The tables of a policy manager that runs (`neater pm`), followed without ever waiting for it.
 //!
-//! The manager is asked for what is new when connections are opened, and what it has said by then is taken; the only time that
-//! anybody waits for its answer is when a program begins, and then for [`BEGINNING`] at most. Whoever hangs, lies or dies there
-//! cannot stall a connection: what was said last goes on to count, as long as it says so itself. While long tables come, a connection
-//! may wait some milliseconds for the next page of them, once a second at most where that is late.
+//! The manager is asked for what is new when connections are opened, and its answers so far are
+//! taken; the engine waits for its answer only when a program begins, and then for [`BEGINNING`] at
+//! most. A manager that hangs, sends nonsense or dies cannot stall a connection: its last policies
+//! remain in force for as long as they state themselves. While long tables come, a connection may
+//! wait some milliseconds for the next page of them, once a second at most where that is late.
 //!
-//! Believed is a manager of root's, one of this user's, and one of the user to whom the socket's folder belongs where that is for a
-//! service which has a user of its own: under `/run`, but not under `/run/user`, where root alone decides whose a folder is. Users have
-//! folders elsewhere (their homes, `/run/user/1000`), too, which make no manager of theirs one for others.
+//! Believed is a manager of root's, one of this user's, and one of the user to whom the socket's
+//! folder belongs where that is for a service which has a user of its own: under `/run`, but not
+//! under `/run/user`, where root alone decides whose a folder is. Users have folders elsewhere
+//! (their homes, `/run/user/1000`), too, which make no manager of theirs one for others.
 
 use neater_base::WallTime;
 use neater_policy::daemon::{Follower, Heard};
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// NEAT's own variable for the socket of requests; empty, there is none.
 const VARIABLE: &str = "NEAT_PM_SOCKET";
-/// The manager of a host, as its unit for systemd says.
+/// The manager of a host, as set by its systemd unit.
 const SYSTEM: &str = "/run/neater/neat_pm_socket";
 /// How long a program waits for tables when it begins.
 const BEGINNING: Duration = Duration::from_millis(100);
@@ -43,15 +45,15 @@ pub(super) struct Link {
     follower: Follower,
     unsent: Vec<u8>,
     next: Instant,
-    /// It has kept somebody waiting in vain: nobody waits again until it is asked again.
+    /// It has let a wait expire: nothing waits for it until the next request.
     slow: bool,
-    /// Since when nobody is there; `None`: somebody is, or was not looked for yet.
+    /// Since when there is no manager; `None`: there is one, or none was looked for yet.
     gone: Option<Instant>,
-    /// Somebody has been there.
+    /// A manager has been connected.
     met: bool,
-    /// Why nobody is followed, as far as that is known.
+    /// Why no manager is followed, as far as that is known.
     trouble: Option<String>,
-    /// The one that is followed has said something.
+    /// The manager that is followed has sent something.
     answered: bool,
 }
 
@@ -64,7 +66,7 @@ fn places() -> Vec<PathBuf> {
     [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().collect()
 }
 
-/// Where a socket is, whether anybody listens at it or not; one that is named counts in any case.
+/// Where a socket is, whether a process listens at it or not; one that is named counts in any case.
 fn sockets() -> Vec<PathBuf> {
     let mut places = places();
     if std::env::var_os(VARIABLE).is_none() {
@@ -73,13 +75,13 @@ fn sockets() -> Vec<PathBuf> {
     places
 }
 
-/// Whether somebody listens; one who has too much to do for the moment does.
+/// Whether a process listens; a busy one with a full backlog does.
 fn is_alive(connected: &io::Result<UnixStream>) -> bool {
     connected.as_ref().map_or_else(|e| e.kind() == ErrorKind::WouldBlock, |_| true)
 }
 
-/// Where a manager would be found, if there is one now. A socket that nobody listens at is what one left behind that was killed: it
-/// hides no other.
+/// Where a manager would be found, if there is one now. A socket without a listener was left behind
+/// by a killed manager: it hides no other.
 pub(super) fn socket() -> Option<PathBuf> {
     let places = sockets();
     places.iter().find(|p| is_alive(&connect(p))).or(places.first()).cloned()
@@ -94,8 +96,8 @@ fn is_for_services(folder: &Path) -> bool {
     folder.starts_with("/run") && !folder.starts_with("/run/user")
 }
 
-/// Whether the folder of a socket is this user's, in a place where nobody but root could have made it so, for a service: every folder
-/// above it is root's, and nobody else may write there.
+/// Whether the folder of a socket is this user's, in a place that only root could have prepared,
+/// for a service: every folder above it is root's, and only root may write there.
 fn is_of(folder: &Path, user: u32) -> bool {
     let Ok(folder) = std::fs::canonicalize(folder) else { return false };
     if !is_for_services(&folder) {
@@ -107,7 +109,8 @@ fn is_of(folder: &Path, user: u32) -> bool {
     of_user && folder.ancestors().skip(1).all(of_root)
 }
 
-/// Connects at once or not at all, to root, to this user, or to whom root has given the socket's folder.
+/// Connects at once or not at all, to root, to this user, or to the user to whom root has given the
+/// socket's folder.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -120,7 +123,7 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(fd))
 }
 
-/// Writes without a signal to the program if nobody is there any more.
+/// Writes without a signal to the program if the manager is gone.
 pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL)?)
 }
@@ -128,7 +131,7 @@ pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
 impl Link {
     /// A link to the manager that runs here, if one does.
     pub(super) fn find() -> Option<Self> {
-        // Whether anybody is there is found out when it is followed.
+        // Whether a manager is there is found out when it is followed.
         sockets().into_iter().next().map(Self::to)
     }
 
@@ -159,7 +162,8 @@ impl Link {
         }
     }
 
-    /// Says why the manager is not followed: loudly where somebody has named it, or it is somebody's who is not believed, and once.
+    /// Logs why the manager is not followed, once: as a warning where it was named, or where its
+    /// user is not trusted.
     fn complain(&mut self, error: &io::Error) {
         let why = error.to_string();
         if self.trouble.as_ref() == Some(&why) {
@@ -179,7 +183,7 @@ impl Link {
         &self.path
     }
 
-    /// What the manager says within [`BEGINNING`].
+    /// The manager's answer within [`BEGINNING`].
     pub(super) fn begin(&mut self) -> Heard {
         let until = Instant::now() + BEGINNING;
         let mut heard = Heard::default();
@@ -199,8 +203,9 @@ impl Link {
         }
     }
 
-    /// Asks for what is new if it is time to, and takes what has come. It waits for nothing but the next page of tables that are on
-    /// their way: a program that opens few connections would not have them for a long time.
+    /// Asks for what is new if it is time to, and takes what has come. It waits for nothing but the
+    /// next page of tables that are on their way: a program that opens few connections would not
+    /// have them for a long time.
     pub(super) fn poll(&mut self) -> Heard {
         let mut heard = self.turn();
         let until = Instant::now() + PAGES;
@@ -236,7 +241,8 @@ impl Link {
             }
             if self.stream.is_none() {
                 let mut found = connect(&self.path);
-                // One that was followed may begin again: what it said counts until it has been gone for a while.
+                // One that was followed may restart: its policies remain in force until it has been
+                // gone for a while.
                 let patient = self.met && self.gone.is_none_or(|since| now - since < ABSENT);
                 if !is_alive(&found) && !patient {
                     let other = self.places.iter().find_map(alive);
@@ -361,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Says something loud where a test must be left out.
+    /// Prints a line where a test must be left out.
     fn is_root() -> bool {
         let root = rustix::process::geteuid().is_root();
         if !root {
@@ -376,7 +382,8 @@ mod tests {
     fn of_nobody(path: &Path) -> UnixListener {
         let path = path.to_path_buf();
         let bind = move || {
-            // SAFETY: no memory is involved; the call changes the user of this thread alone, which ends soon.
+            // SAFETY: no memory is involved; the call changes the user of this thread alone, which
+            // ends soon.
             let set = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
             assert_eq!(set, 0, "{}", io::Error::last_os_error());
             UnixListener::bind(path).unwrap()
@@ -447,7 +454,8 @@ mod tests {
         let mut link = Link::to(path.clone());
         let (began, mut looks) = (Instant::now(), 0);
         let tables = loop {
-            // Of a look that finds the first page, and of one for which nobody waits because a page was late, nothing is asked.
+            // Of a look that finds the first page, and for one without a wait because a page was
+            // late, nothing is requested.
             looks += usize::from(link.follower.is_fetching() && !link.slow);
             if let Some(tables) = link.poll().tables {
                 break tables;

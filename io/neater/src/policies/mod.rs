@@ -1,11 +1,13 @@
 //! Policies of this host and its user: where they lie, and what they do to a connection.
 //!
-//! *Responsible for* finding the files and reading them when they change (`watch`), for following a manager (`link`), for telling it what
-//! connections see (`teller`), and for saying file and line (`story`).
-//! *Not responsible for* what they mean (`neater-policy`) and for opening connections accordingly (the engine).
+//! *Responsible for* finding the files and reading them when they change (`watch`), for following a
+//! manager (`link`), for publishing the connections' measurements to it (`teller`), and for naming
+//! file and line (`story`). *Not responsible for* what they mean (`neater-policy`) and for opening
+//! connections accordingly (the engine).
 //!
-//! *Invariants*: where there is neither a folder of policies nor a manager, nobody looks for them more than once a second; a folder
-//! that other users may write to is not read; a file that cannot be understood leaves what it said before.
+//! *Invariants*: where there is neither a folder of policies nor a manager, they are looked for at
+//! most once a second; a folder that other users may write to is not read; a file that cannot be
+//! understood leaves its earlier policies in force.
 
 pub mod folder;
 mod link;
@@ -54,8 +56,8 @@ impl Neater {
     }
 }
 
-/// Where the socket for requests of a policy manager is, if there may be one: `NEAT_PM_SOCKET`, or else in `~/.neat` or
-/// `/run/neater`. Its other sockets lie beside it.
+/// Where the socket for requests of a policy manager is, if there may be one: `NEAT_PM_SOCKET`, or
+/// else in `~/.neat` or `/run/neater`. Its other sockets lie beside it.
 #[must_use]
 pub fn manager_socket() -> Option<PathBuf> {
     link::socket()
@@ -67,7 +69,8 @@ pub(crate) struct Later {
     app: String,
     /// In seconds of a clock that is cheap to read.
     next: AtomicU64,
-    /// Held by the thread that looks: another one, which comes while it is held up, must not begin anew what this one has found.
+    /// Held by the thread that looks: another one, which comes meanwhile, must not repeat that
+    /// work.
     looking: Mutex<()>,
 }
 
@@ -86,7 +89,7 @@ impl Later {
 
     #[cold]
     fn find(&self, shared: &crate::shared::Shared, now: u64, next: u64) {
-        // One of several threads does; and what a child of `fork` finds, its parent must not hear.
+        // One of several threads does; and what a child of `fork` finds must not reach its parent.
         let Ok(_held) = self.looking.try_lock() else { return };
         let mine = self.next.compare_exchange(next, now + REST.as_secs(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !mine || shared.is_forked() || shared.policies.get().is_some() {
@@ -100,13 +103,14 @@ impl Later {
     }
 }
 
-/// Seconds of the coarse clock, which is read without a system call and without looking at the hardware.
+/// Seconds of the coarse clock, which is read without a system call and without looking at the
+/// hardware.
 #[allow(unsafe_code, reason = "the standard library has no coarse clock")]
 #[inline]
 fn coarse() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // The C library's, and not rustix's, which under valgrind looks for the kernel's code where there is none.
-    // SAFETY: `now` is a timespec that outlives the call.
+    // The C library's, and not rustix's, which under valgrind looks for the kernel's code where
+    // there is none. SAFETY: `now` is a timespec that outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     now.tv_sec.unsigned_abs()
 }
@@ -117,7 +121,7 @@ fn follow(shared: &crate::shared::Shared, mut watch: Watch, app: &str) {
     if let Some(link) = &mut watch.link {
         share(shared, link.begin());
     }
-    // Whoever is first has made the engine, or has found them.
+    // The first caller has made the engine, or has found them.
     let _ = shared.policies.set(Mutex::new(watch));
     look(shared);
 }
@@ -144,7 +148,7 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
 }
 
 fn look_at(shared: &crate::shared::Shared, watch: &Mutex<Watch>) {
-    // Somebody else is looking already.
+    // Another thread is looking already.
     let Ok(mut watch) = watch.try_lock() else { return };
     if shared.is_forked() {
         // The connection is the parent's: what is read from it is lost to that.
@@ -167,7 +171,7 @@ fn look_at(shared: &crate::shared::Shared, watch: &Mutex<Watch>) {
     watch.take_faults(report.faults, texts.unreadable, &texts.kept);
 }
 
-/// Gives the engine what a manager has told.
+/// Gives the engine what a manager has sent.
 fn share(shared: &crate::shared::Shared, heard: Heard) {
     if heard.is_empty() {
         return;
@@ -180,10 +184,10 @@ fn share(shared: &crate::shared::Shared, heard: Heard) {
     });
 }
 
-/// Tells the manager that runs here, if one does, what connections of this program have seen. It never waits, and what the
-/// manager does not take now it is told later.
+/// Publishes the measurements of this program's connections to the local manager, if one runs. It
+/// never waits; what the manager does not take now is sent later.
 #[cold]
-pub(crate) fn tell(shared: &crate::shared::Shared) {
+pub(crate) fn publish(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };
     let Ok(mut watch) = watch.try_lock() else { return };
     if shared.is_forked() {
@@ -191,7 +195,7 @@ pub(crate) fn tell(shared: &crate::shared::Shared) {
         return;
     }
     match watch.teller.as_mut().map(Teller::is_ready) {
-        // There is nobody to tell.
+        // There is no manager to send them to.
         None | Some(Ready::Absent) => drop(shared.with_later(|s| s.engine.policies().take_facts())),
         Some(Ready::Busy) => shared.with_later(|s| s.engine.policies().hold_facts()),
         Some(ready) => {
@@ -202,13 +206,13 @@ pub(crate) fn tell(shared: &crate::shared::Shared) {
                 s.engine.policies().take_facts()
             });
             if let Some(teller) = &mut watch.teller {
-                teller.tell(&facts);
+                teller.publish(&facts);
             }
         }
     }
 }
 
-/// What policies call this program where it does not say: the name of its file.
+/// The name of this program for policies where it sets none: the name of its file.
 pub(crate) fn own_name() -> String {
     let path = std::env::args_os().next().map(PathBuf::from);
     path.and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()

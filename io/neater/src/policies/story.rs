@@ -1,4 +1,4 @@
-//! What policies do to a connection, told.
+//! The explanation of what policies do to a connection.
 
 use super::folder;
 use crate::Neater;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 
-/// What policies do to a connection, with the files and lines that say so.
+/// What policies do to a connection, with the files and lines responsible.
 #[derive(Clone, Debug)]
 pub struct PolicyStory {
     story: Result<Story, Denied>,
@@ -59,8 +59,8 @@ impl PolicyStory {
         stacks
     }
 
-    /// The interfaces that policies choose, by their indices and in the order in which they are first tried; none where
-    /// they leave the choice to the system.
+    /// The interfaces that policies choose, by their indices and in the order in which they are
+    /// first tried; none where they leave the choice to the system.
     #[must_use]
     pub fn interfaces(&self) -> Vec<u32> {
         let advice = self.story.as_ref().ok().and_then(|s| s.advised.as_ref().ok());
@@ -88,8 +88,8 @@ pub enum PolicySource {
     ReadyMade,
     /// A folder, and how many files in it count by their names; 0 where it is not there yet.
     Folder(PathBuf, usize),
-    /// The socket of a policy manager, and why it is not followed, if it is not: what it said before goes on to count as long as it
-    /// says so itself.
+    /// The socket of a policy manager, and why it is not followed, if it is not: its earlier
+    /// policies remain in force for as long as they state themselves.
     Manager(PathBuf, Option<String>),
 }
 
@@ -109,8 +109,8 @@ impl fmt::Display for PolicySource {
 }
 
 impl Neater {
-    /// Where policies come from, those that count least first; none where nobody is asked. A program that relies on its
-    /// administrator's manager sees here whether that is followed.
+    /// Where policies come from, those that count least first; none without policies. A program
+    /// that relies on its administrator's manager sees here whether that is followed.
     #[must_use]
     pub fn policy_sources(&self) -> Vec<PolicySource> {
         if !self.handle.with(|s| s.engine.policies().are_asked()) {
@@ -124,8 +124,9 @@ impl Neater {
         all
     }
 
-    /// The profiles that a program may state ([`crate::Preconnection::policy_property`], `profile`): the names that any profile or
-    /// policy which counts now wants to see there, the ready-made ones among them. None without policies.
+    /// The profiles that a program may state ([`crate::Preconnection::policy_property`],
+    /// `profile`): the names that any profile or policy which counts now wants to see there, the
+    /// ready-made ones among them. None without policies.
     #[must_use]
     pub fn policy_profiles(&self) -> BTreeSet<String> {
         self.advise();
@@ -133,13 +134,14 @@ impl Neater {
         self.handle.with(|s| s.engine.policies().profiles())
     }
 
-    /// From now on there is an adviser, if there may be one: whoever states something for policies means at least the ready-made ones.
+    /// From now on there is an adviser, if there may be one: a program that sets a property for
+    /// policies means at least the ready-made ones.
     pub(crate) fn advise(&self) {
         super::advise(&self.handle);
     }
 
-    /// What policies say of a connection with these needs to this endpoint; `None` where there are no policies. Nothing is
-    /// sent.
+    /// The explanation of policies for a connection with these needs to this endpoint; `None` where
+    /// there are no policies. Nothing is sent.
     #[must_use]
     pub fn explain_policies(&self, request: &Request, remote: &RemoteEndpoint) -> Option<PolicyStory> {
         self.look_at_policies();

@@ -1,7 +1,9 @@
-//! Tells a policy manager that runs what connections of this program have seen, without ever waiting for it.
+//! Publishes the measurements of this program's connections to a running policy manager, without
+//! ever waiting for it.
 //!
-//! The manager keeps it for this user's other programs, and forgets it by itself. Whoever does not read here keeps nobody
-//! waiting: nothing more is told until what was said before is on its way. A manager that was away is told everything anew.
+//! The manager keeps it for this user's other programs, and forgets it by itself. A manager that
+//! does not read delays nothing: the next facts wait until those before are written. A manager that
+//! was away receives all facts again.
 
 use super::link::{ABSENT, connect, send, wall};
 use neater_policy::advice::Fact;
@@ -14,14 +16,14 @@ use std::time::Instant;
 /// The socket's name, beside the one for requests.
 const SOCKET: &str = "neat_cib_socket";
 
-/// Whether the manager can be told something.
+/// Whether facts can be sent to the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
-    /// It has been told before.
+    /// It is connected and has taken everything.
     Yes,
     /// It knows nothing of this program yet.
     Anew,
-    /// It has not taken what it was told.
+    /// It has not taken what was sent.
     Busy,
     /// It is not there.
     Absent,
@@ -48,7 +50,7 @@ impl Teller {
         self.path == requests.with_file_name(SOCKET)
     }
 
-    /// Connects if need be, and sees what has become of what was said before.
+    /// Connects if need be, and continues what was not fully sent before.
     pub(super) fn is_ready(&mut self) -> Ready {
         if self.stream.is_some() {
             match self.go_on() {
@@ -75,8 +77,8 @@ impl Teller {
         }
     }
 
-    /// Says it, as far as the manager takes it now.
-    pub(super) fn tell(&mut self, facts: &[Fact]) {
+    /// Sends the facts, as far as the manager takes them now.
+    pub(super) fn publish(&mut self, facts: &[Fact]) {
         if facts.is_empty() {
             return;
         }
@@ -87,7 +89,7 @@ impl Teller {
     }
 
     fn lost(&mut self, e: &io::Error) {
-        tracing::debug!(target: "neater::policy", "telling the policy manager at {}: {e}", self.path.display());
+        tracing::debug!(target: "neater::policy", "cannot send measurements to the policy manager at {}: {e}", self.path.display());
         self.stream = None;
         self.unsent.clear();
     }
@@ -102,7 +104,8 @@ impl Teller {
                 Err(e) => return Err(e),
             }
         }
-        // Whether it was taken is for the manager's own records; what it refuses it would refuse again.
+        // Whether it was taken is for the manager's own records; what it refuses it would refuse
+        // again.
         let mut answers = [0; 1024];
         loop {
             match stream.read(&mut answers) {
@@ -145,7 +148,7 @@ mod tests {
         let mut told = 0;
         for _ in 0..10_000 {
             let all: Vec<Fact> = (0..64).map(fact).collect();
-            teller.tell(&all);
+            teller.publish(&all);
             told += 1;
             if teller.is_ready() == Ready::Busy {
                 break;

@@ -1,6 +1,7 @@
 //! Folders of policies: found, looked at again and again, and read when something changed.
 //!
-//! *Invariants*: a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
+//! *Invariants*: a folder that other users may write to is not read; a file that cannot be
+//! understood leaves its earlier policies in force.
 
 use super::link::{self, Link};
 use super::teller::Teller;
@@ -20,8 +21,8 @@ pub(super) const REST: Duration = Duration::from_secs(1);
 /// Which folders hold policies.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Whence {
-    /// Those that `NEATER_POLICY` names; without it `/etc/neater/policy` and `neater/policy` in the user's folder of
-    /// configurations, as far as they are there.
+    /// Those that `NEATER_POLICY` names; without it `/etc/neater/policy` and `neater/policy` in the
+    /// user's folder of configurations, as far as they are there.
     #[default]
     Usual,
     /// These, which must be there.
@@ -29,11 +30,11 @@ pub(crate) enum Whence {
 }
 
 impl Whence {
-    /// The folders, those that count more behind the others, and whether any is there. One that nobody has named need not be: it may
-    /// come later.
+    /// The folders, those that count more behind the others, and whether any is there. One that is
+    /// not named need not exist: it may appear later.
     fn folders(self) -> io::Result<(Vec<PathBuf>, bool)> {
         let of_variable = || std::env::var_os(VARIABLE);
-        let (folders, must, said) = match self {
+        let (folders, must, source) = match self {
             Self::These(folders) => (folders, true, ""),
             Self::Usual => match of_variable() {
                 Some(named) => {
@@ -52,20 +53,22 @@ impl Whence {
                     there = true;
                 }
                 Err(e) if !must && e.kind() == io::ErrorKind::NotFound => good.push(folder),
-                // What is wrong with it is told at each look, once, and may be mended while the program runs.
+                // Its faults are reported at each look, once, and may be mended while the program
+                // runs.
                 Err(_) if !must => {
                     good.push(folder);
                     there = true;
                 }
-                Err(e) if said.is_empty() => return Err(e),
-                Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {said})"))),
+                Err(e) if source.is_empty() => return Err(e),
+                Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {source})"))),
             }
         }
         Ok((good, there))
     }
 }
 
-/// `neater/policy` in the folder of this user's configurations (XDG Base Directory Specification 0.8).
+/// `neater/policy` in the folder of this user's configurations (XDG Base Directory Specification
+/// 0.8).
 fn of_user() -> Option<PathBuf> {
     let absolute = |p: PathBuf| p.is_absolute().then_some(p);
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).and_then(absolute);
@@ -74,8 +77,8 @@ fn of_user() -> Option<PathBuf> {
 }
 
 /// What becomes of what cannot be read.
-const STAYS: &str = "what was said there before goes on to count";
-/// And where nothing was said before.
+const STAYS: &str = "its earlier policies stay in force";
+/// And where there were no earlier policies.
 const NOTHING: &str = "its policies do not count";
 /// A file that changed so lately may change again without a new time.
 const UNSETTLED: Duration = Duration::from_secs(2);
@@ -85,7 +88,7 @@ fn numbered(folder: usize) -> String {
     format!("{folder:06}")
 }
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 type Stamp = (u64, i64, i64, u64, i64, i64);
 
 /// The folders as they were last looked at.
@@ -106,23 +109,24 @@ pub(crate) struct Watch {
     usual: bool,
     /// A manager that runs.
     pub(super) link: Option<Link>,
-    /// What tells it of what connections have seen.
+    /// What publishes the connections' measurements to it.
     pub(super) teller: Option<Teller>,
 }
 
-/// The texts of all files by the names under which the adviser knows them: the folder's number, and the name within it.
+/// The texts of all files by the names under which the adviser knows them: the folder's number, and
+/// the name within it.
 pub(super) struct Texts {
     pub(super) pib: Vec<(String, String)>,
     pub(super) cib: Vec<(String, String)>,
     /// Those that could not be read, and folders.
     pub(super) unreadable: Vec<Fault>,
-    /// Those that lie in such folders: what they said before goes on to count.
+    /// Those that lie in such folders: their earlier policies stay in force.
     pub(super) kept: Vec<String>,
 }
 
 impl Watch {
-    /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A program that names its
-    /// folders means these and no others.
+    /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A
+    /// program that names its folders means these and no others.
     pub(crate) fn begin(whence: Whence) -> io::Result<Option<Self>> {
         let usual = matches!(whence, Whence::Usual);
         let link = if usual { Link::find() } else { None };
@@ -161,7 +165,8 @@ impl Watch {
         Some(link.begin())
     }
 
-    /// The files, if any has come, gone or changed since they were last looked at, or can be read again or no more.
+    /// The files, if any has come, gone or changed since they were last looked at, or can be read
+    /// again or no more.
     pub(super) fn changed(&mut self) -> Option<Texts> {
         let began = Instant::now();
         if began < self.next {
@@ -220,9 +225,10 @@ impl Watch {
                 Some(FileKind::Cib) => &mut texts.cib,
                 _ => continue,
             };
-            // A text that is no JSON leaves what was said before as it is.
+            // A text that is no JSON leaves the earlier policies in force.
             let text = path.map_or(Ok(String::new()), |path| {
-                // What cannot be read is read again at the next look, whether it has changed or not.
+                // What cannot be read is read again at the next look, whether it has changed or
+                // not.
                 folder::read(&path).inspect_err(|_| {
                     seen.remove(path.as_os_str());
                 })
@@ -237,7 +243,8 @@ impl Watch {
         // So that the folders are in order by their names.
         texts.pib.sort_by(|a, b| a.0.cmp(&b.0));
         texts.cib.sort_by(|a, b| a.0.cmp(&b.0));
-        // What cannot be read is no news, if it could not be read before and nothing else has changed.
+        // What cannot be read is no news, if it could not be read before and nothing else has
+        // changed.
         let is_news = seen != self.seen || texts.unreadable != self.unreadable || !self.settled;
         let now = link::wall().0;
         let lately = |s: &Stamp| {
@@ -250,7 +257,7 @@ impl Watch {
         is_news.then_some(texts)
     }
 
-    /// Takes what is wrong with files now; what was not before is told.
+    /// Takes what is wrong with files now; new faults are reported.
     pub(super) fn take_faults(&mut self, mut faults: Vec<Fault>, unreadable: Vec<Fault>, kept: &[String]) {
         // That an unreadable file is no JSON is not worth a second line.
         faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file) && !kept.contains(&f.file));
@@ -333,7 +340,8 @@ mod tests {
             assert!(watch.faults[0].to_string().contains("deny.policy"), "{}", watch.faults[0]);
             assert!(watch.faults[0].why.contains("cannot be read"), "{}", watch.faults[0]);
         }
-        // Another file changes, and this one is back as it was, to the byte and second: it is read again.
+        // Another file changes, and this one is back as it was, to the byte and second: it is read
+        // again.
         deny(&dir);
         assert_eq!(look(&mut watch, &mut adviser), 0);
         std::fs::remove_file(dir.join("deny.policy")).unwrap();
@@ -360,7 +368,7 @@ mod tests {
         std::fs::remove_file(dir.join("broken.policy")).unwrap();
         assert_eq!(look(&mut watch, &mut adviser), 0);
 
-        // The folder is nobody's to believe for a while, and the same as before then.
+        // The folder is not trusted for a while, and the same as before then.
         use std::os::unix::fs::PermissionsExt;
         let mode = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
         mode(0o777);
@@ -390,7 +398,8 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// A folder that cannot be read stands in for one of another user's, since tests may be root's: a chain of links without end.
+    /// A folder that cannot be read stands in for one of another user's, since tests may be root's:
+    /// a chain of links without end.
     fn close(path: &Path) {
         std::fs::remove_dir_all(path).unwrap();
         std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
@@ -406,14 +415,14 @@ mod tests {
         let mut adviser = Adviser::new();
         let there = |adviser: &Adviser, uid: &str| adviser.manager().policies().get(uid).is_some();
         assert_eq!(look(&mut watch, &mut adviser), 0);
-        // From now on anybody may put something there; meanwhile a deny comes to the other one.
+        // From now on any user may put something there; meanwhile a deny comes to the other one.
         set(&open, 0o777);
         std::fs::write(open.join("late.policy"), r#"{"uid": "late", "properties": {}}"#).unwrap();
         deny(&other);
         assert_eq!(look(&mut watch, &mut adviser), 1);
         assert!(watch.faults[0].to_string().contains("every user may write"), "{}", watch.faults[0]);
         assert!(there(&adviser, "deny"), "what can be read counts");
-        assert!(there(&adviser, "early") && !there(&adviser, "late"), "what was said before goes on to count");
+        assert!(there(&adviser, "early") && !there(&adviser, "late"), "the earlier policies stay in force");
         std::fs::remove_file(other.join("deny.policy")).unwrap();
         assert_eq!(look(&mut watch, &mut adviser), 1);
         assert!(!there(&adviser, "deny") && there(&adviser, "early"));

@@ -8,13 +8,15 @@ use core::time::Duration;
 use neater_property::Role;
 use std::net::SocketAddr;
 
-/// What [`Preconnection::initiate`] would try at this moment, if no peer ever answered: see [`Preconnection::plan`].
+/// What [`Preconnection::initiate`] would try at this moment, if no peer ever answered: see
+/// [`Preconnection::plan`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
     /// Every candidate, in the order in which they take their turns: those that are good first.
     pub candidates: Vec<PlannedCandidate>,
-    /// How it was found out: the answers about names, what policies say, and when each candidate would be started.
+    /// How it was found out: the answers about names, the advice of policies, and when each
+    /// candidate would be started.
     pub timeline: Vec<TimelineEntry>,
     /// What went wrong with names.
     pub resolution: Vec<String>,
@@ -23,7 +25,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What has worked before and would be tried alone, before all candidates; they follow if it fails or takes too long.
+    /// What has worked before and would be tried alone, before all candidates; they follow if it
+    /// fails or takes too long.
     #[must_use]
     pub fn cached(&self) -> Option<(Stack, SocketAddr)> {
         self.timeline.iter().find_map(|entry| match entry.step {
@@ -41,10 +44,10 @@ pub struct PlannedCandidate {
     pub stack: Stack,
     /// The remote address.
     pub addr: SocketAddr,
-    /// When it would be started, from the call on, while those before it say nothing; sooner if one of them fails. `None`: not within
-    /// the time that establishment may take.
+    /// When it would be started, from the call on, while those before it are silent; sooner if one
+    /// of them fails. `None`: not within the time that establishment may take.
     pub starts: Option<Duration>,
-    /// What earlier establishments say against it, if it was put back for that.
+    /// The outcome history against it, if it was deprioritised for that.
     pub doubt: Option<Doubt>,
     /// Why this host would refuse it, if it would: no route, no right to the protocol.
     pub refused: Option<AttemptError>,
@@ -58,13 +61,15 @@ impl From<CandidateOutcome> for PlannedCandidate {
 }
 
 impl Preconnection {
-    /// What [`Preconnection::initiate`] would try at this moment, in which order and when, if no peer ever answered: the same
-    /// resolution, the same policies and the same race (RFC 9623 section 4). Names are asked for as they are for a connection;
-    /// nothing is sent to a peer, and nothing is learnt for later connections but the answers about names.
+    /// What [`Preconnection::initiate`] would try at this moment, in which order and when, if no
+    /// peer ever answered: the same resolution, the same policies and the same race (RFC 9623
+    /// section 4). Names are asked for as they are for a connection; nothing is sent to a peer, and
+    /// nothing is learnt for later connections but the answers about names.
     ///
     /// # Errors
-    /// Why there would be nothing to try: as [`Preconnection::initiate`] for what can be known before, [`Reason::ResolutionFailed`],
-    /// [`Reason::EstablishmentFailed`] where this host would refuse every candidate.
+    /// Why there would be nothing to try: as [`Preconnection::initiate`] for what can be known
+    /// before, [`Reason::ResolutionFailed`], [`Reason::EstablishmentFailed`] where this host would
+    /// refuse every candidate.
     pub async fn plan(&self) -> Result<Plan, EstablishmentError> {
         let request = self.request(Role::Initiate)?;
         crate::policies::look(&self.handle);

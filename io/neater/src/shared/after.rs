@@ -1,31 +1,33 @@
-//! What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
+//! What must happen after the lock is released: nothing of the program's runs while the engine is
+//! borrowed.
 
 use super::slots::Slot;
 use crate::EventHandler;
 use crate::waiting::Waiter;
 use bytes::Bytes;
-use neater_engine::{ForeignDatagram, Spent};
+use neater_engine::{MisroutedDatagram, Spent};
 use std::task::Waker;
 
-/// What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
+/// What must happen after the lock is released: nothing of the program's runs while the engine is
+/// borrowed.
 #[derive(Default)]
 pub(super) struct After {
     pub(super) wakers: Wakers,
     /// Events wait for the program's own functions.
     pub(super) calls: bool,
     pub(super) wake_fd: bool,
-    /// This is a child of `fork`: whoever is waiting waits in the parent.
+    /// This is a child of `fork`: the waiting tasks are in the parent.
     pub(super) forked: bool,
     pub(super) discarded: Vec<Discarded>,
     /// What has arrived here and is for other engines.
-    pub(super) foreign: Vec<ForeignDatagram>,
+    pub(super) misrouted: Vec<MisroutedDatagram>,
     /// The program's data that the engine has finished with, likewise.
     pub(super) spent: Option<Spent>,
     /// And what it had finished with before this turn.
     pub(super) earlier: Option<Spent>,
 }
 
-/// Who is to be woken: mostly one, or a few, or nobody, which takes no memory.
+/// The wakers to be called: mostly one, or a few, or none, which takes no memory.
 #[derive(Default)]
 pub(super) struct Wakers {
     first: Option<Waker>,
@@ -46,7 +48,7 @@ impl Wakers {
         }
     }
 
-    /// Whoever waits, if somebody does.
+    /// Adds a waiter, if there is one.
     #[inline]
     pub(super) fn take(&mut self, waiter: Option<Waiter>) {
         if let Some(waiter) = waiter {

@@ -1,4 +1,4 @@
-//! What the engine tells of, passed on to whoever waits for it.
+//! Passes the engine's events on to the tasks that wait for them.
 
 use super::State;
 use super::after::Wakers;
@@ -10,7 +10,7 @@ use neater_engine::{ConnectionId, Event, Notice, Source};
 const EVENTS_MAX: usize = 1024;
 
 impl State {
-    /// Tells of everything that has happened.
+    /// Dispatches everything that has happened.
     pub(super) fn dispatch(&mut self, wakers: &mut Wakers) {
         while let Some(Notice { source, event }) = self.engine.poll_notice() {
             match source {
@@ -24,7 +24,8 @@ impl State {
                             wakers.extend(slot.waiters.take());
                         }
                         (None, Event::StreamReceived(conn)) => self.engine.release(conn),
-                        // The session is over: whoever waits for its streams asks the engine why.
+                        // The session is over: the tasks that wait for its streams ask the engine
+                        // why.
                         (Some(slot), _) => wakers.extend(slot.waiters.take()),
                         (None, _) => {}
                     }
@@ -67,7 +68,7 @@ impl State {
                 slot.outcome = Some(Ok(()));
                 wakers.take(slot.changed.take());
                 wakers.take(slot.writable.take());
-                // What the peer has said meanwhile has been reported to an attempt, if at all.
+                // What the peer has sent meanwhile has been reported to an attempt, if at all.
                 wakers.take(slot.readable.take());
             }
             Event::EstablishmentError(e) => {

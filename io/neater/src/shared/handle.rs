@@ -1,13 +1,14 @@
-//! Who holds an engine: its driver, and the public objects.
+//! The owners of an engine: its driver, and the public objects.
 //!
-//! *Responsible for* what happens when the last of either goes. *Not responsible for* anything that is done with the engine.
+//! *Responsible for* what happens when the last of either goes. *Not responsible for* anything that
+//! is done with the engine.
 
 use super::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
-/// The engine as whoever drives it holds it. With the last of those who could, all that waits ends.
+/// The driver's handle of the engine. When the last possible driver is gone, all waiting ends.
 pub(crate) struct Driving(pub(crate) Arc<Shared>);
 
 impl core::fmt::Debug for Driving {
@@ -25,7 +26,8 @@ impl core::ops::Deref for Driving {
 
 impl Drop for Driving {
     fn drop(&mut self) {
-        // A driver may be dropped because the program's code has panicked below it, and the engine may be half done.
+        // A driver may be dropped because the program's code has panicked below it, and the engine
+        // may be half done.
         if catch_unwind(AssertUnwindSafe(|| self.0.orphan())).is_err() {
             tracing::error!(target: "neater::event", "the engine could not be given up in order");
         }
@@ -75,7 +77,7 @@ impl Drop for Handle {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             if self.0.policies.get().is_some() {
                 // What was seen last would be lost with this program.
-                crate::policies::tell(&self.0);
+                crate::policies::publish(&self.0);
             }
             self.0.kick();
         }

@@ -1,9 +1,11 @@
-//! What is kept for connections, listeners and groups beside the engine: who waits, and what nobody has taken.
+//! What is kept for connections, listeners and groups beside the engine: waiters, and what was not
+//! taken yet.
 //!
-//! *Responsible for* the places and how they are found. *Not responsible for* what happens in them ([`super::State`]).
+//! *Responsible for* the places and how they are found. *Not responsible for* what happens in them
+//! ([`super::State`]).
 //!
-//! *Invariant*: a place is somebody's while its `bits` are his id; a listener that has stopped and lost its index to another one is among
-//! the stopped.
+//! *Invariant*: a place belongs to an object while its `bits` are that object's id; a listener that
+//! has stopped and lost its index to another one is among the stopped.
 
 use super::after::Wakers;
 use crate::gather::Gathered;
@@ -27,7 +29,7 @@ pub(crate) enum Wait {
 pub(crate) struct Slot {
     /// The connection's id as a number, which is not 0.
     pub(super) bits: u64,
-    // There is mostly one who waits; the others are in `Rare::more`.
+    // There is mostly one waiter; the others are in `Rare::more`.
     pub(super) readable: Option<Waiter>,
     pub(super) writable: Option<Waiter>,
     pub(super) changed: Option<Waiter>,
@@ -43,7 +45,7 @@ pub(crate) struct Rare {
     pub(crate) gathered: Gathered,
     pub(crate) subscribed: bool,
     pub(crate) events: VecDeque<Event>,
-    /// Who waits beside the first, by [`Wait`].
+    /// The waiters beside the first, by [`Wait`].
     pub(super) more: [Waiters; WAITS],
     pub(crate) handler: Option<EventHandler>,
 }
@@ -111,7 +113,7 @@ impl Slot {
     }
 }
 
-/// Who is woken by an event, beside those who subscribed.
+/// The waits that an event ends, beside its subscribers.
 pub(super) fn woken_by(event: &Event) -> &'static [Wait] {
     match event {
         Event::Readable => &[Wait::Readable],
@@ -125,7 +127,7 @@ pub(super) fn woken_by(event: &Event) -> &'static [Wait] {
 }
 
 pub(super) trait Keyed: Default {
-    /// Whose it is; 0, which is no id, if nobody's.
+    /// The id of its owner; 0, which is no id, without an owner.
     fn key(&self) -> u64;
 }
 

@@ -1,4 +1,5 @@
-//! Listeners at all addresses of a host answer from where they were asked, and hear what the network says of their answers.
+//! Listeners at all addresses of a host answer from where they were asked, and receive the ICMP
+//! errors about their answers.
 
 use crate::common::{LIMIT, loopback};
 use neater::{Event, Neater, Preconnection, SecurityParameters, SelectionProperty, Stack};
@@ -55,7 +56,7 @@ async fn a_dtls_listener_answers_from_the_address_at_which_it_was_asked() {
     assert_eq!(accepted.receive().await.expect("open").as_deref(), Some(&b"ask"[..]));
 }
 
-/// The kernel counts what it has to say of what was sent against what the socket may receive.
+/// The kernel charges errors about sent datagrams to the receive buffer of the socket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_wants_soft_errors_is_told_of_each_peer_and_goes_on_hearing() {
     let far = Neater::new().expect("engine");
@@ -74,7 +75,7 @@ async fn a_listener_that_wants_soft_errors_is_told_of_each_peer_and_goes_on_hear
         client.send_to(b"ask", loopback(listener.port())).expect("sent");
         let accepted = tokio::time::timeout(LIMIT, listener.accept()).await;
         let connection = accepted.unwrap_or_else(|_| panic!("nobody is heard after {n} clients")).expect("accepted");
-        // The client has gone, and its host says so.
+        // The client has gone, and its host answers with ICMP errors.
         drop(client);
         let _ = connection.send(vec![1; 500]).await;
         held.push(connection);
@@ -97,7 +98,7 @@ async fn tcp_tells_of_no_soft_errors_and_does_not_claim_to() {
     assert!(error.contains("softErrorNotify"), "{error}");
 }
 
-/// Nobody can answer from an address that is many hosts'.
+/// No host can answer from an address that many hosts share.
 #[tokio::test]
 async fn a_broadcast_is_answered_from_an_address_of_this_host() {
     let far = Neater::new().expect("engine");

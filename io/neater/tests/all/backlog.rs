@@ -1,4 +1,5 @@
-//! A listener whose program takes nothing holds a bounded number of connections, and goes on when it does.
+//! A listener whose program takes nothing holds a bounded number of connections, and goes on when
+//! it does.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::{

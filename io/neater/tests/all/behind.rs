@@ -26,8 +26,8 @@ async fn connects_that_nobody_looked_at_in_time_begin_no_rivals() {
     }
     let (first, second) = (listener(), listener());
     let port = |l: &TcpListener| l.local_addr().expect("bound").port();
-    // Connections beyond the queue of a listener wait for their peers to try again, which is not what this is about: the queue
-    // is long, and somebody empties it.
+    // Connections beyond the queue of a listener wait for their peers to try again, which is not
+    // what this is about: the queue is long, and a thread empties it.
     let accepted = std::thread::spawn({
         let first = first.try_clone().expect("a descriptor");
         move || (0..FLOWS).map(|_| first.accept().expect("a connection")).collect::<Vec<_>>()
@@ -37,7 +37,7 @@ async fn connects_that_nobody_looked_at_in_time_begin_no_rivals() {
     let mut pre = pre.security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
     pre.compile(neater::Role::Initiate).expect("possible");
     let begun: Vec<_> = (0..FLOWS).map(|_| pre.initiate()).collect();
-    // Longer than the delay between attempts: all are connected, and nobody has looked.
+    // Longer than the delay between attempts: all are connected, and the engine has not polled.
     std::thread::sleep(Duration::from_millis(400));
     let mut flows = Vec::new();
     for flow in begun {

@@ -21,7 +21,7 @@ async fn sessions_of_quic_in_which_nobody_speaks_are_bounded() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let open = held.iter().filter(|c| c.state() == neater::ConnectionState::Established).count();
     assert_eq!((open, far.stats().refused), (5, 35));
-    // One that speaks is heard, and counts among the mute no more.
+    // One that sends data is received from, and counts among the silent no more.
     let speaking = held.iter().find(|c| c.state() == neater::ConnectionState::Established).expect("five are");
     speaking.send("hello").await.expect("sent");
     tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
@@ -58,7 +58,8 @@ async fn datagrams_that_nobody_takes_are_bounded_in_all() {
     }
     let most = limits.engine_bytes + PEERS * limits.send_floor;
     assert!(total > limits.engine_bytes / 2 && total <= most, "{total} bytes were kept, of {most}");
-    // What was taken makes room again, of all connections together: one more peer keeps more than its least share.
+    // What was taken makes room again, of all connections together: one more peer keeps more than
+    // its least share.
     let peer = UdpSocket::bind("127.0.0.1:0").expect("bound");
     for _ in 0..60 {
         peer.send_to(&[0; 1000], loopback(listener.port())).expect("sent");

@@ -1,5 +1,5 @@
-//! The callbacks of RFC 9622 section 6.3.8 over real sockets. They are called while the engine is at work, which is why they
-//! must not call back into it; anything else they may do.
+//! The callbacks of RFC 9622 section 6.3.8 over real sockets. They are called while the engine is
+//! at work, which is why they must not call back into it; anything else they may do.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::tls::{Answer, Trust};
@@ -135,7 +135,8 @@ impl Drop for Calls {
     }
 }
 
-/// What a program's functions have captured is the program's, too: its destructor may call the engine that has let go of it.
+/// What a program's functions have captured is the program's, too: its destructor may call the
+/// engine that has let go of it.
 #[test]
 fn destructors_of_what_factories_have_captured_may_call_the_engine() {
     let (tx, rx) = std::sync::mpsc::channel();
@@ -209,7 +210,7 @@ fn the_destructor_of_a_key_log_or_a_callback_may_open_a_connection_with_another(
                     }
                     near.preconnection().security(security).remote(loopback(1)).stacks(&[Stack::Tls])
                 };
-                // Nobody is there: nothing uses it any more.
+                // There is no listener: nothing uses the key log any more.
                 let _ = with(Some((near.clone(), tx))).initiate().await;
                 // Callbacks of some further requests are kept for the sessions that may be resumed.
                 for _ in 0..100 {

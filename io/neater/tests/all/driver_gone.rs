@@ -1,4 +1,4 @@
-//! A transport system that nobody drives any more says so: nothing waits for ever.
+//! A transport system without a driver returns that error: nothing waits for ever.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::{Connection, Listener, LocalEndpoint, Neater, SecurityParameters, Stack};
@@ -50,7 +50,7 @@ fn what_waits_when_the_runtime_ends_learns_of_it() {
                 first.block_on(async {
                     let c = soon(pre.initiate()).await.expect("connected");
                     c.send("hello").await.expect("sent");
-                    // What is left to be said in the handshake.
+                    // For the rest of the handshake.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     c
                 })
@@ -82,7 +82,7 @@ fn what_waits_when_the_runtime_ends_learns_of_it() {
             assert!(soon(clear.initiate()).await.is_err_and(says_so), "{stack}");
             let local = clear.local(LocalEndpoint::from(loopback(0)));
             assert!(local.listen().is_err_and(says_so), "{stack}");
-            // The peer is told as well, and need not wait for its timers.
+            // The peer is notified as well, and need not wait for its timers.
             if stack == Stack::Quic {
                 soon(theirs.closed()).await.expect_err("the session is over");
             }

@@ -22,7 +22,8 @@ async fn connect(to: RemoteEndpoint) -> neater::Connection {
     pre.initiate().await.unwrap()
 }
 
-/// As HTTP's 413: it answers early and closes with the rest of the question unread, which resets the connection.
+/// As HTTP's 413: it answers early and closes with the rest of the question unread, which resets
+/// the connection.
 #[tokio::test]
 async fn an_early_answer_is_received_after_sending_has_failed() {
     let to = server(|mut peer| {

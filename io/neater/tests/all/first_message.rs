@@ -1,4 +1,4 @@
-//! The first message of `initiate_with_send` arrives, or the program hears why not.
+//! The first message of `initiate_with_send` arrives, or the program gets the reason.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::{
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type Heard = Arc<Mutex<Vec<Event>>>;
 
-/// What connects to a listener that is there, and what it is told.
+/// A Preconnection to a listener that exists, and the events that it gets.
 fn client(neater: &Neater, port: u16) -> (Preconnection, Heard) {
     let heard = Heard::default();
     let events = heard.clone();

@@ -19,7 +19,7 @@ fn listening() -> (Neater, Listener) {
     (neater, listener)
 }
 
-/// A connection whose peer writes each of these when it is told to.
+/// A connection whose peer writes each of these on command.
 async fn fed(listener: &Listener, pieces: Vec<Vec<u8>>) -> (Connection, std::sync::mpsc::Sender<()>) {
     let port = listener.port();
     let (next, told) = std::sync::mpsc::channel();

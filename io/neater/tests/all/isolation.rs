@@ -1,4 +1,5 @@
-//! Connections with `isolateSession` share cached state with those that were cloned from them, and with nobody else.
+//! Connections with `isolateSession` share cached state with those that were cloned from them, and
+//! with no others.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::{Listener, Neater, Preconnection, Role, SecurityParameters, Stack, TransportProperties};

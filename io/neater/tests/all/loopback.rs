@@ -275,7 +275,8 @@ async fn datagrams_of_a_batch_arrive_each_as_it_was() {
     there.send("!").await.expect("sent");
     let here = listener.accept().await.expect("a connection");
     assert_eq!(&here.receive().await.expect("alive").expect("a message")[..], b"!");
-    // Trains of equal ones, a shorter last one, one that is longer than the path takes whole, an empty one; there and back.
+    // Trains of equal ones, a shorter last one, one that is longer than the path takes whole, an
+    // empty one; there and back.
     let lens = [1000, 1000, 1000, 1000, 10, 1400, 0, 20_000, 20_000, 20_000, 20_000, 5, 5, 5, 5, 1];
     for (from, to) in [(&there, &here), (&here, &there)] {
         from.start_batch();

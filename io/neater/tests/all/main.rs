@@ -1,5 +1,5 @@
-//! The public API on sockets: one program for all tests that need no process of their own, since each program is linked by
-//! itself.
+//! The public API on sockets: one program for all tests that need no process of their own, since
+//! each program is linked by itself.
 
 mod answers;
 mod backlog;
@@ -8,12 +8,12 @@ mod bounds;
 mod callbacks;
 #[path = "../common/mod.rs"]
 mod common;
+mod direct_streams;
 mod driver_gone;
 mod ending;
 mod first_message;
 mod gathering;
 mod isolation;
-mod lanes;
 mod loopback;
 mod needs;
 mod own_framers;
@@ -22,7 +22,7 @@ mod quic;
 mod received;
 mod reentrancy;
 mod relay;
-mod siblings;
+mod shards;
 mod sim_cancel;
 mod timelines;
 mod turns;

@@ -1,4 +1,5 @@
-//! Needs in words: those about security count, alone and beside parameters, and never for less than those.
+//! Needs in words: those about security count, alone and beside parameters, and never for less than
+//! those.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::tls::TlsVersion;
@@ -23,7 +24,7 @@ async fn words_decide_where_nothing_else_was_said() {
     assert!(both.contains(&Stack::Tls) && both.contains(&Stack::Tcp), "{both:?}");
 }
 
-/// What cannot serve says so, and is not among the candidates.
+/// A stack that cannot serve is reported with the reason, and is not among the candidates.
 #[tokio::test]
 async fn stacks_that_the_security_parameters_rule_out_are_named() {
     let neater = Neater::new().expect("engine");
@@ -99,7 +100,7 @@ async fn bytes_of_a_datagram_connection_are_an_error_before_anything_is_sent() {
     let needed = neater.preconnection().security(SecurityParameters::disabled()).remote(to);
     let needed = needed.needs("datagrams").expect("words");
     let udp = needed.clone().stacks(&[Stack::Udp]);
-    // One that was compiled before anybody spoke of bytes.
+    // One that was compiled before the use of byte streams was declared.
     let request = udp.clone().compile(Role::Initiate).expect("a request");
     let given = neater.preconnection().remote(to).request_of(&request);
     for (pre, reason) in

@@ -1,4 +1,5 @@
-//! Framers of the program's own: what goes wrong in one is the affair of its connection alone. And lines, with peers that know no framers.
+//! Framers of the program's own: what goes wrong in one is the affair of its connection alone. And
+//! lines, with peers that know no framers.
 
 use crate::common::{LIMIT, loopback, nothing_left};
 use bytes::Bytes;
@@ -119,10 +120,11 @@ async fn a_framer_that_calls_its_own_engine_is_told_instead_of_waiting_for_ever(
     soon("send", fine.send("y")).await.expect("sent");
 }
 
-/// Says a word first, and is ready when its peer has said the same; then every message is one byte of length and as much.
+/// Sends a word first, and is ready when its peer has sent the same; then every message is one byte
+/// of length and as much.
 #[derive(Default)]
 struct Polite {
-    greeted: bool,
+    framer_ready: bool,
 }
 
 const WORD: &[u8] = b"HELLO";
@@ -142,7 +144,7 @@ impl Framer for Polite {
         Ok(())
     }
     fn handle_received_data(&mut self, input: &mut Input<'_>) -> Result<Readiness, FramerError> {
-        if !self.greeted {
+        if !self.framer_ready {
             let n = input.parse().len().min(WORD.len());
             if input.parse()[..n] != WORD[..n] {
                 return Err(FramerError("the peer is impolite".into()));
@@ -151,7 +153,7 @@ impl Framer for Polite {
                 return Ok(Readiness::Handshaking);
             }
             input.advance_receive_cursor(n);
-            self.greeted = true;
+            self.framer_ready = true;
             // What comes behind the word is looked at when it is called again.
             return Ok(Readiness::Ready);
         }
@@ -221,9 +223,9 @@ async fn a_connection_is_ready_when_both_framers_have_finished_their_handshake()
     }
 }
 
-/// A stream whose framer is still at its handshake when the listener stops is nobody's.
+/// A stream whose framer is still at its handshake when the listener stops is not delivered.
 #[tokio::test]
-async fn who_is_being_greeted_when_the_listener_stops_is_told() {
+async fn a_connection_in_its_framer_handshake_when_the_listener_stops_is_notified() {
     let (near, far) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
     let (client, server) = crate::common::security();
     let over = |n: &Neater| n.preconnection().stacks(&[Stack::Quic]);
@@ -275,7 +277,8 @@ async fn a_handshake_that_fails_says_why_and_one_that_is_not_finished_is_not_del
     let accepted = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
     assert!(accepted.is_err(), "neither is delivered");
     assert_eq!(neater.stats().connections, 1, "the slow one has time");
-    // A peer that says something else, one that says nothing and ends, and a framer that does not even begin.
+    // A peer that sends something else, one that ends without sending, and a framer that does not
+    // even begin.
     for (said, why) in
         [(&b"HOLA!"[..], "the peer is impolite"), (b"HEL", "ended the connection in the framer's handshake")]
     {

@@ -1,5 +1,5 @@
-//! Data is handed over without being copied, and its owner may be the program's own: its destructor never runs while the
-//! engine is borrowed, so it may call anything.
+//! Data is handed over without being copied, and its owner may be the program's own: its destructor
+//! never runs while the engine is borrowed, so it may call anything.
 
 use crate::common::{loopback, security};
 use bytes::Bytes;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A thread that is stuck in a lock does not let a runtime shut down: whether a test has ended is watched from outside.
+/// A thread that is stuck in a lock does not let a runtime shut down: whether a test has ended is
+/// watched from outside.
 fn without_deadlock(test: impl Future<Output = ()> + Send + 'static) {
     let (done, ended) = channel();
     std::thread::spawn(move || {
@@ -142,8 +143,8 @@ fn fill(owners: &mut Owners, ours: &Arc<Connection>) {
     }
 }
 
-/// Sends until there is no room and there still is none later: the peer's engine reads ahead of its program, and the
-/// system's buffers grow, so that the first lack of room may be over in a moment.
+/// Sends until there is no room and there still is none later: the peer's engine reads ahead of its
+/// program, and the system's buffers grow, so that the first lack of room may be over in a moment.
 async fn fill_for_good(owners: &mut Owners, ours: &Arc<Connection>) {
     for _ in 0..100 {
         let before = owners.made;
@@ -183,7 +184,7 @@ fn an_owner_calls_back_when_its_message_has_expired() {
         let mut owners = Owners::new(&neater);
         let soon = MessageContext::new().lifetime(Duration::from_millis(300));
         loop {
-            // Nobody reads: the first of them fill the socket, the others wait in vain.
+            // Nothing is read: the first of them fill the socket, the others wait in vain.
             if ours.try_send(owners.own(50_000, Some(&ours), false), &soon).is_err() {
                 break;
             }
@@ -251,7 +252,7 @@ fn an_owner_calls_back_when_its_data_is_refused_or_never_gets_a_connection() {
             // Nowhere to go to.
             let pre = needs(neater.preconnection(), &client, Stack::Tcp);
             assert!(pre.initiate_with_send(owners.own(10, Some(&ours), false), &context).await.is_err());
-            // Nobody there.
+            // No listener there.
             let nobody = std::net::TcpListener::bind(loopback(0)).expect("a port").local_addr().expect("its address");
             let pre = pre.remote(nobody);
             assert!(pre.initiate_with_send(owners.own(10, Some(&ours), false), &context).await.is_err());
@@ -272,7 +273,7 @@ fn an_owner_calls_back_when_its_data_is_refused_or_never_gets_a_connection() {
     });
 }
 
-/// Whoever answers a question for a name may do so wherever he likes: what comes of it is the driver's to tell.
+/// A program may answer a question for a name from any place: the driver notifies of the result.
 #[test]
 fn an_owner_calls_back_when_the_name_of_its_peer_is_not_known() {
     without_deadlock(async {
@@ -289,7 +290,7 @@ fn an_owner_calls_back_when_the_name_of_its_peer_is_not_known() {
     });
 }
 
-/// A framer that says and delivers what the program owns, and then gives up.
+/// A framer that sends and delivers what the program owns, and then gives up.
 struct Generous {
     neater: Neater,
     dropped: Sender<()>,

@@ -71,7 +71,7 @@ async fn a_group_that_was_taken_and_dropped_leaves_nothing_of_its_session() {
         }
         streams
     };
-    // As a server does that turns somebody away: the streams have been reported, and nobody takes them.
+    // As a server does that rejects a client: the streams have been reported, and are not taken.
     let streams = visit().await;
     let Some(Accepted::Group(group)) = listener.accept_any().await else { panic!("QUIC comes as groups") };
     let first = group.accept().await.expect("a stream");

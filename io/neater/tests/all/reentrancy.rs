@@ -1,5 +1,5 @@
-//! Code of the program that runs inside calls of ours may call back: wakers, handlers and destructors never run while the
-//! engine is borrowed, so none of them deadlocks.
+//! Code of the program that runs inside calls of ours may call back: wakers, handlers and
+//! destructors never run while the engine is borrowed, so none of them deadlocks.
 
 use crate::common::{echo, loopback, nothing_left};
 use neater::{Connection, Event, Listener, Neater, Preconnection, SecurityParameters, Stack};
@@ -23,7 +23,8 @@ async fn pair(neater: &Neater, listener: &Listener) -> (Connection, Connection) 
     (ours, listener.accept().await.expect("a connection"))
 }
 
-/// A thread that is stuck in a lock does not let a runtime shut down: whether a test has ended is watched from outside.
+/// A thread that is stuck in a lock does not let a runtime shut down: whether a test has ended is
+/// watched from outside.
 fn without_deadlock(test: impl Future<Output = ()> + Send + 'static) {
     let (done, ended) = channel();
     std::thread::spawn(move || {

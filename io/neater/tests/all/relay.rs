@@ -1,4 +1,5 @@
-//! What happens where tokio's reactor reports the engine: whoever waits for bytes is woken, and nothing else of the program's runs.
+//! What happens where tokio's reactor reports the engine: a task that waits for bytes is woken, and
+//! nothing else of the program's runs.
 
 use crate::common::{LIMIT, loopback};
 use neater::{ByteStream, Neater, Preconnection, SecurityParameters, Stack};
@@ -47,7 +48,8 @@ async fn read_all(stream: &ByteStream) {
     assert_eq!(stream.read(&mut buf).await.expect("the end"), 0);
 }
 
-/// tokio wakes whoever polls with no budget left within that call where no scheduler runs, as in the future of `block_on`.
+/// tokio wakes a task that polls with no budget left within that call where no scheduler runs, as
+/// in the future of `block_on`.
 #[test]
 fn a_driver_that_is_polled_without_any_budget_left_does_not_ring_the_bell_within_the_bell() {
     let runtime =
@@ -94,7 +96,7 @@ async fn a_program_s_function_runs_where_it_may_block_in_place() {
     assert_eq!(begun.load(Ordering::Relaxed), done.load(Ordering::Relaxed), "none was cut short");
 }
 
-/// A waker that asks the engine something before it tells its thread.
+/// A waker that asks the engine something before it wakes its thread.
 struct Curious {
     neater: Neater,
     calls: AtomicU32,
@@ -148,7 +150,8 @@ impl Wake for Rude {
     }
 }
 
-/// The driver goes down with what a waker of the program's panics with, as it does in a turn; the runtime does not.
+/// The driver goes down with what a waker of the program's panics with, as it does in a turn; the
+/// runtime does not.
 #[tokio::test]
 async fn a_waker_that_panics_does_not_take_the_reactor_with_it() {
     let neater = Neater::new().expect("engine");
@@ -162,7 +165,7 @@ async fn a_waker_that_panics_does_not_take_the_reactor_with_it() {
     let waker = Waker::from(Arc::new(Rude));
     assert!(stream.poll_read_bytes(&mut Context::from_waker(&waker), &mut buf).is_pending());
     peer.write_all(b"b").expect("written");
-    // Whoever asks afterwards is told that nobody drives, or gets what has arrived.
+    // A later call fails because there is no driver, or gets what has arrived.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let after = tokio::time::timeout(LIMIT, stream.read(&mut buf)).await.expect("in time");
     assert!(!matches!(after, Ok(0)), "{after:?}");
@@ -187,10 +190,10 @@ fn counted() -> (Neater, Arc<AtomicU32>) {
     (neater, turns)
 }
 
-/// A connection that is made as the last one was needs no turn of the task, also when deadlines of earlier ones have come meanwhile; and
-/// a peer that is gone is told as ever.
+/// A connection that is made as the last one was needs no turn of the task, also when deadlines of
+/// earlier ones have come meanwhile; and a peer that is gone is reported as ever.
 #[tokio::test]
-async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
+async fn a_connection_by_a_cached_outcome_is_made_in_a_fast_poll() {
     const CONNECTIONS: u32 = 400;
     let (neater, turns) = counted();
     let listener = TcpListener::bind(loopback(0)).expect("bound");
@@ -221,10 +224,10 @@ fn local(neater: &Neater) -> Preconnection {
     pre.local(neater::LocalEndpoint::new().with_ip_address(loopback(0).ip()))
 }
 
-/// A connection over plain TCP is accepted without a turn of the task, however many come at once, and what keeps a listener from
-/// accepting is heeded as ever.
+/// A connection over plain TCP is accepted without a turn of the task, however many come at once,
+/// and an error that keeps a listener from accepting is handled as ever.
 #[tokio::test]
-async fn a_plain_connection_is_accepted_in_a_glance() {
+async fn a_plain_connection_is_accepted_in_a_fast_poll() {
     const CONNECTIONS: u32 = 400;
     let (neater, turns) = counted();
     let listener = local(&neater).listen().expect("listens");
@@ -239,7 +242,7 @@ async fn a_plain_connection_is_accepted_in_a_glance() {
         let mut got = [0; 9];
         let read = tokio::time::timeout(LIMIT, stream.read(&mut got)).await.expect("in time").expect("bytes");
         assert_eq!(got[..read], n.to_be_bytes());
-        // Whoever ends first sees to the end.
+        // The side that closes first keeps the TIME-WAIT state.
         drop(peer);
         let end = tokio::time::timeout(LIMIT, stream.read(&mut got)).await.expect("in time");
         assert_eq!(end.expect("in order"), 0);
@@ -247,7 +250,7 @@ async fn a_plain_connection_is_accepted_in_a_glance() {
     let taken = turns.load(Ordering::Relaxed) - before;
     assert!(taken < CONNECTIONS / 4, "{taken} turns for {CONNECTIONS} connections");
 
-    // More at once than a glance takes, and than a turn does.
+    // More at once than a fast poll takes, and than a turn does.
     let peers: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(to).expect("connected")).collect();
     let mut missing: Vec<_> = peers.iter().map(|peer| peer.local_addr().ok()).collect();
     for _ in &peers {
@@ -267,7 +270,8 @@ async fn a_plain_connection_is_accepted_in_a_glance() {
     drop(peers);
 }
 
-/// A framer is the program's: it is not made among the reactor's doings, where it could not block in place.
+/// A framer is the program's: it is not made among the reactor's doings, where it could not block
+/// in place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_framer_is_made_where_it_may_block_in_place() {
     let made = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,5 @@
-//! Futures are cancel-safe: 10,000 random cancellations in the simulator lose nothing, take nothing and leave nothing.
+//! Futures are cancel-safe: 10,000 random cancellations in the simulator lose nothing, take nothing
+//! and leave nothing.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -84,7 +85,8 @@ fn host(
 
 async fn echo(connection: Connection, whim: Whim) {
     loop {
-        // A received message is in nobody's hands but ours: it must be sent whatever is given up on the way.
+        // A received message is held by this task alone: it must be sent whatever is given up on
+        // the way.
         match whim.patiently(|| connection.receive()).await {
             Ok(Some(m)) => {
                 if whim.patiently(|| connection.send(m.data.clone())).await.is_err() {
@@ -138,7 +140,7 @@ async fn crowd(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
                     Some(m) => {
                         assert!(m.iter().all(|b| *b == m[0]), "a message is in one piece");
                         if heard.fetch_add(1, Ordering::Relaxed) + 1 == messages as usize {
-                            // The others hear of the end.
+                            // The others are notified of the end.
                             connection.finish().expect("open");
                         }
                     }
@@ -196,7 +198,8 @@ fn run(seed: u64, stack: Stack) -> usize {
             }
         });
     }
-    // Connections that were given up may have reached the server: whoever comes is served until it leaves.
+    // Connections that were given up may have reached the server: every client is served until it
+    // leaves.
     let whims = whim.clone();
     executor.spawn(async move {
         let mut servers: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();

@@ -1,4 +1,4 @@
-//! How a connection came to be is told to the program and to `tracing` in the same words.
+//! The establishment of a connection is reported to the program and to `tracing` in the same words.
 
 use crate::common::{loopback, security};
 use neater::{Event, Neater, Stack};
@@ -8,7 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
 
-/// Keeps what is said of races.
+/// Keeps the log lines of races.
 #[derive(Clone, Default)]
 struct Listener(Arc<Mutex<Vec<String>>>);
 
@@ -74,7 +74,7 @@ fn tracing_hears_what_the_program_hears_also_when_an_outcome_is_remembered() {
                 let has = |word: &str| heard.iter().any(|line| line.contains(word));
                 assert!(has("established"), "{heard:?}");
                 assert_eq!(has("worked before"), cached, "{heard:?}");
-                // Without anybody that asks for events, tracing hears the same.
+                // Without a handler of events, tracing gets the same.
                 let silent = neater.preconnection().security(client.clone()).stacks(&stacks);
                 if cached {
                     let again = silent.remote(loopback(listener.port())).initiate().await.expect("connected");

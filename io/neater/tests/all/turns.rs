@@ -24,7 +24,7 @@ async fn pendings<F: Future>(future: F) -> (F::Output, usize) {
     (output, count)
 }
 
-/// A thread that writes zeros for as long as somebody reads them.
+/// A thread that writes zeros for as long as there is a reader.
 fn source() -> u16 {
     let listener = TcpListener::bind(loopback(0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();

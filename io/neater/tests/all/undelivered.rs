@@ -1,4 +1,4 @@
-//! What was handed over and does not arrive: somebody is told.
+//! What was handed over and does not arrive: it is reported.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::{
@@ -49,8 +49,9 @@ async fn answered(listener: &Listener, pre: &Preconnection) -> (Connection, Conn
     (client, server)
 }
 
-/// A stream of QUIC on which the client has spoken, and whose server looks at its socket only when it is told to.
-async fn greeted() -> (Driver, Connection, Connection) {
+/// A stream of QUIC on which the client has spoken, and whose server polls its socket only on
+/// command.
+async fn framer_ready() -> (Driver, Connection, Connection) {
     let (far, driver) = Neater::builder().without_driver().expect("engine");
     let near = Neater::new().expect("engine");
     let (listener, pre) = over(Stack::Quic, &far, &near);
@@ -70,10 +71,10 @@ async fn greeted() -> (Driver, Connection, Connection) {
 /// The peer ends its session in order, and has not taken what it was sent.
 #[tokio::test]
 async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     let closing = tokio::spawn(async move { client.close().await });
     tokio::time::sleep(Duration::from_millis(20)).await;
-    // What the client has said of its end is in the socket, and this engine has not looked.
+    // The client's notice of its end is in the socket, and this engine has not polled.
     server.try_send(vec![7; 100_000], &MessageContext::new()).expect("taken");
     turns(&driver, 200).await;
     closing.await.expect("no panic").expect("the client has all that it was sent and wanted");
@@ -186,7 +187,8 @@ async fn whole_messages_before_a_broken_one_come_before_the_error() {
     }
 }
 
-/// What is sent in a batch on a connection that turns out to be broken is refused, and nothing of it stays.
+/// What is sent in a batch on a connection that turns out to be broken is refused, and nothing of
+/// it stays.
 #[tokio::test]
 async fn a_batch_on_a_connection_that_has_failed_takes_no_more() {
     let (near, driver) = Neater::builder().without_driver().expect("engine");
@@ -208,7 +210,8 @@ async fn a_batch_on_a_connection_that_has_failed_takes_no_more() {
     assert_eq!((near.stats().bytes_queued, near.stats().connections), (0, 0));
 }
 
-/// A program that ends its session with a word of its own has no error, and neither has its peer, which was told everything.
+/// A program that ends its session with a code of its own has no error, and neither has its peer,
+/// which received everything.
 #[tokio::test]
 async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
     let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
@@ -225,7 +228,7 @@ async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
 /// What was written after the peer had ended its session has never left.
 #[tokio::test]
 async fn what_has_never_left_is_an_error_although_the_peer_ended_in_order() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     // Without a word on the stream.
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -261,7 +264,7 @@ async fn a_batch_that_is_larger_than_the_buffer_goes_on() {
     assert_eq!(reading.await.expect("no panic"), 10 * SIZE);
 }
 
-/// UDP says what would have fitted.
+/// UDP reports what would have fitted.
 #[tokio::test]
 async fn a_datagram_that_is_too_long_is_told_what_is_not() {
     let near = Neater::new().expect("engine");
@@ -293,7 +296,8 @@ async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
     }
 }
 
-/// The rest of a message of which a part was refused is refused too, whatever other tasks send in between.
+/// The rest of a message of which a part was refused is refused too, whatever other tasks send in
+/// between.
 #[tokio::test]
 async fn a_whole_message_does_not_end_another_one_that_was_refused() {
     let limits = Limits { message: 1000, ..Limits::default() };
@@ -337,7 +341,7 @@ async fn parts_of_a_message_that_was_refused_do_not_become_part_of_the_next() {
     assert!(taken < 100, "{taken} parts of a message of at most 1000 bytes");
 }
 
-/// What was sent on it has for the most part never left this host, and that is told.
+/// What was sent on it has for the most part never left this host, and that is reported.
 async fn ends_in_an_error(driver: &Driver, server: &Connection) {
     turns(driver, 20).await;
     let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
@@ -346,9 +350,10 @@ async fn ends_in_an_error(driver: &Driver, server: &Connection) {
 
 #[tokio::test]
 async fn what_waits_behind_the_window_is_an_error_although_the_peer_ended_in_order() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
-    // As much as the congestion window lets leave, leaves. Nothing is awaited between this and the next line.
+    // As much as the congestion window lets leave, leaves. Nothing is awaited between this and the
+    // next line.
     driver.turn();
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -426,7 +431,7 @@ async fn who_waits_for_room_is_told_that_the_sending_direction_is_given_up() {
                 }
             }
         });
-        // Nobody reads: until nothing more is taken.
+        // Nothing is read: until nothing more is taken.
         let mut sent = None;
         while client.stats().map(|s| s.bytes_sent) != sent || sent == Some(0) {
             sent = client.stats().map(|s| s.bytes_sent);
@@ -441,7 +446,7 @@ async fn who_waits_for_room_is_told_that_the_sending_direction_is_given_up() {
 
 #[tokio::test]
 async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
-    let (driver, _client, server) = greeted().await;
+    let (driver, _client, server) = framer_ready().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
     driver.turn();
     server.group().expect("open").close_session(0, b"");
@@ -450,7 +455,7 @@ async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
 
 #[tokio::test]
 async fn what_has_never_left_is_an_error_also_where_the_peer_does_not_want_it() {
-    let (driver, client, server) = greeted().await;
+    let (driver, client, server) = framer_ready().await;
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
     server.finish().expect("open");
     // As much as the congestion window lets leave, leaves.

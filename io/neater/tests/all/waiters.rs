@@ -231,7 +231,7 @@ async fn who_gives_up_waiting_leaves_no_waker_behind() {
     }
 }
 
-/// One who waits behind another and moves up is looked for in one place.
+/// A waiter behind another that moves up is looked for in one place.
 #[tokio::test]
 async fn who_moves_up_and_gives_up_leaves_no_waker_behind() {
     struct Nobody;

@@ -1,4 +1,4 @@
-//! Whoever waits is told when there is an answer, whatever has brought it about.
+//! A waiting task is woken when there is an answer, whatever its cause.
 
 use crate::common::{LIMIT, loopback, security};
 use neater::tls::TlsVersion;
@@ -75,7 +75,8 @@ async fn groups() -> (Connection, Group, Group) {
 
 #[tokio::test]
 async fn who_receives_before_the_connection_is_ready_gets_what_came_with_its_last_packet() {
-    // Of TLS 1.2, the last word of a handshake is the server's: what it says first is read together with that.
+    // Of TLS 1.2, the last message of a handshake is the server's: its first data is read together
+    // with that.
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         let (near, driver) = Neater::builder().without_driver().expect("engine");
         let far = Neater::new().expect("engine");
@@ -93,7 +94,7 @@ async fn who_receives_before_the_connection_is_ready_gets_what_came_with_its_las
         let turning = async {
             loop {
                 driver.turn();
-                // Whatever the server has to say is there by the next.
+                // Everything that the server sends is there by the next.
                 tokio::time::sleep(Duration::from_millis(30)).await;
             }
         };
@@ -287,7 +288,8 @@ async fn who_wants_no_more_and_is_not_wanted_either_is_told() {
     }
 }
 
-/// To close a stream whose peer does not want what was sent takes no longer than the news of that, whatever else their session carries.
+/// To close a stream whose peer does not want what was sent takes no longer than the news of that,
+/// whatever else their session carries.
 #[tokio::test]
 async fn who_closes_what_the_peer_does_not_want_is_told() {
     for stack in [Stack::Quic, Stack::Sctp] {
@@ -322,7 +324,7 @@ async fn who_waits_for_room_has_that_of_messages_that_have_expired() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
     let pre = plain(&near).remote(listener.local_addr().expect("bound"));
     let connection = pre.initiate().await.expect("connected");
-    // Nobody reads: until neither the system nor the queue takes anything.
+    // Nothing is read: until neither the system nor the queue takes anything.
     let brief = MessageContext::new().lifetime(Duration::from_millis(500));
     let mut quiet = 0;
     while quiet < 5 {
@@ -333,7 +335,8 @@ async fn who_waits_for_room_has_that_of_messages_that_have_expired() {
     connection.abort();
 }
 
-/// A member of a group that waits for a stream waits as long as its request allows; its session is none the worse.
+/// A member of a group that waits for a stream waits as long as its request allows; its session is
+/// none the worse.
 #[tokio::test]
 async fn who_waits_for_a_stream_beside_others_waits_as_long_as_he_says() {
     let (near, far) = engines();
@@ -366,7 +369,7 @@ async fn who_waits_for_room_is_told_that_the_connection_is_closed() {
         let (ours, theirs, _listener) = pair(stack).await;
         let sender = ours.clone();
         let sending = tokio::spawn(async move { while sender.send(vec![1; 50_000]).await.is_ok() {} });
-        // Nobody reads: until nothing more is taken.
+        // Nothing is read: until nothing more is taken.
         let mut sent = None;
         while ours.stats().map(|s| s.bytes_sent) != sent || sent == Some(0) {
             sent = ours.stats().map(|s| s.bytes_sent);

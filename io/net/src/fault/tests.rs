@@ -48,7 +48,7 @@ impl Readiness {
     }
 }
 
-/// Repeats an operation until it is not refused, and only after readiness was told.
+/// Repeats an operation until it is not refused, and only after readiness was reported.
 fn patiently<T>(
     net: &mut Bad,
     readiness: &mut Readiness,

@@ -1,18 +1,20 @@
-//! Accepted streams that the poller has not been told of.
+//! Accepted streams that are not registered with the poller yet.
 //!
-//! Most of what is accepted is read at once, and many connections have been ended by then: a short exchange costs its server
-//! no call to the poller, neither to tell it nor, inside the system, to forget it. So the poller is told when a call finds
-//! nothing to do, and between one [`PATIENCE`] and two after the connection was accepted in any case.
+//! Most of what is accepted is read at once, and many connections have been ended by then: a short
+//! exchange costs its server no call to the poller, neither to register it nor, inside the system,
+//! to remove it. So a stream is registered when a call finds nothing to do, and between one
+//! [`PATIENCE`] and two after the connection was accepted in any case.
 //!
-//! *Responsible for* that every accepted stream that is still open is watched in time. *Deliberately not here*: the calls on the
-//! streams, which tell the poller themselves.
+//! *Responsible for* that every accepted stream that is still open is watched in time.
+//! *Deliberately not here*: the calls on the streams, which register with the poller themselves.
 //!
 //! *Invariants*
 //!
-//! * Whoever was told that nothing can be read or written now is told when it can: the poller is told before he is. What came
-//!   in between makes an edge when it is told.
-//! * A stream that nobody reads or writes is watched two [`PATIENCE`] after it was accepted at the latest: that its peer has gone is
-//!   noticed. All that is accepted within one of them is due at once, so that the timer goes off once for it, not once for each.
+//! * A caller that gets `WouldBlock` is notified of readiness later: the stream is registered
+//!   before the call returns. What arrived in between makes an edge at the registration.
+//! * A stream without reads or writes is watched two [`PATIENCE`] after it was accepted at the
+//!   latest: that its peer has gone is noticed. All that is accepted within one of them is due at
+//!   once, so that the timer goes off once for it, not once for each.
 
 use super::Result;
 use super::slots::{Slot, Writes};
@@ -22,14 +24,16 @@ use neater_base::Instant;
 use neater_base::net::Sock;
 use std::collections::VecDeque;
 
-/// How long nobody need have looked at what was accepted. Long enough for a program that takes a whole queue of connections to
-/// get round to each, and far below what anybody notices of a peer that has gone.
+/// How long an accepted stream may stay unused before it is registered. Long enough for a program
+/// that takes a whole queue of connections to get round to each, and far below a noticeable delay
+/// for a peer that has gone.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// So many are remembered at most; the poller is told of others at once.
+/// So many are remembered at most; others are registered at once.
 pub(crate) const MOST: usize = 1024;
 
-/// What was accepted lately, and when the poller is told at the latest. Some of it is watched or gone already.
+/// What was accepted lately, and when it is registered at the latest. Some of it is watched or gone
+/// already.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     queue: VecDeque<(Instant, Sock)>,
@@ -44,7 +48,7 @@ impl Default for Fresh {
 }
 
 impl Fresh {
-    /// Remembers a stream and says by when it is due; `None`: it must be told at once.
+    /// Remembers a stream and returns when it is due; `None`: it must be registered at once.
     #[inline]
     pub(crate) fn push(&mut self, sock: Sock) -> Option<Instant> {
         if self.queue.len() >= MOST {
@@ -78,7 +82,7 @@ impl Fresh {
     }
 }
 
-/// Tells the poller of a stream, unless it knows.
+/// Registers a stream with the poller, unless it is registered.
 ///
 /// # Errors
 /// No memory, or the user's limit of watched descriptors.

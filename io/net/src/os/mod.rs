@@ -1,17 +1,20 @@
 //! [`OsNet`]: the sockets of this host as a [`Net`](neater_base::net::Net).
 //!
-//! *Responsible for* handles, tokens, readiness, the deadline and the wake-up; for checking every argument before it
-//! reaches the system. *Deliberately not here*: system calls (`sys`) and decisions (the engine).
+//! *Responsible for* handles, tokens, readiness, the deadline and the wake-up; for checking every
+//! argument before it reaches the system. *Deliberately not here*: system calls (`sys`) and
+//! decisions (the engine).
 //!
 //! *Invariants*
 //!
-//! * An event is reported only for the socket it belongs to, while that is open: the poller carries handles, not tokens.
-//! * The timer inside the poller is set whenever there is a deadline, and never later than the deadline. It is not moved
-//!   to a later one: flows that come and go before their deadline cost no system call, and one early wake-up does.
+//! * An event is reported only for the socket it belongs to, while that is open: the poller carries
+//!   handles, not tokens.
+//! * The timer inside the poller is set whenever there is a deadline, and never later than the
+//!   deadline. It is not moved to a later one: flows that come and go before their deadline cost no
+//!   system call, and one early wake-up does.
 //! * After `fork` nothing that is shared with the parent is touched.
 
+mod direct;
 mod fresh;
-mod lane;
 mod names;
 mod net;
 mod paths;
@@ -22,13 +25,13 @@ mod slots;
 mod tests;
 mod waker;
 
-pub use lane::StreamLane;
+pub use direct::OsDirectStream;
 pub use routers::{MAX_MESSAGE, Neighbour, Role, RouterDiscovery};
 pub use waker::Waker;
 
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
+use direct::DirectState;
 use fresh::Fresh;
-use lane::Lane;
 use names::Names;
 use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError, NetEvent, Ready, Sock, Token};
@@ -41,7 +44,8 @@ use std::sync::Arc;
 
 type Result<T> = core::result::Result<T, NetError>;
 
-/// Where an [`OsNet`] finds what is not in the system itself. Nothing else, no environment variable, changes it.
+/// Where an [`OsNet`] finds what is not in the system itself. Nothing else, no environment
+/// variable, changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsNetOptions {
     /// The resolver's configuration.
@@ -58,9 +62,10 @@ impl Default for OsNetOptions {
 
 /// The sockets of this host as a [`neater_base::net::Net`], behind one descriptor.
 ///
-/// The descriptor is readable whenever `poll` has something to tell or the armed deadline has come; watch it
-/// level-triggered, edge-triggered or one-shot, directly or inside further epolls. A turn of a driver is: `poll`, act on
-/// the events, `arm` with the next deadline (and `again` if `poll` returned true or work was left over).
+/// The descriptor is readable whenever `poll` has something to report or the armed deadline has
+/// come; watch it level-triggered, edge-triggered or one-shot, directly or inside further epolls. A
+/// turn of a driver is: `poll`, act on the events, `arm` with the next deadline (and `again` if
+/// `poll` returned true or work was left over).
 ///
 /// It is `Send`: one thread at a time uses it, others use its [`Waker`].
 pub struct OsNet {
@@ -71,7 +76,7 @@ pub struct OsNet {
     datagrams: Datagrams,
     fresh: Fresh,
     /// By descriptor.
-    lanes: Vec<Option<Arc<Lane>>>,
+    directs: Vec<Option<Arc<DirectState>>>,
     udp: Option<UdpSupport>,
     paths: Paths,
     names: Names,
@@ -80,23 +85,24 @@ pub struct OsNet {
     deadline: Option<Instant>,
     /// What the timer is set to, if it has not been seen to fire.
     armed: Option<Armed>,
-    /// Sockets, and what they are watched with, that were reported only because they may be written. Empty between turns.
+    /// Sockets, and what they are watched with, that were reported only because they may be
+    /// written. Empty between turns.
     idle_writes: Vec<(Fd, u64)>,
     /// Why the last read that failed did.
     not_read: NetError,
     /// `arm` has made an edge for work left over since the last `poll`.
     again: bool,
-    /// A child has been told that it is one.
+    /// The fork was reported to the child.
     told_forked: bool,
 }
 
-/// What makes whoever owns a socket try everything.
+/// Readiness that makes the owner of a socket try everything.
 const EVERYTHING: Ready = Ready { readable: true, writable: true, error: true, hangup: true };
 
 #[derive(Clone, Copy, Debug)]
 struct Armed {
     at: Instant,
-    /// It lay ahead when it was set, so that finding it long past says something.
+    /// It lay ahead when it was set, so that finding it long past is evidence of a gap.
     ahead: bool,
 }
 
@@ -123,7 +129,7 @@ impl OsNet {
             slots: Slots::default(),
             datagrams: Datagrams::default(),
             fresh: Fresh::default(),
-            lanes: Vec::new(),
+            directs: Vec::new(),
             udp: None,
             paths: Paths::default(),
             names: Names::new(options.resolv_conf, options.hosts),
@@ -143,14 +149,15 @@ impl OsNet {
         self.waker.clone()
     }
 
-    /// When `poll` wants to be called at the latest, for those who watch time themselves; `None`: when the descriptor is
-    /// readable.
+    /// When `poll` wants to be called at the latest, for callers that watch time themselves;
+    /// `None`: when the descriptor is readable.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.deadline, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min()
     }
 
-    /// [`OsNet::next_deadline`] as poll(2) wants it: milliseconds from now, rounded up; 0 when it has come; -1 for never.
+    /// [`OsNet::next_deadline`] as poll(2) wants it: milliseconds from now, rounded up; 0 when it
+    /// has come; -1 for never.
     #[must_use]
     pub fn timeout_ms(&self) -> i32 {
         match self.next_deadline() {
@@ -159,7 +166,8 @@ impl OsNet {
         }
     }
 
-    /// Whether this process is a child of the one that made it: then every operation fails with `Forked`.
+    /// Whether this process is a child of the one that made it: then every operation fails with
+    /// `Forked`.
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.guard.forked()
@@ -198,57 +206,59 @@ impl OsNet {
         let (fd, slot) = self.slots.remove(sock)?;
         match slot.kind {
             Kind::Datagram(index) => self.datagrams.remove(index),
-            Kind::Laned => self.close_lane(fd),
+            Kind::Direct => self.close_direct(fd),
             _ => {}
         }
         Some(fd)
     }
 
-    fn lane_of(&self, fd: Fd) -> Option<&Arc<Lane>> {
-        self.lanes.get(fd as usize)?.as_ref()
+    fn direct_of(&self, fd: Fd) -> Option<&Arc<DirectState>> {
+        self.directs.get(fd as usize)?.as_ref()
     }
 
-    /// The lane that leads to a connected stream, made if there is none.
-    fn make_lane(&mut self, sock: Sock) -> Option<Arc<Lane>> {
+    /// The direct stream that leads to a connected stream, made if there is none.
+    fn make_direct(&mut self, sock: Sock) -> Option<Arc<DirectState>> {
         self.alive().ok()?;
         let (fd, slot) = self.slots.get_mut(sock).ok()?;
         match slot.kind {
-            Kind::Laned => self.lane_of(fd).cloned(),
+            Kind::Direct => self.direct_of(fd).cloned(),
             Kind::Stream => {
                 // Others know nothing of the poller.
                 fresh::tell(&self.poller, fd, sock, slot).ok()?;
-                slot.kind = Kind::Laned;
+                slot.kind = Kind::Direct;
                 let index = fd as usize;
-                if index >= self.lanes.len() {
-                    self.lanes.resize((index | 63) + 1, None);
+                if index >= self.directs.len() {
+                    self.directs.resize((index | 63) + 1, None);
                 }
-                let lane = Lane::new(fd, self.guard.clone(), slot.wary);
-                Some(self.lanes[index].insert(Arc::new(lane)).clone())
+                let direct = DirectState::new(fd, self.guard.clone(), slot.wary);
+                Some(self.directs[index].insert(Arc::new(direct)).clone())
             }
             _ => None,
         }
     }
 
-    /// The descriptor is about to be closed: nobody uses it from here on.
+    /// The descriptor is about to be closed: it is not used from here on.
     #[cold]
-    fn close_lane(&mut self, fd: Fd) {
-        if let Some(lane) = self.lanes.get_mut(fd as usize).and_then(Option::take) {
-            lane.close();
+    fn close_direct(&mut self, fd: Fd) {
+        if let Some(direct) = self.directs.get_mut(fd as usize).and_then(Option::take) {
+            direct.close();
         }
     }
 
-    /// As [`OsNet::stream`] for bytes, where a lane may have been told what its owner has to know.
+    /// As [`OsNet::stream`] for bytes, where a direct stream may hold a result that its owner has
+    /// to get.
     #[cold]
     #[inline(never)]
-    fn laned(&self, sock: Sock, said: fn(&Lane) -> Option<NetError>) -> Result<Fd> {
+    fn with_direct(&self, sock: Sock, said: fn(&DirectState) -> Option<NetError>) -> Result<Fd> {
         let fd = self.stream(sock)?;
-        match self.lane_of(fd).and_then(|lane| said(lane)) {
+        match self.direct_of(fd).and_then(|direct| said(direct)) {
             Some(error) => Err(error),
             None => Ok(fd),
         }
     }
 
-    /// Takes in a stream that has been accepted. It is mostly read first, and takes what is written.
+    /// Takes in a stream that has been accepted. It is mostly read first, and takes what is
+    /// written.
     #[inline]
     fn adopt_accepted(&mut self, fd: Fd, token: Token, v6: bool) -> Result<Sock> {
         let sock = self.slots.insert(fd, token, Kind::Stream, v6);
@@ -272,7 +282,7 @@ impl OsNet {
         fresh::tell(&self.poller, fd, sock, slot)
     }
 
-    /// Watches what was reported for nothing as long as nobody waits for it.
+    /// Watches what was reported for nothing as long as no caller waits for it.
     #[cold]
     fn unwatch_writes(&mut self) {
         for (fd, sock) in self.idle_writes.drain(..) {
@@ -284,7 +294,7 @@ impl OsNet {
         }
     }
 
-    /// A write has to wait: whoever wrote is told when there is room.
+    /// A write has to wait: the writer is notified when there is room.
     #[cold]
     fn await_writes(&mut self, sock: Sock) -> Result<()> {
         let (fd, slot) = self.slots.get_mut(sock)?;
@@ -297,7 +307,7 @@ impl OsNet {
         Ok(())
     }
 
-    /// A stream that has no lane, and room as far as is known.
+    /// A stream that has no direct stream, and room as far as is known.
     #[inline]
     fn plain(&self, sock: Sock) -> Option<Fd> {
         match self.slots.get(sock) {
@@ -324,7 +334,7 @@ impl OsNet {
             return false;
         }
         self.again = false;
-        let (slots, lanes, idle) = (&mut self.slots, &self.lanes, &mut self.idle_writes);
+        let (slots, directs, idle) = (&mut self.slots, &self.directs, &mut self.idle_writes);
         let (mut fired, mut woken, mut paths, mut names) = (false, false, false, false);
         let start = events.len();
         let full = self.poller.wait(|data, ready, wary| match data {
@@ -336,21 +346,23 @@ impl OsNet {
                 let Ok((fd, slot)) = slots.get_mut(Sock(sock)) else { return };
                 (slot.drained, slot.wary) = (false, slot.wary | wary);
                 if slot.kind == Kind::Connecting && ready.writable {
-                    // A stream that may be written and has no error is connected, and the system need not be asked: one
-                    // that still connects is not writable, and one that failed reports error and hang-up with it.
+                    // A stream that may be written and has no error is connected, and the system
+                    // need not be asked: one that still connects is not writable, and one that
+                    // failed reports error and hang-up with it.
                     slot.kind = if ready.error || ready.hangup { Kind::Settled } else { Kind::Stream };
-                } else if slot.kind == Kind::Laned
-                    && let Some(Some(lane)) = lanes.get(fd as usize)
+                } else if slot.kind == Kind::Direct
+                    && let Some(Some(direct)) = directs.get(fd as usize)
                 {
                     let over = ready.error || ready.hangup;
-                    lane.reported(ready.readable || over, ready.writable || over, slot.wary);
+                    direct.reported(ready.readable || over, ready.writable || over, slot.wary);
                 }
-                // Whoever waits for room finds out by writing what an error means.
+                // A waiter for room finds out by writing what an error means.
                 if ready.writable || ready.error {
                     let only = !ready.readable && !wary;
                     slot.writes = match slot.writes {
-                        Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Laned) => {
-                            // Nobody asked, and there is nothing else: a wake-up for nothing, and the last of its kind.
+                        Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Direct) => {
+                            // Nothing waits for it, and there is nothing else: a wake-up for
+                            // nothing, and the last of its kind.
                             idle.push((fd, sock));
                             Writes::Unwatched
                         }
@@ -373,7 +385,7 @@ impl OsNet {
         }
         let now = sys::boot_time();
         if let Some(gap) = self.resume.observe(now, sys::awake_time, missed) {
-            // It says how to understand what follows.
+            // It determines how to understand what follows.
             events.insert(start, NetEvent::Resumed { gap });
         }
         if paths {
@@ -392,19 +404,20 @@ impl OsNet {
         while let Some(sock) = self.fresh.next_due(now) {
             let Ok((fd, slot)) = self.slots.get_mut(sock) else { continue };
             if fresh::tell(&self.poller, fd, sock, slot).is_err() {
-                // Whoever owns it tries, and learns why.
+                // Its owner tries, and learns why.
                 events.push(NetEvent::Ready { token: slot.token, ready: EVERYTHING });
             }
         }
         if fired || paths || names {
-            // A deadline that has come has made its edge; what the driver does about it, it says with `arm`.
+            // A deadline that has come has made its edge; the driver sets the next one with `arm`.
             let ahead = self.deadline.filter(|at| *at > now);
             self.set_timer([ahead, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min());
         }
         full
     }
 
-    /// The poller is the parent's. Each socket is reported once, so that whoever owns it tries and learns.
+    /// The poller is the parent's. Each socket is reported once, so that its owner tries and learns
+    /// why.
     fn tell_forked(&mut self, events: &mut Vec<NetEvent>) {
         if !core::mem::replace(&mut self.told_forked, true) {
             events.extend(self.slots.iter().map(|(_, slot)| NetEvent::Ready { token: slot.token, ready: EVERYTHING }));
@@ -422,11 +435,12 @@ impl core::fmt::Debug for OsNet {
     }
 }
 
-/// Closes every socket that is still open. In a child of `fork` this releases the child's copies; the parent's live on.
+/// Closes every socket that is still open. In a child of `fork` this releases the child's copies;
+/// the parent's live on.
 impl Drop for OsNet {
     fn drop(&mut self) {
-        for lane in self.lanes.iter().flatten() {
-            lane.close();
+        for direct in self.directs.iter().flatten() {
+            direct.close();
         }
         for (fd, _) in self.slots.iter() {
             sys::close(fd);

@@ -1,10 +1,10 @@
-//! The files that say how names are resolved.
+//! The files that configure name resolution.
 //!
-//! *Responsible for* reading them when first asked and saying so when their contents have changed. *Deliberately not
-//! here*: what they mean.
+//! *Responsible for* reading them when first asked and reporting when their contents have changed.
+//! *Deliberately not here*: what they mean.
 //!
-//! *Invariants*: at most [`MAX_FILE`] bytes of a file are read, from regular files only, so that nothing that stands in
-//! their place can block or fill the process.
+//! *Invariants*: at most [`MAX_FILE`] bytes of a file are read, from regular files only, so that
+//! nothing that stands in their place can block or fill the process.
 
 use super::paths::SETTLE;
 use crate::sys::{self, NameWatch, Poller};
@@ -71,7 +71,8 @@ impl Names {
 
     fn watch_files(&self, watch: Option<&mut NameWatch>) {
         if let Some(watch) = watch {
-            // Often a link into a directory of the network manager, which is where the change happens.
+            // Often a link into a directory of the network manager, which is where the change
+            // happens.
             let mut files = vec![self.resolv_conf.clone(), self.hosts.clone()];
             files.extend([&self.resolv_conf, &self.hosts].iter().filter_map(|f| f.canonicalize().ok()));
             watch.watch(&files);

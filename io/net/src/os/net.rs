@@ -1,6 +1,6 @@
 //! The operations of [`Net`], checked and passed on.
 
-use super::lane::{Lane, StreamLane};
+use super::direct::{DirectState, OsDirectStream};
 use super::slots::{Datagram, Kind, Writes};
 use super::{OsNet, Result, fresh};
 use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
@@ -12,10 +12,12 @@ use neater_base::{Instant, WallTime};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no interface carries anyway.
+/// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no
+/// interface carries anyway.
 const MAX_DATAGRAM: usize = 65_507;
 
-/// Told when the files cannot be read now, and in a child of `fork` whose parent had not read them.
+/// Returned when the files cannot be read now, and in a child of `fork` whose parent had not read
+/// them.
 static NO_NAMES: NameConfig = NameConfig { resolv_conf: Vec::new(), hosts: Vec::new() };
 
 const fn invalid() -> NetError {
@@ -37,7 +39,8 @@ fn canonical(addr: SocketAddr) -> SocketAddr {
 /// How a batch is cut up.
 ///
 /// # Errors
-/// `InvalidInput` for more than [`MAX_SEGMENTS`] segments, `MessageTooLarge` for what no datagram holds.
+/// `InvalidInput` for more than [`MAX_SEGMENTS`] segments, `MessageTooLarge` for what no datagram
+/// holds.
 fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
     let len = transmit.contents.len();
     let size = transmit.segment_size.filter(|size| *size < len);
@@ -51,7 +54,8 @@ fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
     size.map(|size| u16::try_from(size).map_err(|_| too_large)).transpose()
 }
 
-/// Why is in [`OsNet::not_read`]: a result that fits into registers is worth a few instructions of each read.
+/// Why is in [`OsNet::not_read`]: a result that fits into registers is worth a few instructions of
+/// each read.
 struct NotRead;
 
 /// The codepoint that a socket is opened with.
@@ -81,7 +85,8 @@ impl OsNet {
         result
     }
 
-    /// As [`Net::read`], of what has a lane, or of which there is something to be said without asking the system.
+    /// As [`Net::read`], of what has a direct stream, or of which there is something to report
+    /// without a system call.
     #[inline(never)]
     fn read_otherwise(&mut self, sock: Sock, buf: &mut [u8]) -> core::result::Result<usize, NotRead> {
         let result = self.try_to_read(sock, buf);
@@ -92,10 +97,10 @@ impl OsNet {
     fn try_to_read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
         let fd = match self.plain_to_read(sock) {
             Some(fd) => fd,
-            None => self.laned(sock, Lane::take_read_error)?,
+            None => self.with_direct(sock, DirectState::take_read_error)?,
         };
         if buf.is_empty() {
-            // The answer could not be told from the end of the stream.
+            // The answer could not be distinguished from the end of the stream.
             return Err(invalid());
         }
         if core::mem::take(&mut self.slots.get_mut(sock)?.1.drained) {
@@ -105,14 +110,14 @@ impl OsNet {
         self.understood(sock, buf, first)
     }
 
-    /// The system has just said `first` of a read into `buf`.
+    /// The system has just returned `first` for a read into `buf`.
     #[inline(never)]
     fn read_in_part(&mut self, sock: Sock, buf: &mut [u8], first: isize) -> core::result::Result<usize, NotRead> {
         let result = self.understood(sock, buf, first);
         self.noted(result)
     }
 
-    /// The reason goes where [`NotRead`] says.
+    /// The reason goes to the place that [`NotRead`] describes.
     #[inline]
     fn noted(&mut self, result: Result<usize>) -> core::result::Result<usize, NotRead> {
         result.map_err(|e| {
@@ -126,17 +131,18 @@ impl OsNet {
         let (fd, slot) = self.slots.get_mut(sock)?;
         match sys::told(first, || sys::tcp_read_once(fd, buf)) {
             Ok(n) if n < buf.len() => {
-                // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked
-                // for has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
+                // A call that is saved for each piece that arrives: by epoll(7), a read of less
+                // than was asked for has taken all that a stream had. What comes after it makes an
+                // edge, which `turn` sees before the next read.
                 slot.drained = n > 0 && !slot.wary;
                 if slot.writes == Writes::Untold && slot.drained {
-                    // If it cannot be told, the next read finds out.
+                    // If it cannot be registered, the next read finds out.
                     slot.drained = fresh::tell(&self.poller, fd, sock, slot).is_ok();
                 }
                 Ok(n)
             }
             Err(e) if e.is_would_block() => {
-                // Whoever read is told when something comes.
+                // The reader is notified when something arrives.
                 fresh::tell(&self.poller, fd, sock, slot)?;
                 Err(e)
             }
@@ -144,7 +150,7 @@ impl OsNet {
         }
     }
 
-    /// A stream that has no lane.
+    /// A stream that has no direct stream.
     #[inline]
     fn plain_to_read(&self, sock: Sock) -> Option<sys::Fd> {
         match self.slots.get(sock) {
@@ -153,7 +159,7 @@ impl OsNet {
         }
     }
 
-    /// As [`Net::write`], of what has a lane or comes in pieces.
+    /// As [`Net::write`], of what has a direct stream or comes in pieces.
     #[inline(never)]
     fn write_otherwise(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         let fd = match self.plain(sock) {
@@ -161,14 +167,15 @@ impl OsNet {
             None if !self.guard.forked() && self.slots.get(sock).is_ok_and(|(_, slot)| slot.is_full()) => {
                 return Err(NetError::new(ErrorKind::WouldBlock));
             }
-            None => self.laned(sock, Lane::take_write_error),
+            None => self.with_direct(sock, DirectState::take_write_error),
         };
         let result = fd.and_then(|fd| if bufs.is_empty() { Ok(0) } else { sys::tcp_write(fd, bufs) });
         self.not_written(sock, result)
     }
 
-    /// A write has used up the room, as epoll(7) says of one that took less than it was given: whoever wrote is told when there is
-    /// more, and until then the system need not be asked.
+    /// A write has used up the room, as epoll(7) describes for one that took less than it was
+    /// given: the writer is notified when there is more, and until then the system need not be
+    /// asked.
     #[cold]
     #[inline(never)]
     fn written_in_part(&mut self, sock: Sock) {
@@ -176,7 +183,7 @@ impl OsNet {
         let _ = self.await_writes(sock);
     }
 
-    /// Sees to it that whoever cannot write is told when he can.
+    /// Makes sure that a blocked writer is notified when there is room.
     #[inline(never)]
     fn not_written(&mut self, sock: Sock, result: Result<usize>) -> Result<usize> {
         if result.as_ref().is_err_and(NetError::is_would_block) {
@@ -223,13 +230,14 @@ impl Net for OsNet {
             return result;
         }
         match slot.kind {
-            // The kernel's error is empty while the attempt goes on, as after its success: only readiness tells.
+            // The kernel's error is empty while the attempt goes on, as after its success: only
+            // readiness shows it.
             Kind::Connecting | Kind::Settled => Err(NetError::new(ErrorKind::WouldBlock)),
             Kind::Ended(reason) => {
                 slot.kind = Kind::Failed;
                 Err(NetError::new(reason))
             }
-            Kind::Stream | Kind::Laned => Ok(()),
+            Kind::Stream | Kind::Direct => Ok(()),
             Kind::Failed => Err(NetError::new(ErrorKind::NotConnected)),
             Kind::Listener | Kind::Datagram(_) => Err(invalid()),
         }
@@ -309,8 +317,8 @@ impl Net for OsNet {
         }
     }
 
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn neater_base::net::Lane>> {
-        Some(Box::new(StreamLane(self.make_lane(sock)?)))
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn neater_base::net::DirectStream>> {
+        Some(Box::new(OsDirectStream(self.make_direct(sock)?)))
     }
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
@@ -321,8 +329,8 @@ impl Net for OsNet {
         if let Err(forked) = self.alive() {
             return Some(forked);
         }
-        for said in [Lane::take_write_error, Lane::take_read_error] {
-            match self.laned(sock, said) {
+        for said in [DirectState::take_write_error, DirectState::take_read_error] {
+            match self.with_direct(sock, said) {
                 Err(e) if !e.is_would_block() => return Some(e),
                 _ => {}
             }
@@ -431,7 +439,8 @@ impl Net for OsNet {
         if matches!(slot.kind, Kind::Connecting | Kind::Settled)
             && let Err(error) = sys::tcp_connect_error(fd)
         {
-            // Taking the last ICMP error takes the socket's own error with it, and the attempt would seem to have succeeded.
+            // Taking the last ICMP error takes the socket's own error with it, and the attempt
+            // would seem to have succeeded.
             slot.kind = Kind::Ended(error.kind);
         }
         sys::take_icmp_error(fd)
@@ -444,7 +453,7 @@ impl Net for OsNet {
         if let Kind::Datagram(index) = slot.kind
             && self.datagrams.get(index).is_some_and(|side| side.raw)
         {
-            // The system says the protocol there.
+            // The system puts the protocol there.
             local.set_port(0);
         }
         Ok(local)
@@ -472,8 +481,8 @@ impl Net for OsNet {
             return;
         }
         self.set_timer(self.next_deadline());
-        // Not by way of the waker, which is content with an edge that `poll` has not yet seen: if the array was full, the
-        // watcher has seen it.
+        // Not by way of the waker, which is content with an edge that `poll` has not yet seen: if
+        // the array was full, the watcher has seen it.
         if again && !core::mem::replace(&mut self.again, true) {
             self.poller.notify();
         }

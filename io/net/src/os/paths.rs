@@ -1,9 +1,10 @@
 //! The host's interfaces, and the source addresses that follow from its routes.
 //!
-//! *Responsible for* looking when first asked, watching from then on, and saying so when what was told is no longer true.
-//! *Deliberately not here*: how the system is asked.
+//! *Responsible for* looking when first asked, watching from then on, and reporting when its last
+//! answer is no longer true. *Deliberately not here*: how the system is asked.
 //!
-//! *Invariants*: a program that asks for none of it pays nothing; changes within [`SETTLE`] of the first are told together.
+//! *Invariants*: a program that asks for none of it pays nothing; changes within [`SETTLE`] of the
+//! first are reported together.
 
 use crate::sys::{self, PathChange, PathMonitor, Poller, SourceProbe};
 use core::time::Duration;
@@ -42,7 +43,7 @@ impl Paths {
         self.monitor.get().is_some()
     }
 
-    /// The interfaces; none when the system does not tell.
+    /// The interfaces; none when the system does not report them.
     pub(crate) fn interfaces(&self, poller: &Poller) -> &[Interface] {
         if self.list.get().is_none() {
             self.watch(poller);
@@ -53,7 +54,7 @@ impl Paths {
         self.known()
     }
 
-    /// What has been told so far, without asking.
+    /// What has been reported so far, without a query.
     pub(crate) fn known(&self) -> &[Interface] {
         self.list.get().map_or(&[], |l| l)
     }
@@ -67,7 +68,7 @@ impl Paths {
         if let Some(source) = self.sources.get(&remote) {
             return *source;
         }
-        // That nobody could be asked is no answer.
+        // A query that could not be made is no answer.
         let source = self.probe.ask(remote).ok()?;
         if self.sources.len() >= MAX_SOURCES {
             self.sources.clear();
@@ -94,7 +95,7 @@ impl Paths {
         self.due
     }
 
-    /// Looks again; returns whether there is something to tell.
+    /// Looks again; returns whether there is something to report.
     pub(crate) fn settle(&mut self, now: Instant) -> bool {
         if self.due.is_none_or(|due| due > now) {
             return false;
@@ -102,7 +103,7 @@ impl Paths {
         self.due = None;
         self.sources.clear();
         let seen = core::mem::take(&mut self.seen);
-        // A list that nobody asked for cannot be compared; what it was about, sources, may have changed.
+        // A list that was never requested cannot be compared; sources may have changed.
         let Some(old) = self.list.get_mut() else { return true };
         match sys::list_interfaces() {
             Ok(new) if new == *old => seen.routes,

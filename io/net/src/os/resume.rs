@@ -6,7 +6,8 @@ use neater_base::Instant;
 /// What is shorter than this is a busy machine, not an absence.
 pub(crate) const ABSENCE: Duration = Duration::from_secs(10);
 
-/// Compares two clocks, of which one stands still while the machine sleeps, and a deadline with its delivery.
+/// Compares two clocks, of which one stands still while the machine sleeps, and a deadline with its
+/// delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResumeWatch {
     /// When both were read last.
@@ -22,10 +23,11 @@ impl ResumeWatch {
         Self { boot, awake, looked: boot }
     }
 
-    /// The clocks now stand here; `missed` is a deadline that lay ahead when it was set and has just been reported. The
-    /// clock that stands still is not read after less than [`ABSENCE`], so that shorter absences may count together.
-    /// Returns how long the process was away, if it was away for more than [`ABSENCE`]: the machine slept, or the process
-    /// was stopped and its deadline waited.
+    /// The clocks now stand here; `missed` is a deadline that lay ahead when it was set and has
+    /// just been reported. The clock that stands still is not read after less than [`ABSENCE`], so
+    /// that shorter absences may count together. Returns how long the process was away, if it was
+    /// away for more than [`ABSENCE`]: the machine slept, or the process was stopped and its
+    /// deadline waited.
     #[inline]
     pub(crate) fn observe(
         &mut self,

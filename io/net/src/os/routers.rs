@@ -1,7 +1,9 @@
-//! Router discovery (RFC 4861): what routers advertise, heard; and the other side of it, for routers of tests.
+//! Router discovery (RFC 4861): receiving routers' advertisements; and the other side of it, for
+//! routers of tests.
 //!
-//! *Responsible for* messages and where they came from. *Deliberately not here*: what they say, which is
-//! `neater_policy::pvd`'s, and whether they count: a hop limit below 255 says that a message came through a router.
+//! *Responsible for* messages and where they came from. *Deliberately not here*: their meaning,
+//! which is `neater_policy::pvd`'s, and whether they count: a hop limit below 255 means that a
+//! message came through a router.
 
 use crate::sys::RouterSocket;
 use neater_base::net::{ErrorKind, NetError};
@@ -15,18 +17,19 @@ pub const MAX_MESSAGE: usize = 65_535;
 /// A router solicitation without options (RFC 4861 section 4.1); the system computes its checksum.
 const SOLICITATION: [u8; 8] = [133, 0, 0, 0, 0, 0, 0, 0];
 
-/// A side of router discovery. What is heard is what the system listens to by itself: for solicitations, it forwards.
+/// A side of router discovery. It receives what the system itself listens to: for solicitations,
+/// the system must forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Hears advertisements, and asks for them.
+    /// Receives advertisements, and solicits them.
     Host,
-    /// Hears solicitations, and advertises.
+    /// Receives solicitations, and advertises.
     Router,
 }
 
-#[cfg_attr(any(not(target_os = "linux"), feature = "shell"), expect(dead_code, reason = "the shell hears nothing"))]
+#[cfg_attr(any(not(target_os = "linux"), feature = "shell"), expect(dead_code, reason = "the shell receives nothing"))]
 impl Role {
-    /// The type of the messages that are heard.
+    /// The type of the messages that are received.
     pub(crate) const fn heard(self) -> u8 {
         match self {
             Self::Host => 134,
@@ -50,7 +53,7 @@ pub struct Neighbour {
     pub interface: u32,
     /// Its source address.
     pub source: Ipv6Addr,
-    /// Its hop limit; 0 where the system does not tell.
+    /// Its hop limit; 0 where the system does not report it.
     pub hop_limit: u8,
 }
 
@@ -65,16 +68,17 @@ impl RouterDiscovery {
     /// Opens one that does not block; its descriptor is readable when there is a message.
     ///
     /// # Errors
-    /// What the system says: `PermissionDenied` without the capability, `Unsupported` where there is no such socket.
+    /// The error of the operating system: `PermissionDenied` without the capability, `Unsupported`
+    /// where there is no such socket.
     pub fn open(role: Role) -> io::Result<Self> {
         let socket = RouterSocket::open(role).map_err(io_error)?;
         Ok(Self { socket, role })
     }
 
-    /// Hears and speaks on one interface only.
+    /// Receives and sends on one interface only.
     ///
     /// # Errors
-    /// What the system says: there is no such interface.
+    /// The error of the operating system: there is no such interface.
     pub fn bind_to(&self, interface: &str) -> io::Result<()> {
         self.socket.bind_to(interface).map_err(io_error)
     }
@@ -82,7 +86,7 @@ impl RouterDiscovery {
     /// Receives a message; `None` when there is none at the moment.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<(&'a [u8], Neighbour)>> {
         match self.socket.receive(buffer) {
             Ok((len, from)) => Ok(Some((buffer.get(..len).unwrap_or_default(), from))),
@@ -94,7 +98,7 @@ impl RouterDiscovery {
     /// Asks the routers of an interface to advertise (RFC 4861 section 6.3.7).
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for the router's side.
+    /// The error of the operating system; `InvalidInput` for the router's side.
     pub fn solicit(&self, interface: u32) -> io::Result<()> {
         if self.role != Role::Host {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -105,7 +109,7 @@ impl RouterDiscovery {
     /// Sends an advertisement to all hosts of an interface, from its link-local address.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for the host's side.
+    /// The error of the operating system; `InvalidInput` for the host's side.
     pub fn advertise(&self, interface: u32, message: &[u8]) -> io::Result<()> {
         if self.role != Role::Router {
             return Err(io::ErrorKind::InvalidInput.into());

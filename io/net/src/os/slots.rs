@@ -1,11 +1,13 @@
 //! Handles.
 //!
-//! *Responsible for* the table from descriptors to what is known of their sockets, and for telling a handle from the
-//! handle of an earlier socket with the same descriptor. *Deliberately not here*: system calls.
+//! *Responsible for* the table from descriptors to what is known of their sockets, and for
+//! distinguishing a handle from that of an earlier socket with the same descriptor. *Deliberately
+//! not here*: system calls.
 //!
-//! *Invariants*: a handle is the descriptor (low half) and the generation of its slot (high half); generations are odd
-//! while the slot is in use; nothing is allocated for a socket beyond its slot, which is reused. The table is as long as
-//! the highest descriptor seen, rounded up, which the process's limit bounds.
+//! *Invariants*: a handle is the descriptor (low half) and the generation of its slot (high half);
+//! generations are odd while the slot is in use; nothing is allocated for a socket beyond its slot,
+//! which is reused. The table is as long as the highest descriptor seen, rounded up, which the
+//! process's limit bounds.
 
 use crate::sys::{Fd, Traits};
 use neater_base::net::{ErrorKind, NetError, Sock, Token};
@@ -17,14 +19,15 @@ pub(crate) enum Kind {
     Connecting,
     /// A stream whose connection attempt has come to an end; how, has not been asked.
     Settled,
-    /// A stream whose connection attempt failed for this reason, which has not been told.
+    /// A stream whose connection attempt failed for this reason, which has not been reported.
     Ended(ErrorKind),
-    /// A stream whose connection attempt failed, as has been told.
+    /// A stream whose connection attempt failed, as has been reported.
     Failed,
     /// A connected stream.
     Stream,
-    /// A connected stream that others may read and write too: it has a [`super::lane::Lane`].
-    Laned,
+    /// A connected stream that others may read and write too: it has a
+    /// [`super::direct::DirectState`].
+    Direct,
     /// A listener.
     Listener,
     /// A datagram socket; the number is its place in [`Datagrams`].
@@ -33,19 +36,20 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) const fn is_stream(self) -> bool {
-        matches!(self, Self::Connecting | Self::Settled | Self::Ended(_) | Self::Failed | Self::Stream | Self::Laned)
+        matches!(self, Self::Connecting | Self::Settled | Self::Ended(_) | Self::Failed | Self::Stream | Self::Direct)
     }
 }
 
-/// Whether the poller watches a stream for room to write. Watching what nobody waits for is not free: a socket that is read while
-/// more arrives is reported once more, because it may be written as ever, and whoever drives wakes up for nothing.
+/// Whether the poller watches a stream for room to write. Watching without a waiter is not free: a
+/// socket that is read while more arrives is reported once more, because it may be written as ever,
+/// and the driver wakes up for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// The poller has not been told of the socket at all: see [`super::fresh`].
+    /// The socket is not registered with the poller at all: see [`super::fresh`].
     Untold,
     /// It does not.
     Unwatched,
-    /// It does, and nobody waits for it.
+    /// It does, and nothing waits for it.
     Watched,
     /// It does, because the last write, or the connection attempt, has to wait.
     Awaited,
@@ -59,10 +63,11 @@ pub(crate) struct Slot {
     generation: u32,
     pub(crate) kind: Kind,
     pub(crate) v6: bool,
-    /// A stream: the last read took less than there was room for, so that nothing is left; what comes makes an edge.
+    /// A stream: the last read took less than there was room for, so that nothing is left; what
+    /// comes makes an edge.
     pub(crate) drained: bool,
-    /// A stream of which something was reported that makes a read short and leaves something behind it: the peer's end,
-    /// an error, urgent data.
+    /// A stream of which something was reported that makes a read short and leaves something behind
+    /// it: the peer's end, an error, urgent data.
     pub(crate) wary: bool,
     pub(crate) writes: Writes,
 }
@@ -85,7 +90,8 @@ impl Slot {
         self.generation & 1 == 1
     }
 
-    /// A stream without a lane that takes nothing now, of which the poller will report when it does.
+    /// A stream without a direct stream that takes nothing now, of which the poller will report
+    /// when it does.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.kind == Kind::Stream && self.writes == Writes::Awaited
@@ -179,7 +185,8 @@ impl Slots {
 pub(crate) struct Datagram {
     /// The fixed peer.
     pub(crate) peer: Option<std::net::SocketAddr>,
-    /// The codepoint that [`neater_base::net::SocketOption::Dscp`] set: sending with ECN must repeat it.
+    /// The codepoint that [`neater_base::net::SocketOption::Dscp`] set: sending with ECN must
+    /// repeat it.
     pub(crate) dscp: u8,
     /// Whether the system may be asked to cut batches up.
     pub(crate) offload: bool,

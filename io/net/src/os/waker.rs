@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Makes the descriptor of an [`OsNet`](crate::OsNet) readable, from any thread.
 ///
-/// What the driver is woken for is put where it will look before [`Waker::wake`] is called, and is looked for after
-/// `poll`: then it is found, and any number of calls between two polls costs one system call.
+/// What the driver is woken for is put where it will look before [`Waker::wake`] is called, and is
+/// looked for after `poll`: then it is found, and any number of calls between two polls costs one
+/// system call.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Inner>);
 

@@ -1,13 +1,15 @@
 //! What a platform must provide, and the choice of one.
 //!
-//! *Responsible for* the list below: everything that `os/` asks of the operating system, in terms of `neater_base` and
-//! [`Fd`]. *Deliberately not here*: state of the engine; handles and tokens are `os/`'s.
+//! *Responsible for* the list below: everything that `os/` asks of the operating system, in terms
+//! of `neater_base` and [`Fd`]. *Deliberately not here*: state of the engine; handles and tokens
+//! are `os/`'s.
 //!
-//! *Invariant*: every platform exports the same names with the same signatures; the compiler checks it on both.
+//! *Invariant*: every platform exports the same names with the same signatures; the compiler checks
+//! it on both.
 //!
 //! | item | what it does |
 //! | --- | --- |
-//! | `boot_time`, `awake_time`, `wall_time` | the clocks: monotonic including sleep, monotonic without it, wall |
+//! | `boot_time`, `awake_time`, `wall_time` | clocks: monotonic with sleep, without it, wall |
 //! | `ForkGuard` | knows, without a system call, that this is a child of the process that made it |
 //! | `Poller` | readiness of descriptors, a timer and a wake-up, all behind one descriptor |
 //! | `WakeHandle` | the wake-up, from any thread |
@@ -17,7 +19,7 @@
 //! | `raw_*`, `strip_headers` | packets of other IP protocols |
 //! | `PathMonitor`, `list_interfaces`, `SourceProbe` | the host's links, addresses, routes |
 //! | `RouterSocket` | router advertisements and solicitations |
-//! | `NameWatch`, `RESOLV_CONF`, `HOSTS` | the files that say how names are resolved |
+//! | `NameWatch`, `RESOLV_CONF`, `HOSTS` | the files that configure name resolution |
 
 pub(crate) use crate::os::{Neighbour, Role};
 use neater_base::net::Ecn;
@@ -44,7 +46,8 @@ pub(crate) use platform::{
 /// A descriptor of the platform.
 pub(crate) type Fd = i32;
 
-/// [`Poller`] reports these numbers for what is not a socket. Their low half is no descriptor, so that they are no handle.
+/// [`Poller`] reports these numbers for what is not a socket. Their low half is no descriptor, so
+/// that they are no handle.
 pub(crate) const DATA_TIMER: u64 = u64::MAX;
 /// Another thread, or work left over.
 pub(crate) const DATA_WAKE: u64 = u64::MAX - 1;
@@ -62,7 +65,8 @@ pub(crate) struct Traits {
     pub(crate) v6: bool,
 }
 
-/// How a batch of datagrams is to be sent, checked by the caller: `contents` holds at most `MAX_SEGMENTS` segments.
+/// How a batch of datagrams is to be sent, checked by the caller: `contents` holds at most
+/// `MAX_SEGMENTS` segments.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(any(not(target_os = "linux"), feature = "shell"), expect(dead_code, reason = "the shell sends nothing"))]
 pub(crate) struct Outgoing<'a> {
@@ -72,7 +76,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) destination: Option<SocketAddr>,
     /// Source address, of the destination's family.
     pub(crate) source: Option<IpAddr>,
-    /// By which interface it leaves; 0: by the one that routes say.
+    /// By which interface it leaves; 0: by the one that routes select.
     pub(crate) interface: u32,
     /// The differentiated services codepoint of the socket.
     pub(crate) dscp: u8,

@@ -1,7 +1,9 @@
-//! A platform that can do nothing: keeps everything compiling where there is no other, and shows what one must provide.
+//! A platform that can do nothing: keeps everything compiling where there is no other, and shows
+//! what one must provide.
 //!
-//! *Responsible for* the list in `sys/mod.rs` in standard Rust. *Invariant*: what would hold a resource of the system
-//! cannot be made (its type has no values), so that `OsNet::new` fails with `Unsupported` and nothing else is reached.
+//! *Responsible for* the list in `sys/mod.rs` in standard Rust. *Invariant*: what would hold a
+//! resource of the system cannot be made (its type has no values), so that `OsNet::new` fails with
+//! `Unsupported` and nothing else is reached.
 
 use super::{Fd, Outgoing, PathChange, Traits};
 use core::convert::Infallible;
@@ -26,7 +28,7 @@ const fn unsupported<T>() -> Result<T> {
     Err(NetError::new(ErrorKind::Unsupported))
 }
 
-/// Monotonic time; whether it goes on while the machine sleeps, standard Rust does not say.
+/// Monotonic time; standard Rust does not specify whether it advances while the machine sleeps.
 pub(crate) fn boot_time() -> Instant {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     Instant::ZERO + START.get_or_init(std::time::Instant::now).elapsed()

@@ -1,7 +1,7 @@
 //! Datagrams that are sent together leave together, and arrive as they were.
 
 use neater_base::net::{
-    ErrorKind, IcmpError, Interface, Lane, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption,
+    DirectStream, ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption,
     SocketOptions, StreamInfo, Token, Transmit,
 };
 use neater_base::{Instant, WallTime};
@@ -62,8 +62,8 @@ impl Net for Watched {
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         self.inner.write(sock, bufs)
     }
-    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
-        self.inner.lane(sock)
+    fn direct_stream(&mut self, sock: Sock) -> Option<Box<dyn DirectStream>> {
+        self.inner.direct_stream(sock)
     }
     fn shutdown_write(&mut self, sock: Sock) -> Result<()> {
         self.inner.shutdown_write(sock)

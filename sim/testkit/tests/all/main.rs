@@ -14,7 +14,7 @@ mod establishment;
 mod establishment_services;
 mod fast_path;
 mod found;
-mod greetings;
+mod framer_handshakes;
 mod half_open;
 mod lessons;
 mod limits;

@@ -1,8 +1,9 @@
-//! One request for a domain's document (RFC 8801 section 4.1), with the domain's own configuration and nothing else: its
-//! interface, one of its addresses, its DNS servers.
+//! One request for a domain's document (RFC 8801 section 4.1), with the domain's own configuration
+//! and nothing else: its interface, one of its addresses, its DNS servers.
 //!
-//! *Invariant*: whoever advertises decides what is connected to only as far as it is another host of the network, at the port of
-//! HTTPS: no address of this host's own, whatever the domain's servers say of the name, and wherever an answer sends us.
+//! *Invariant*: the advertising router decides the destination only as far as it is another host of
+//! the network, at the port of HTTPS: no address of this host's own, whatever the domain's servers
+//! answer for the name, and wherever an answer redirects.
 
 use crate::ping::ways::interfaces;
 use crate::resolve;
@@ -29,13 +30,15 @@ impl Drop for Gone {
     }
 }
 
-/// Whether an error says that somebody answered who has no document, or may not speak for the domain.
+/// Whether an error means that a server answered which has no document, or is not authorised for
+/// the domain.
 fn refused(e: &Error) -> bool {
     e.is_security()
         || matches!(e, Error::Url(_) | Error::Needs(_) | Error::Redirect(_) | Error::Protocol(_) | Error::Length { .. })
 }
 
-/// Whether a document may be asked for there: at an ordinary IPv6 address that is none of this host's.
+/// Whether a document may be asked for there: at an ordinary IPv6 address that is none of this
+/// host's.
 fn is_elsewhere(ip: IpAddr, own: &[IpAddr]) -> bool {
     let IpAddr::V6(v6) = ip else { return false };
     let special = v6.is_loopback() || v6.is_unspecified() || v6.is_multicast() || v6.is_unicast_link_local();
@@ -96,7 +99,7 @@ fn location(response: &Response) -> Option<String> {
 
 /// What is asked next: nothing but another place of HTTPS at its own port.
 fn next(url: &Url, location: &str) -> Result<Url, Failure> {
-    let no = |why: String| Failure::Refused(format!("{url}: it redirects to where nobody is asked: {why}"));
+    let no = |why: String| Failure::Refused(format!("{url}: it redirects to where no request is sent: {why}"));
     let next = url.join(location).map_err(|e| no(e.to_string()))?;
     let origin = next.origin();
     if (origin.scheme, origin.port) != (Scheme::Https, 443) {
@@ -105,7 +108,7 @@ fn next(url: &Url, location: &str) -> Result<Url, Failure> {
     Ok(next)
 }
 
-/// The addresses of whom a URL names that may be asked.
+/// The addresses of a URL's host that may be asked.
 async fn places(fetch: &Fetch, resolv: &Path, host: &str) -> Result<Vec<IpAddr>, Failure> {
     let found = match host.parse::<IpAddr>() {
         Ok(literal) => vec![literal],
@@ -123,7 +126,7 @@ async fn places(fetch: &Fetch, resolv: &Path, host: &str) -> Result<Vec<IpAddr>,
     Ok(others)
 }
 
-/// A client that can ask this URL and nobody else, and the file that it looks into.
+/// A client that can request this URL and no other, and the file that it looks into.
 async fn client(
     fetch: &Fetch,
     security: &SecurityParameters,
@@ -133,11 +136,13 @@ async fn client(
 ) -> Result<(Client, Gone), Failure> {
     let host = &url.origin().host;
     let others = places(fetch, resolv, host).await?;
-    // What stands in a hosts file is asked of nobody: neither other addresses nor another port come from an HTTPS record.
+    // Names in a hosts file are not looked up: neither other addresses nor another port come from
+    // an HTTPS record.
     let hosts = Gone(folder.join(format!(".hosts-{}-{}", std::process::id(), fetch.ticket)));
     let lines: String = others.iter().map(|ip| format!("{ip} {host}\n")).collect();
     std::fs::write(&hosts.0, lines).map_err(|e| this_host(fetch, &e))?;
-    // What the host's administrator wrote into its files, its policies too, is not the domain's configuration.
+    // What the host's administrator wrote into its files, its policies too, is not the domain's
+    // configuration.
     let context = Neater::builder().resolv_conf("/dev/null").hosts(&hosts.0).without_policies().build();
     let from = LocalEndpoint::new().with_ip_address(IpAddr::V6(fetch.source)).with_interface(&fetch.interface);
     let client = Client::builder(context.map_err(|e| this_host(fetch, &e))?)
@@ -202,7 +207,7 @@ mod tests {
             "ftp://x/",
         ] {
             let why = to(bad).expect_err(bad);
-            assert!(why.contains("nobody is asked"), "{bad}: {why}");
+            assert!(why.contains("no request is sent"), "{bad}: {why}");
         }
     }
 

@@ -1,5 +1,6 @@
-//! Provisioning domains (RFC 8801): the socket that hears routers, and the requests for documents. Which domains there are and
-//! what is asked when is `neater_policy::pvd`'s.
+//! Provisioning domains (RFC 8801): the socket that receives router advertisements, and the
+//! requests for documents. Which domains there are and what is asked when is
+//! `neater_policy::pvd`'s.
 
 mod fetch;
 
@@ -21,8 +22,8 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// How often the routers of an interface that came up are asked, and how long after one another (RFC 4861 section 10:
-/// `MAX_RTR_SOLICITATIONS` and `RTR_SOLICITATION_INTERVAL`).
+/// How often the routers of an interface that came up are asked, and how long after one another
+/// (RFC 4861 section 10: `MAX_RTR_SOLICITATIONS` and `RTR_SOLICITATION_INTERVAL`).
 const SOLICITATIONS: (u32, Duration) = (3, Duration::from_secs(4));
 /// How often the clock on the wall is looked at, while there are domains.
 const LOOK: Duration = Duration::from_secs(2);
@@ -34,7 +35,7 @@ const ANSWERS: usize = 32;
 /// What a request came to.
 type Answer = (u64, Result<Vec<u8>, NoDocument>);
 
-/// Hears routers and asks for documents.
+/// Receives router advertisements and requests documents.
 pub(super) struct Listener {
     socket: AsyncFd<RouterDiscovery>,
     domains: Domains,
@@ -42,17 +43,18 @@ pub(super) struct Listener {
     asking: BTreeMap<u32, (u32, Option<Instant>)>,
     answers: mpsc::Receiver<Answer>,
     answered: mpsc::Sender<Answer>,
-    /// Taken from the channel, and not yet told.
+    /// Taken from the channel, and not yet handled.
     arrived: Option<Answer>,
     readable: bool,
     security: SecurityParameters,
     buffer: Vec<u8>,
-    /// What was told of last.
+    /// The last report.
     known: Vec<Provisioned>,
 }
 
 impl Listener {
-    /// Begins to listen. `None` where one may not: a manager of a user's hears no routers.
+    /// Begins to listen. `None` without the permission: a user's manager receives no router
+    /// advertisements.
     ///
     /// # Errors
     /// There is no such socket here, no randomness, or `ca` is no certificate.
@@ -66,7 +68,7 @@ impl Listener {
         }
         let socket = match RouterDiscovery::open(Role::Host) {
             Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
-                let why = "provisioning domains are not heard: that takes CAP_NET_RAW";
+                let why = "provisioning domains are not received: that takes CAP_NET_RAW";
                 if shared.output.json {
                     shared.output.event(&json!({"event": "provisioning", "listens": false, "why": why}));
                 } else if shared.output.verbose || ca.is_some() {
@@ -78,7 +80,8 @@ impl Listener {
         };
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| failed("the system has no random numbers".into()))?;
-        // What takes its place is unsafe; the socket owns its descriptor and keeps it open, which is what that asks for.
+        // What takes its place is unsafe; the socket owns its descriptor and keeps it open, which
+        // is what that asks for.
         #[expect(deprecated, reason = "the command has no unsafe code")]
         let socket = AsyncFd::try_new(socket).map_err(|e| failed(e.to_string()))?;
         let (answered, answers) = mpsc::channel(ANSWERS);
@@ -106,7 +109,7 @@ impl Listener {
         self.domains.set_interfaces(interfaces);
     }
 
-    /// When there is something to do without having heard anything.
+    /// When there is something to do without a router advertisement.
     fn due(&self) -> Option<Instant> {
         let asking = self.asking.values().filter_map(|(_, at)| *at);
         asking.chain(self.domains.next_timeout()).min()
@@ -114,7 +117,7 @@ impl Listener {
 
     /// Waits until there is something to do: a message, an answer, or the time has come.
     pub(super) async fn next(&mut self, time: Instant) {
-        // Who sets the clock on the wall tells nobody: it is looked at where anything ends by it.
+        // A change of the wall clock is not reported: it is polled where anything ends by it.
         let look = (!self.domains.is_empty()).then_some(LOOK);
         let due = self.due().map(|at| at.saturating_since(time));
         let wait = due.into_iter().chain(look).min();
@@ -143,7 +146,7 @@ impl Listener {
         }
         while let Some((ticket, answer)) = self.arrived.take().or_else(|| self.answers.try_recv().ok()) {
             if let Err(why) = self.domains.fetched(time, wall, ticket, answer) {
-                told(shared, "a document of a provisioning domain does not count", &why);
+                report_fault(shared, "a document of a provisioning domain does not count", &why);
             }
         }
         self.domains.handle_timeout(time);
@@ -169,7 +172,8 @@ impl Listener {
             }
             *left = left.saturating_sub(1);
             *at = (*left > 0).then(|| time + SOLICITATIONS.1);
-            // An interface without a link-local address cannot ask: routers advertise now and then without.
+            // An interface without a link-local address cannot ask: routers advertise now and then
+            // without.
             if let Err(e) = socket.solicit(*index) {
                 tracing::debug!(target: "neater::pm", "asking the routers of interface {index}: {e}");
             }
@@ -193,14 +197,16 @@ impl Listener {
             };
             match self.domains.heard(time, from.interface, from.source, from.hop_limit, message) {
                 Ok(Heard::New | Heard::Known) => {
-                    // The routers have been heard.
+                    // The routers have answered.
                     self.asking.insert(from.interface, (0, None));
                 }
                 Ok(Heard::NoDomain | Heard::Withdrawn) => {}
-                Ok(Heard::Full) => told(shared, "a router advertisement does not count", "there are too many domains"),
+                Ok(Heard::Full) => {
+                    report_fault(shared, "a router advertisement does not count", "there are too many domains")
+                }
                 Err(why) => {
                     let what = format!("a router advertisement of {} does not count", from.source);
-                    told(shared, &what, &why.to_string());
+                    report_fault(shared, &what, &why.to_string());
                 }
             }
         }
@@ -217,11 +223,11 @@ impl Listener {
     }
 }
 
-/// Says which domains there are.
+/// Reports the known domains.
 fn announce(domains: &[Provisioned], shared: &Shared) {
     let one = |d: &Provisioned| {
-        let told = d.properties.iter().map(|p| (p.key.clone(), p.value.to_json()));
-        let properties: serde_json::Map<String, serde_json::Value> = told.collect();
+        let stated = d.properties.iter().map(|p| (p.key.clone(), p.value.to_json()));
+        let properties: serde_json::Map<String, serde_json::Value> = stated.collect();
         let addrs: Vec<String> = d.addrs.iter().map(ToString::to_string).collect();
         json!({"id": d.id, "interface": d.interface, "addresses": addrs, "properties": properties})
     };
@@ -235,8 +241,8 @@ fn announce(domains: &[Provisioned], shared: &Shared) {
     }
 }
 
-/// Says what a network did wrong, to those who listen closely.
-fn told(shared: &Shared, what: &str, why: &str) {
+/// Reports a fault of a network, in verbose mode.
+fn report_fault(shared: &Shared, what: &str, why: &str) {
     tracing::info!(target: "neater::pm", "{what}: {why}");
     if shared.output.verbose {
         if shared.output.json {

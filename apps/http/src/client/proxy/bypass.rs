@@ -1,8 +1,10 @@
 //! Which hosts are asked without a proxy.
 //!
-//! *Responsible for* the list of `no_proxy`, with curl's meaning. *Not responsible for* where the list comes from.
+//! *Responsible for* the list of `no_proxy`, with curl's meaning. *Not responsible for* where the
+//! list comes from.
 //!
-//! *Invariants*: nothing is resolved: a name matches names, an address matches addresses and networks.
+//! *Invariants*: nothing is resolved: a name matches names, an address matches addresses and
+//! networks.
 
 use core::net::IpAddr;
 
@@ -17,8 +19,9 @@ pub(super) struct Bypass {
 }
 
 impl Bypass {
-    /// Reads a list, in which commas or blanks are between the hosts; newer versions of curl end it at a blank without a comma. `*` alone
-    /// is all of them. What is neither name nor network, such as a host with a port, matches nothing, as in curl.
+    /// Reads a list, in which commas or blanks are between the hosts; newer versions of curl end it
+    /// at a blank without a comma. `*` alone is all of them. What is neither name nor network, such
+    /// as a host with a port, matches nothing, as in curl.
     pub(super) fn parse(list: &str) -> Self {
         if list.trim() == "*" {
             return Self { all: true, ..Self::default() };
@@ -57,7 +60,8 @@ impl Bypass {
     }
 }
 
-/// An address, or a network (RFC 4632 section 3.1, RFC 4291 section 2.3). Brackets around IPv6 are taken off.
+/// An address, or a network (RFC 4632 section 3.1, RFC 4291 section 2.3). Brackets around IPv6 are
+/// taken off.
 fn network(token: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = token.split_once('/').map_or((token, None), |(a, b)| (a, Some(b)));
     let bare = address.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(address);
@@ -85,7 +89,7 @@ fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// What curl's manual says of `--noproxy`, and what its own test of it asks.
+    /// The rules of curl's manual for `--noproxy`, and the cases of its own test.
     #[test]
     fn hosts_match_as_in_curl() {
         for (list, host, named) in [

@@ -1,11 +1,12 @@
 //! Requests by way of a proxy.
 //!
-//! *Responsible for* which proxy an origin is asked by, with curl's variables, options and precedence; for asking it: by the whole URL
-//! for http (RFC 9112 section 3.2.2), by a tunnel for https (RFC 9110 section 9.3.6). *Not responsible for* where variables come from,
-//! nor for how the proxy itself is reached: that is a connection as every other.
+//! *Responsible for* which proxy an origin is asked by, with curl's variables, options and
+//! precedence; for asking it: by the whole URL for http (RFC 9112 section 3.2.2), by a tunnel for
+//! https (RFC 9110 section 9.3.6). *Not responsible for* where variables come from, nor for how the
+//! proxy itself is reached: that is a connection as every other.
 //!
-//! *Invariants*: a proxy that cannot be used is an error, and never left out in silence; the name and the password of a proxy go to that
-//! proxy alone, and into no text.
+//! *Invariants*: a proxy that cannot be used is an error, and never left out in silence; the name
+//! and the password of a proxy go to that proxy alone, and into no text.
 
 mod bypass;
 mod tunnel;
@@ -39,7 +40,8 @@ const FORM: &str = "http://[USER:PASSWORD@]HOST[:PORT] is supported";
 pub struct Proxy {
     host: String,
     port: u16,
-    /// What it is shown of a name and a password (RFC 9110 section 11.7.2): the whole value of the field.
+    /// What it is shown of a name and a password (RFC 9110 section 11.7.2): the whole value of the
+    /// field.
     authorization: Option<String>,
 }
 
@@ -57,8 +59,8 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Reads the URL of a proxy, which `from` has given. Without a scheme it is http, without a port 1080; a path means nothing. Name and
-    /// password may have escapes.
+    /// Reads the URL of a proxy, which `from` has given. Without a scheme it is http, without a
+    /// port 1080; a path means nothing. Name and password may have escapes.
     fn parse(text: &str, from: &str) -> Result<Self, String> {
         let text = text.trim();
         // What may be a password is not shown.
@@ -123,7 +125,8 @@ impl Proxy {
 /// A proxy that was named, or why it cannot be used.
 type Named = Option<Result<Arc<Proxy>, String>>;
 
-/// Which proxies there are, for which schemes, and which hosts are asked without. By default there is none.
+/// Which proxies there are, for which schemes, and which hosts are asked without. By default there
+/// is none.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     http: Named,
@@ -132,10 +135,11 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Those that environment variables name, with curl's names and precedence: `http_proxy` (only so, as `HTTP_PROXY` is what a CGI
-    /// program has of a request's field `Proxy`) and `https_proxy` or `HTTPS_PROXY`; for both else `all_proxy` or `ALL_PROXY`; without them
-    /// the hosts of `no_proxy` or `NO_PROXY`. A variable that is empty counts for one that is not there. What is wrong with a proxy is an
-    /// error of the requests that would go by it.
+    /// Those that environment variables name, with curl's names and precedence: `http_proxy` (only
+    /// so, as `HTTP_PROXY` is what a CGI program has of a request's field `Proxy`) and
+    /// `https_proxy` or `HTTPS_PROXY`; for both else `all_proxy` or `ALL_PROXY`; without them the
+    /// hosts of `no_proxy` or `NO_PROXY`. A variable that is empty counts for one that is not
+    /// there. What is wrong with a proxy is an error of the requests that would go by it.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: &[&'static str]| {
             let found = names.iter().find_map(|n| variable(n).filter(|v| !v.is_empty()).map(|v| (*n, v)));
@@ -149,7 +153,8 @@ impl Proxies {
         }
     }
 
-    /// This one for every scheme, whatever variables say; none at all if it is empty. Hosts that are asked without one still are.
+    /// This one for every scheme, regardless of variables; none at all if it is empty. Hosts that
+    /// are asked without one still are.
     ///
     /// # Errors
     /// [`Error::Url`], with what is wrong with it.
@@ -162,8 +167,9 @@ impl Proxies {
         Ok(self)
     }
 
-    /// The hosts that are asked without one, in place of those that variables say: names, which stand for all that end in them,
-    /// addresses and networks (`192.0.2.0/24`), with commas between them; `*` is all, and nothing is none.
+    /// The hosts that are asked without one, in place of those of the variables: names, which stand
+    /// for all that end in them, addresses and networks (`192.0.2.0/24`), with commas between them;
+    /// `*` is all, and nothing is none.
     #[must_use]
     pub fn except(mut self, list: &str) -> Self {
         self.bypass = Bypass::parse(list);
@@ -205,8 +211,8 @@ impl Proxies {
         }
     }
 
-    /// Sees to it that the fields of a request have Proxy-Authorization only where a proxy reads them, which is then returned: it is
-    /// asked for the whole URL.
+    /// Sees to it that the fields of a request have Proxy-Authorization only where a proxy reads
+    /// them, which is then returned: it is asked for the whole URL.
     pub(super) fn settle<'t>(&self, url: &Url, over: &'t Transport, fields: &mut HeaderMap) -> Option<&'t Proxy> {
         if !self.is_empty() {
             fields.remove(PROXY_AUTHORIZATION);
@@ -218,7 +224,8 @@ impl Proxies {
 }
 
 impl Pool {
-    /// As [`Pool::connect`], by way of a proxy: it carries TCP, so that there is neither QUIC nor SCTP.
+    /// As [`Pool::connect`], by way of a proxy: it carries TCP, so that there is neither QUIC nor
+    /// SCTP.
     pub(super) async fn connect_by(
         &self,
         proxy: &Arc<Proxy>,

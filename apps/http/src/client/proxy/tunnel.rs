@@ -1,10 +1,12 @@
 //! A tunnel through a proxy, and TLS in it.
 //!
-//! *Responsible for* CONNECT (RFC 9110 section 9.3.6) over a byte stream, what an answer means that opens none, and TLS to the origin over
-//! the stream that is then there. *Not responsible for* which proxy that is.
+//! *Responsible for* CONNECT (RFC 9110 section 9.3.6) over a byte stream, what an answer means that
+//! opens none, and TLS to the origin over the stream that is then there. *Not responsible for*
+//! which proxy that is.
 //!
-//! *Invariants*: TLS is that of every other connection: its configuration comes from the transport system, and what fails of it is the same
-//! error. A proxy can make this side keep no more than [`HEAD_MAX`] and [`BODY_MAX`], and wait no longer than it is given.
+//! *Invariants*: TLS is that of every other connection: its configuration comes from the transport
+//! system, and what fails of it is the same error. A proxy can make this side keep no more than
+//! [`HEAD_MAX`] and [`BODY_MAX`], and wait no longer than it is given.
 
 use super::Proxy;
 use crate::client::response::Transport;
@@ -113,7 +115,7 @@ fn request(proxy: &Proxy, origin: &Origin) -> Result<Request<Empty<Bytes>>, Erro
     Ok(request)
 }
 
-/// What an answer means that opens no tunnel. Its content often says more than its status.
+/// What an answer means that opens no tunnel. Its content is often more precise than its status.
 async fn refusal(proxy: &Proxy, origin: &Origin, response: Response<Incoming>) -> Error {
     let status = response.status();
     let mut what = match status {
@@ -152,7 +154,8 @@ fn wants_authentication(shown: bool, headers: &HeaderMap) -> String {
     what
 }
 
-/// The beginning of the content, as one line of text; empty where there is none, or it does not come soon.
+/// The beginning of the content, as one line of text; empty where there is none, or it does not
+/// come soon.
 async fn content(proxy: &Proxy, mut body: Incoming) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -169,7 +172,8 @@ async fn content(proxy: &Proxy, mut body: Incoming) -> String {
     in_one_line(&proxy.without_secrets(&String::from_utf8_lossy(&bytes)))
 }
 
-/// The words of a text, also of one in HTML: without tags, and what is between those of parts that are not shown.
+/// The words of a text, also of one in HTML: without tags, and what is between those of parts that
+/// are not shown.
 fn in_one_line(text: &str) -> String {
     let mut words = String::new();
     let mut rest = text;
@@ -217,7 +221,8 @@ pub(super) async fn secure(
     }
 }
 
-/// The error that a handshake in a tunnel is: the same as without one, so that it is judged by the same rules.
+/// The error that a handshake in a tunnel is: the same as without one, so that it is judged by the
+/// same rules.
 pub(super) fn insecure(
     why: AttemptError,
     proxy: &Proxy,

@@ -95,7 +95,7 @@ fn a_tag_that_is_still_good_spares_the_body() {
     let range = [("range", "bytes=2-"), ("if-range", &tag[..])];
     assert_eq!(ask(&files, Method::GET, "/a.txt", &range).status(), StatusCode::OK);
     assert_eq!(ask(&files, Method::GET, "/a.txt", &[("if-match", &tag)]).status(), StatusCode::PRECONDITION_FAILED);
-    // Written anew with the same length, and with the time put back.
+    // Rewritten with the same length, and with the time put back.
     let path = folder.0.join("root/a.txt");
     let before = field(&ask(&files, Method::GET, "/a.txt", &[]), "etag").to_owned();
     let modified = path.metadata().and_then(|m| m.modified()).expect("a time");
@@ -221,7 +221,8 @@ async fn a_file_that_shrinks_while_it_is_served_ends_in_an_error() {
     assert!(matches!(last, Some(Err(_))));
 }
 
-/// What is answered without another thread is what would be answered by one; links, folders and what is refused are not for it.
+/// What is answered without another thread is what would be answered by one; links, folders and
+/// what is refused are not for it.
 #[tokio::test]
 async fn what_is_in_memory_is_answered_at_once_and_as_it_would_be_otherwise() {
     let folder = Folder::new("at-once");
@@ -264,7 +265,7 @@ async fn what_is_in_memory_is_answered_at_once_and_as_it_would_be_otherwise() {
     assert!(files.answer_at_once(&post).is_none());
 }
 
-/// Files whose length says nothing: what is in them is what reading brings.
+/// Files whose length has no meaning: their content is what reading returns.
 #[test]
 fn files_that_are_made_when_they_are_read_are_served_whole() {
     for (root, path) in [("/proc/self", "/status"), ("/sys/kernel", "/uevent_seqnum")] {

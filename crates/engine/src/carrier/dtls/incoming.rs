@@ -1,8 +1,9 @@
 //! Handshakes with a listener, from the first hello to the connection.
 //!
-//! *Responsible for* which session a datagram is given to, and for what a client has to have shown before it is given more: an address
-//! of its own, [`crate::Limits::handshakes`], a connection, the place of an earlier one. *Not responsible for* the books of
-//! it ([`super::peers`]), nor for whether a listener takes a session.
+//! *Responsible for* which session a datagram is given to, and for what a client has to have shown
+//! before it is given more: an address of its own, [`crate::Limits::handshakes`], a connection, the
+//! place of an earlier one. *Not responsible for* the books of it ([`super::peers`]), nor for
+//! whether a listener takes a session.
 
 use super::peers::Pending;
 use super::socket::DtlsSocket;
@@ -51,7 +52,8 @@ impl DtlsCarrier {
         let (holder, successor) = s.peers.at(peer);
         let from = Caller { socket, full, peer };
         match look(data) {
-            // A hello has no key and no proof: it is a verified client's only if it repeats the random of its own.
+            // A hello has no key and no proof: it is a verified client's only if it repeats the
+            // random of its own.
             Look::Hello { random, whole } => {
                 let same = |key: &Key| self.sessions.get(*key).is_some_and(|d| d.random == Some(random));
                 match [successor, holder].into_iter().flatten().find(same) {
@@ -65,7 +67,8 @@ impl DtlsCarrier {
                     self.give_unverified(cx, from, random, data, ecn);
                 }
             }
-            // The session that has the address knows its records by their key. A handshake in the clear is the successor's.
+            // The session that has the address knows its records by their key. A handshake in the
+            // clear is the successor's.
             what => {
                 let to_holder = what != Look::Clear || successor.is_none();
                 // A successor that waits to be accepted has its key.
@@ -104,7 +107,8 @@ impl DtlsCarrier {
         self.give_unverified(cx, from, random, data, ecn);
     }
 
-    /// The clients of a socket that have not proved their address, and have had their time, are forgotten.
+    /// The clients of a socket that have not proved their address, and have had their time, are
+    /// forgotten.
     pub(in crate::carrier) fn on_unverified_timeout<N>(&mut self, cx: &mut Context<N>, socket: Key) {
         let Some(s) = self.sockets.get_mut(socket) else { return };
         let next = s.peers.unverified.expire(cx.now, INCOMING_TIMEOUT);
@@ -114,7 +118,8 @@ impl DtlsCarrier {
         }
     }
 
-    /// Gives a datagram to a client that has not proved its address, which is asked to, or has just done so.
+    /// Gives a datagram to a client that has not proved its address, which is asked to, or has just
+    /// done so.
     fn give_unverified<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -136,14 +141,15 @@ impl DtlsCarrier {
             }
             return;
         }
-        // As if there were no state: one answer to each hello, never longer than it, and no timer (RFC 6347 section 4.2.1).
+        // As if there were no state: one answer to each hello, never longer than it, and no timer
+        // (RFC 6347 section 4.2.1).
         let mut answer = None;
         while let Some(question) = p.session.poll_transmit() {
             answer = Some(question);
         }
         if over {
-            // Why, if it has a word for it. It would end any handshake at that address, of which a forged hello must not be
-            // the cause.
+            // Why, if it has a word for it. It would end any handshake at that address, of which a
+            // forged hello must not be the cause.
             let alone = s.peers.at(from.peer) == (None, None) && s.peers.unverified.is_alone(from.peer);
             answer = answer.filter(|why| alone && why.len() <= data.len());
             s.peers.unverified.remove(name);
@@ -166,14 +172,15 @@ impl DtlsCarrier {
             };
             match cx.net.send(s.sock, &to) {
                 Err(e) if e.is_would_block() => s.writable = false,
-                // Lost, as on the way; what ICMP says of an earlier datagram, a stranger may have caused.
+                // Treated as lost on the path. An ICMP error about an earlier datagram may have
+                // been forged.
                 _ => {}
             }
         }
     }
 
-    /// A client has proved its address. From now on it counts among the handshakes, and its address is its own, unless
-    /// there is a connection: that keeps it until the new handshake is finished.
+    /// A client has proved its address. From now on it counts among the handshakes, and its address
+    /// is its own, unless there is a connection: that keeps it until the new handshake is finished.
     fn on_verified<N: Net>(&mut self, cx: &mut Context<N>, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
         let Some(s) = self.sockets.get(from.socket) else { return };
         let ((holder, _), user) = (s.peers.at(from.peer), s.user);
@@ -194,7 +201,7 @@ impl DtlsCarrier {
         let (holder, _) = s.peers.at(from.peer);
         let stays = holder.and_then(|k| self.sessions.get(k)).is_some_and(Dtls::is_taken);
         if let Some(gone) = s.peers.verified(from.peer, key, stays) {
-            // What it said now would be heard by its successor.
+            // A packet that it sent now would reach its successor.
             if let Some(d) = self.sessions.get_mut(gone) {
                 d.session.forget();
             }
@@ -256,22 +263,24 @@ impl DtlsCarrier {
         }
     }
 
-    /// A listener accepts a session, which carries this connection from now on. Returns another one, which the client has lost.
+    /// A listener accepts a session, which carries this connection from now on. Returns another
+    /// one, which the client has lost.
     pub(in crate::carrier) fn accept<N: Net>(&mut self, cx: &mut Context<N>, key: Key, conn: Key) -> Option<Key> {
         let d = self.sessions.get_mut(key)?;
         (d.conn, d.offered) = (Some(conn), false);
         self.take_over(cx, key)
     }
 
-    /// A session takes its address over from another one, if there is one, whose connection is returned.
+    /// A session takes its address over from another one, if there is one, whose connection is
+    /// returned.
     fn take_over<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<Key> {
         let d = self.sessions.get(key)?;
         let old = self.sockets.get_mut(d.socket)?.peers.takes_over(d.peer(), key)?;
         self.supersede(cx, old)
     }
 
-    /// The client of a session has come back to its address without knowing of it: it has lost its state, and the connection,
-    /// which is returned, is lost (RFC 6347 section 4.2.8).
+    /// The client of a session has come back to its address without knowing of it: it has lost its
+    /// state, and the connection, which is returned, is lost (RFC 6347 section 4.2.8).
     fn supersede<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<Key> {
         let d = self.sessions.get_mut(key)?;
         d.session.forget();
@@ -292,7 +301,7 @@ impl DtlsCarrier {
 }
 
 impl DtlsSocket {
-    /// A client that has not been heard of begins a handshake, if the listener takes any.
+    /// An unknown client begins a handshake, if the listener takes any.
     fn begin<N: Net>(&mut self, cx: &mut Context<N>, from: Caller, random: HelloRandom) -> bool {
         let Some(config) = self.serves.as_ref().and_then(|s| s.config.as_ref()) else { return false };
         if from.full || cx.connections >= cx.limits.connections {
@@ -301,7 +310,7 @@ impl DtlsSocket {
         }
         let pending = Pending::new(Session::server(config, cx.now, &mut cx.rng), cx.now);
         let thrown_out = self.peers.unverified.insert((from.peer, random), pending, cx.limits.unverified);
-        // A client that has sent one datagram and is never heard of again is forgotten, too.
+        // A client that sends one datagram and nothing more is forgotten, too.
         let arm = !core::mem::replace(&mut self.peers.unverified.armed, true);
         if thrown_out {
             cx.stats.refuse(Refusal::Unverified);

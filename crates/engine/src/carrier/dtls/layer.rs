@@ -1,7 +1,9 @@
-//! DTLS as a packet layer: packets of another carrier are the messages of sessions ([`crate::carrier::layer`]).
+//! DTLS as a packet layer: packets of another carrier are the messages of sessions
+//! ([`crate::carrier::layer`]).
 //!
-//! *Responsible for* the commands of [`Layers`](crate::carrier::layer::Layers), by which a layer is a socket here, and a path a
-//! session. *Not responsible for* what sessions report, which is decided where it happens.
+//! *Responsible for* the commands of [`Layers`](crate::carrier::layer::Layers), by which a layer is
+//! a socket here, and a path a session. *Not responsible for* what sessions report, which is
+//! decided where it happens.
 
 use super::socket::{DtlsSocket, Serves};
 use super::{Dtls, DtlsCarrier, Sealed};
@@ -72,10 +74,12 @@ impl DtlsCarrier {
         self.sockets.get(layer)?.peers.of_remote(to).next()
     }
 
-    /// Sends packets, each `segment` bytes long but the last: as many datagrams of one length, in one call.
+    /// Sends packets, each `segment` bytes long but the last: as many datagrams of one length, in
+    /// one call.
     ///
     /// # Errors
-    /// What the network says: `WouldBlock` means that the packets are kept until the socket takes them.
+    /// The error of the network: `WouldBlock` means that the packets are kept until the socket
+    /// takes them.
     pub(in crate::carrier) fn send_packets<N: Net>(
         &mut self,
         cx: &mut Context<N>,

@@ -1,14 +1,16 @@
 //! DTLS over UDP: sessions, the sockets they use, and what they carry.
 //!
-//! *Responsible for* moving datagrams between sockets and [`Session`]s, for their timers, and for what becomes of a session:
-//! an attempt of a race, a connection, an incoming handshake, or a layer for the packets of another carrier. A client's session
-//! has a socket of its own; those of a listener share one, where each peer that has shaken hands becomes a connection (RFC 9623
-//! section 4.7.2). *Not* responsible for the protocol, which is `neater-dtls`'s.
+//! *Responsible for* moving datagrams between sockets and [`Session`]s, for their timers, and for
+//! what becomes of a session: an attempt of a race, a connection, an incoming handshake, or a layer
+//! for the packets of another carrier. A client's session has a socket of its own; those of a
+//! listener share one, where each peer that has shaken hands becomes a connection (RFC 9623 section
+//! 4.7.2). *Not* responsible for the protocol, which is `neater-dtls`'s.
 //!
-//! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello: for at most
-//! [`crate::Limits::unverified`] clients that have not proved their address ([`peers`]), [`crate::Limits::handshakes`] that
-//! have, and [`crate::Limits::udp_peers`] peers at once; who makes room is decided as for other handshakes
-//! ([`crate::eviction`]). A session that is over holds no address.
+//! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello: for at
+//! most [`crate::Limits::unverified`] clients that have not proved their address ([`peers`]),
+//! [`crate::Limits::handshakes`] that have, and [`crate::Limits::udp_peers`] peers at once; which
+//! one makes room is decided as for other handshakes ([`crate::eviction`]). A session that is over
+//! holds no address.
 
 mod incoming;
 mod layer;
@@ -51,7 +53,8 @@ const UDP_MAX: usize = 65_507;
 /// How long a client may take over the handshake with a listener.
 pub(crate) const INCOMING_TIMEOUT: Duration = crate::context::HANDSHAKE_TIMEOUT;
 
-/// Datagrams of one length behind each other, of which the last may be shorter: for the system to cut up.
+/// Datagrams of one length behind each other, of which the last may be shorter: for the system to
+/// cut up.
 #[derive(Debug, Default)]
 struct Sealed {
     bytes: Vec<u8>,
@@ -77,7 +80,8 @@ pub(crate) struct Dtls {
     /// The socket that it uses.
     socket: Key,
     pub(crate) remote: SocketAddr,
-    /// At which address of this host a listener's client found it, and by which interface (see [`Peer`]).
+    /// At which address of this host a listener's client found it, and by which interface (see
+    /// [`Peer`]).
     at: (Option<IpAddr>, u32),
     /// The random of a listener's client.
     random: Option<HelloRandom>,
@@ -212,8 +216,9 @@ fn connection_error(error: DtlsError) -> ConnectionError {
 }
 
 impl DtlsCarrier {
-    /// Opens a socket with a session with a server, and returns both: the socket's key, the socket, the session. The first flight
-    /// leaves, and an error is reported, when the user has noted the session.
+    /// Opens a socket with a session with a server, and returns both: the socket's key, the socket,
+    /// the session. The first flight leaves, and an error is reported, when the user has noted the
+    /// session.
     fn open_client<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -278,8 +283,8 @@ impl DtlsCarrier {
         Ok(session)
     }
 
-    /// Ends a session, and notifies the peer if there is one. A socket without sessions goes with the last, unless a listener
-    /// listens at it.
+    /// Ends a session, and notifies the peer if there is one. A socket without sessions goes with
+    /// the last, unless a listener listens at it.
     pub(in crate::carrier) fn drop_session<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(mut d) = self.sessions.remove(key) else { return };
         d.session.close(cx.now);
@@ -299,7 +304,8 @@ impl DtlsCarrier {
         }
     }
 
-    /// A session's deadline has passed. Returns its socket if that may have something unread, which is to be read first.
+    /// A session's deadline has passed. Returns its socket if that may have something unread, which
+    /// is to be read first.
     pub(in crate::carrier) fn begin_timeout<N>(&mut self, cx: &Context<N>, key: Key) -> Option<Key> {
         let d = self.sessions.get_mut(key)?;
         d.armed = d.armed.filter(|at| *at > cx.now);
@@ -346,7 +352,8 @@ impl DtlsCarrier {
         }
     }
 
-    /// Sends what a session has to send. What the socket does not take is lost, as on the way, but for one datagram.
+    /// Sends what a session has to send. What the socket does not take is lost, as on the way, but
+    /// for one datagram.
     fn transmit<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(d) = self.sessions.get_mut(key) else { return };
         let Some(s) = self.sockets.get_mut(d.socket) else { return };
@@ -359,7 +366,8 @@ impl DtlsCarrier {
                     s.writable = false;
                     d.blocked = Some(sealed);
                 }
-                // About an earlier datagram (RFC 1122 section 4.1.3.3), or for good: an attempt ends with it.
+                // About an earlier datagram (RFC 1122 section 4.1.3.3), or for good: an attempt
+                // ends with it.
                 Err(e) => {
                     let socket = d.socket;
                     return self.on_icmp(cx, socket, e);
@@ -438,8 +446,8 @@ impl DtlsCarrier {
         }
     }
 
-    /// Reports the end of a session to its connection, which may be kept for as long as the program likes; the address is its next
-    /// client's.
+    /// Reports the end of a session to its connection, which may be kept for as long as the program
+    /// likes; the address is its next client's.
     fn report_end(&mut self, key: Key) {
         let Some(d) = self.sessions.get(key) else { return };
         if let Some(s) = self.sockets.get_mut(d.socket)
@@ -515,7 +523,7 @@ impl DtlsCarrier {
             }
         }
         if d.session.is_over() {
-            // What the session has said about its end is handled in the next turn.
+            // The session's report of its end is handled in the next turn.
             cx.timers.push(now, Due::Dtls(key).into());
         }
     }

@@ -1,11 +1,12 @@
 //! Whose a datagram on a socket of DTLS sessions is.
 //!
-//! *Responsible for* the books: which session holds an address, which one is about to take it over, and the sessions of
-//! clients that have not proved that they receive at theirs. *Not responsible for* doing anything with them.
+//! *Responsible for* the books: which session holds an address, which one is about to take it over,
+//! and the sessions of clients that have not proved that they receive at theirs. *Not responsible
+//! for* doing anything with them.
 //!
-//! *Invariants*: an address belongs to a client that has proved it; what has not been proved costs at most
-//! [`crate::Limits::unverified`] sessions, of which the oldest goes first. Nothing that can be sent under a false address
-//! changes anything but these.
+//! *Invariants*: an address belongs to a client that has proved it; what has not been proved costs
+//! at most [`crate::Limits::unverified`] sessions, of which the oldest goes first. Nothing that can
+//! be sent under a false address changes anything but these.
 
 use crate::carrier::peer::Peer;
 use core::time::Duration;
@@ -14,16 +15,17 @@ use neater_dtls::{HelloRandom, Session};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// To how many of an address's unfinished hellos a fragment is shown that does not say whose it is. More are there only if
-/// they are forged, and each costs work.
+/// To how many of an address's unfinished hellos a fragment is shown that names no sender. More are
+/// there only if they are forged, and each costs work.
 const FRAGMENT_READERS: usize = 4;
 
 /// The sessions on a socket, by peer: one of a client's, any number of a listener's.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     holders: BTreeMap<Peer, Key>,
-    /// A client that has come back to its address, where its earlier connection still stands: it takes over when it has
-    /// finished its handshake (RFC 6347 section 4.2.8, RFC 9147 section 5.11).
+    /// A client that has come back to its address, where its earlier connection still stands: it
+    /// takes over when it has finished its handshake (RFC 6347 section 4.2.8, RFC 9147 section
+    /// 5.11).
     successors: BTreeMap<Peer, Key>,
     pub(crate) unverified: Unverified,
 }
@@ -39,7 +41,8 @@ impl Peers {
         (self.holders.get(&peer).copied(), self.successors.get(&peer).copied())
     }
 
-    /// The sessions that hold an address of the peer's: several only if it speaks to several of this host's from there.
+    /// The sessions that hold an address of the peer's: several only if it speaks to several of
+    /// this host's from there.
     pub(crate) fn of_remote(&self, remote: SocketAddr) -> impl Iterator<Item = Key> {
         let first = Peer::from(remote);
         self.holders.range(first..).take_while(move |(p, _)| p.remote == remote).map(|(_, key)| *key)
@@ -58,13 +61,15 @@ impl Peers {
         self.holders.is_empty()
     }
 
-    /// A client has proved its address: it holds it, or is its successor if the holder has a connection. Who has to go.
+    /// A client has proved its address: it holds it, or is its successor if the holder has a
+    /// connection. Returns the session that has to go.
     pub(crate) fn verified(&mut self, peer: Peer, session: Key, holder_stays: bool) -> Option<Key> {
         let place = if holder_stays { &mut self.successors } else { &mut self.holders };
         place.insert(peer, session)
     }
 
-    /// A session has finished its handshake: it holds its address now. Whom it has taken it from.
+    /// A session has finished its handshake: it holds its address now. Returns the session that it
+    /// has taken it from.
     pub(crate) fn takes_over(&mut self, peer: Peer, session: Key) -> Option<Key> {
         if self.successors.get(&peer) != Some(&session) {
             return None;
@@ -86,12 +91,14 @@ impl Peers {
     }
 }
 
-/// A client that has said hello, and has not proved yet that it is where it seems to be.
+/// A client that has sent a ClientHello, and has not yet proved that it receives at its source
+/// address.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) session: Session,
     pub(crate) since: Instant,
-    /// What it was asked, to be asked again if it says hello again.
+    /// The HelloVerifyRequest that it was sent, for retransmission when its ClientHello is
+    /// repeated.
     pub(crate) question: Option<Vec<u8>>,
     /// More fragments of its hello are to come.
     pub(crate) unfinished: bool,
@@ -234,7 +241,7 @@ mod tests {
             assert_eq!(thrown_out, n >= 4);
         }
         assert!((0..4).all(|n| pool.get_mut(name(n)).is_none()) && (4..8).all(|n| pool.get_mut(name(n)).is_some()));
-        // Who leaves makes room.
+        // A peer that leaves makes room.
         assert!(pool.remove(name(6)).is_some());
         assert!(!pool.insert(name(9), Pending::new(session(at(9)), at(9)), 4));
         assert_eq!(pool.expire(at(10_000), life), Some(at(10_004)));

@@ -1,7 +1,8 @@
-//! The sockets of DTLS sessions: a client's session has one for itself, those of a listener's clients share one.
+//! The sockets of DTLS sessions: a client's session has one for itself, those of a listener's
+//! clients share one.
 //!
-//! *Responsible for* opening, reading and closing them, for listening, and for ICMP errors. *Not responsible for* whose a datagram
-//! on a listener's socket is ([`super::incoming`]).
+//! *Responsible for* opening, reading and closing them, for listening, and for ICMP errors. *Not
+//! responsible for* whose a datagram on a listener's socket is ([`super::incoming`]).
 
 use super::peers::Peers;
 use super::{Dtls, DtlsCarrier};
@@ -39,7 +40,8 @@ pub(crate) struct DtlsSocket {
     pub(super) readable: bool,
     /// Worth writing, as far as is known.
     pub(super) writable: bool,
-    /// What a listener has opened it with, with the port that it got: the next that asks for the same gets it.
+    /// What a listener has opened it with, with the port that it got: the next that asks for the
+    /// same gets it.
     opened_with: Option<Box<SocketOptions>>,
 }
 
@@ -130,11 +132,11 @@ impl DtlsCarrier {
         self.sockets.get(socket).is_some_and(|s| s.peers.keys().any(taken))
     }
 
-    /// Listens at a UDP port: at the socket of a listener that has stopped, if one is left for its connections, since another cannot
-    /// have its port.
+    /// Listens at a UDP port: at the socket of a listener that has stopped, if one is left for its
+    /// connections, since another cannot have its port.
     ///
     /// # Errors
-    /// What the system says. Nothing stays open then.
+    /// The error of the operating system. Nothing stays open then.
     pub(in crate::carrier) fn listen<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -156,8 +158,8 @@ impl DtlsCarrier {
         Ok(self.sockets.insert(DtlsSocket { opened_with, ..DtlsSocket::server(sock, serves) }))
     }
 
-    /// A listener stops at a socket. Handshakes under way are over; sessions that are in use go on, and the socket is closed with the
-    /// last of them.
+    /// A listener stops at a socket. Handshakes under way are over; sessions that are in use go on,
+    /// and the socket is closed with the last of them.
     pub(in crate::carrier) fn stop_listening<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         if let Some(s) = self.sockets.get_mut(key) {
             s.serves = None;
@@ -217,8 +219,9 @@ impl DtlsCarrier {
         }
     }
 
-    /// Takes a batch of datagrams from a socket, within the budget of a turn, which is [`RECV_BUDGET`] at first. `full`: its listener
-    /// takes no more. True: there may be more, and the events come first.
+    /// Takes a batch of datagrams from a socket, within the budget of a turn, which is
+    /// [`RECV_BUDGET`] at first. `full`: its listener takes no more. True: there may be more, and
+    /// the events come first.
     pub(in crate::carrier) fn receive<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -269,8 +272,8 @@ impl DtlsCarrier {
         }
     }
 
-    /// The network reports an error about what was sent: to an attempt it is the end, as for QUIC; a session whose peer is
-    /// authenticated does not end because of what a stranger may have sent.
+    /// The network reports an error about what was sent: to an attempt it is the end, as for QUIC;
+    /// a session whose peer is authenticated does not end because of what a stranger may have sent.
     pub(super) fn on_icmp<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, error: NetError) {
         let Some(s) = self.sockets.get(socket) else { return };
         let sock = s.sock;
@@ -305,7 +308,8 @@ impl DtlsCarrier {
         }
     }
 
-    /// Empties the queue of ICMP errors of a listener's socket, and reports each to the connections that it is about.
+    /// Empties the queue of ICMP errors of a listener's socket, and reports each to the connections
+    /// that it is about.
     fn take_icmp_errors<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, sock: Sock) {
         for _ in 0..ICMP_BUDGET {
             let Some(error) = cx.net.take_icmp_error(sock) else { return };

@@ -59,7 +59,8 @@ impl QuicCarrier {
         options.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
         // Path MTU discovery needs packets that are not fragmented (RFC 9000 section 14).
         options.set.push(SocketOption::DontFragment(true));
-        // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then.
+        // A refused port or a missing route is the end of an attempt, which need not wait for a
+        // timeout then.
         if server.is_none() {
             options.set.push(SocketOption::IcmpErrors(true));
         }
@@ -86,8 +87,8 @@ impl QuicCarrier {
         Ok(key)
     }
 
-    /// Listens again at a socket that is there for the connections of a listener that has stopped, if there is one: another
-    /// cannot have its port.
+    /// Listens again at a socket that is there for the connections of a listener that has stopped,
+    /// if there is one: another cannot have its port.
     pub(crate) fn reopen_socket<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -156,7 +157,8 @@ impl QuicCarrier {
             q.may_become = to.may_become;
             let framed = q.request.framer.frames();
             if let (Some(data), Stack::Quic, true) = (to.first, stack, q.conn.has_early_data() && !framed) {
-                // All or nothing: of a message that is half sent it would not be known which half to send again.
+                // All or nothing: of a message that is half sent it would not be known which half
+                // to send again.
                 if let Some(stream) = q.conn.open(Direction::Both) {
                     if q.conn.write(stream, data) == Ok(data.len()) {
                         q.early = Some(stream);
@@ -252,7 +254,8 @@ impl QuicCarrier {
         }
     }
 
-    /// An attempt has won: its session belongs to a group, and carries this connection. Returns what that uses of it.
+    /// An attempt has won: its session belongs to a group, and carries this connection. Returns
+    /// what that uses of it.
     pub(crate) fn take(&mut self, key: Key, group: Key, conn: Key) -> Option<Taken> {
         let q = self.connections.get_mut(key)?;
         q.attempt = None;
@@ -270,15 +273,16 @@ impl QuicCarrier {
         })
     }
 
-    /// Reports to a connection that has just got the stream of its early data what its peer has said of that before.
+    /// Reports to a connection that has just got the stream of its early data the STOP_SENDING that
+    /// arrived for that stream before.
     pub(crate) fn report_early_stop(&mut self, key: Key, conn: Key) {
         if let Some(code) = self.connections.get_mut(key).and_then(|q| q.early_stopped.take()) {
             self.events.push_back(CarrierEvent::PeerStopped { conn, code });
         }
     }
 
-    /// The next stream that the peer has opened. It may have come as early data, which may be a replay (RFC 9001 section 9.2): only
-    /// where the listener asks for it.
+    /// The next stream that the peer has opened. It may have come as early data, which may be a
+    /// replay (RFC 9001 section 9.2): only where the listener asks for it.
     pub(crate) fn accept_stream(&mut self, quic: Key) -> Option<(OpenedStream, Direction)> {
         let q = self.connections.get_mut(quic).filter(|q| q.connected)?;
         let stream = q.conn.accept(Direction::Both).or_else(|| q.conn.accept(Direction::One))?;

@@ -88,7 +88,8 @@ impl QuicCarrier {
             ReadOutcome::Data(n) => Read::Bytes(n),
             ReadOutcome::Blocked => match lost {
                 None => Read::Blocked,
-                // A stream that has not ended before its session was cut short, however politely that ended.
+                // A stream that has not ended before its session was cut short, however politely
+                // that ended.
                 Some(e) => Read::Failed(ConnectionError::Quic(e)),
             },
             ReadOutcome::End => Read::Bytes(0),

@@ -23,7 +23,8 @@ impl QuicCarrier {
         self.mark_dirty(quic);
     }
 
-    /// The connection of a session's datagrams is being closed. True: it waits until all of them have left, which is reported.
+    /// The connection of a session's datagrams is being closed. True: it waits until all of them
+    /// have left, which is reported.
     pub(crate) fn close_datagrams(&mut self, quic: Key) -> bool {
         let Some(q) = self.connections.get_mut(quic) else { return false };
         q.datagrams_closing = q.lost.is_none() && q.conn.queued_datagrams() > 0;
@@ -36,8 +37,8 @@ impl QuicCarrier {
     }
 }
 
-/// What the end of a session means to a flow that used it. `unsent`: something of a stream has not left; `all_left`: all datagrams
-/// have.
+/// What the end of a session means to a flow that used it. `unsent`: something of a stream has not
+/// left; `all_left`: all datagrams have.
 pub(super) fn lost(error: &QuicError, unsent: bool, all_left: bool) -> SessionLost {
     SessionLost {
         error: ConnectionError::Quic(error.clone()),

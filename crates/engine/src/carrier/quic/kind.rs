@@ -28,7 +28,8 @@ const NO_STREAMS: &str = "the peer allows no QUIC stream, it offers datagrams: d
 pub(super) const NONE_OFFERED: &str = "this listener carries QUIC datagrams only, and the client takes none";
 
 impl Quic {
-    /// Of what direction the stream of an attempt is: a connection for sending only needs no more than one.
+    /// Of what direction the stream of an attempt is: a connection for sending only needs no more
+    /// than one.
     pub(super) fn direction(&self) -> Direction {
         if self.request.may_receive { Direction::Both } else { Direction::One }
     }
@@ -75,7 +76,8 @@ impl QuicCarrier {
         }
     }
 
-    /// Whether something can be sent to a client that is to have datagrams alone, if anything is to be.
+    /// Whether something can be sent to a client that is to have datagrams alone, if anything is to
+    /// be.
     pub(super) fn can_be_answered(&mut self, key: Key) -> bool {
         let Some(q) = self.connections.get_mut(key) else { return false };
         q.stack != Stack::QuicDatagram || !q.request.may_send || q.conn.max_datagram().is_some_and(|max| max > 0)
@@ -90,13 +92,15 @@ impl QuicCarrier {
         any
     }
 
-    /// The oldest datagram that waits in a session, which keeps the latest of those that nothing receives.
+    /// The oldest datagram that waits in a session, which keeps the latest of those that nothing
+    /// receives.
     pub(crate) fn receive_datagram(&mut self, key: Key) -> Option<Bytes> {
         self.connections.get_mut(key)?.conn.recv_datagram()
     }
 
-    /// Whether the datagrams of a session whose listener delivers streams and datagrams may have a connection: what a client that
-    /// offers both will use is not known before the first of them. Those of one whose connection is closed are thrown away.
+    /// Whether the datagrams of a session whose listener delivers streams and datagrams may have a
+    /// connection: what a client that offers both will use is not known before the first of them.
+    /// Those of one whose connection is closed are thrown away.
     pub(crate) fn may_begin_datagrams(&mut self, key: Key) -> bool {
         let Some(q) = self.connections.get(key) else { return false };
         if q.datagrams_over {

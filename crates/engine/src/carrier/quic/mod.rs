@@ -1,11 +1,13 @@
 //! QUIC connections and the sockets they share.
 //!
-//! *Responsible for* QUIC as a carrier: commands come as calls, and what has happened is reported by events
-//! ([`crate::carrier::event`]). *Not responsible for* what a stream or a session means to the engine: its connections, attempts,
-//! groups and listeners are keys here, which it has given and which are handed back to it.
+//! *Responsible for* QUIC as a carrier: commands come as calls, and what has happened is reported
+//! by events ([`crate::carrier::event`]). *Not responsible for* what a stream or a session means to
+//! the engine: its connections, attempts, groups and listeners are keys here, which it has given
+//! and which are handed back to it.
 //!
-//! *Invariants*: a connection that has events, or something to send, is in the list of those that are to be flushed; it is removed
-//! when its end is over and no flow uses it, after all events that name it.
+//! *Invariants*: a connection that has events, or something to send, is in the list of those that
+//! are to be flushed; it is removed when its end is over and no flow uses it, after all events that
+//! name it.
 
 mod connect;
 mod data;
@@ -36,7 +38,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What the connections of a shared socket have in common: family (IPv6 or not), interface and isolation.
+/// What the connections of a shared socket have in common: family (IPv6 or not), interface and
+/// isolation.
 pub(crate) type Sharing = (bool, Option<u32>, u64);
 
 /// A UDP socket that speaks QUIC.
@@ -49,7 +52,7 @@ pub(crate) struct QuicSocket {
     /// What the socket could not take; its connections wait for it.
     blocked: Option<(neater_quic::Transmit, Option<Stay>, Vec<u8>)>,
     waiting: Vec<Key>,
-    /// Sessions in which their peers have said nothing yet, and some that have spoken since.
+    /// Sessions whose peers have sent nothing yet, and some whose peers have since.
     mute: VecDeque<Key>,
     /// The listener that it accepts connections for, and what of that they need.
     listener: Option<(Key, Arc<Compiled>)>,
@@ -75,7 +78,8 @@ pub(crate) struct QuicCarrier {
     pub(crate) dirty: Vec<Key>,
     /// Sockets that were not read empty within the budget.
     pub(crate) unread: Vec<Key>,
-    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
+    /// How often windows were looked at when this carrier has last looked at its own: see
+    /// [`crate::context::Windows::looks`].
     pub(crate) looked: u64,
 }
 
@@ -130,7 +134,8 @@ pub(crate) struct Quic {
     /// Since when what it sends is not acknowledged, and when the peer was asked for the first time
     /// after that.
     unacknowledged: Option<(Instant, Instant)>,
-    /// Where that arrived, if the system says so; before, where an attempt comes from, if that is known.
+    /// Where that arrived, if the system reports it; before, where an attempt comes from, if that
+    /// is known.
     pub(crate) local: Option<std::net::IpAddr>,
     /// Where it stays although the system would choose otherwise now.
     stays: Option<Stay>,
@@ -219,8 +224,8 @@ pub(crate) struct Flushing {
 }
 
 impl QuicCarrier {
-    /// Takes what a connection has to report, up to the first event that is the engine's: later ones may be of streams that it binds
-    /// in answer to this one. False: there is no more.
+    /// Takes what a connection has to report, up to the first event that is the engine's: later
+    /// ones may be of streams that it binds in answer to this one. False: there is no more.
     pub(crate) fn collect<N: Net>(&mut self, cx: &mut Context<N>, key: Key, flushing: &mut Flushing) -> bool {
         loop {
             if !flushing.polling {
@@ -244,7 +249,8 @@ impl QuicCarrier {
             while let Some(event) = self.connections.get_mut(key).and_then(|q| q.conn.poll_event()) {
                 flushing.progress = true;
                 match event {
-                    // Every frame says that its stream can be read, and nothing reads in between: the first is enough.
+                    // Every frame reports its stream as readable, and nothing is read in between:
+                    // the first is enough.
                     QuicEvent::Readable(stream) if flushing.readable.replace(stream) == Some(stream) => {}
                     event => self.on_event(cx, key, event),
                 }
@@ -259,7 +265,8 @@ impl QuicCarrier {
         }
     }
 
-    /// Sends one train of packets. False: there is nothing to send, or no room for it, or it is the turn of others.
+    /// Sends one train of packets. False: there is nothing to send, or no room for it, or it is the
+    /// turn of others.
     pub(crate) fn transmit<N: Net>(&mut self, cx: &mut Context<N>, key: Key, flushing: &mut Flushing) -> bool {
         if self.connections.get_mut(key).is_some_and(|q| q.conn.unread_has_shifted()) {
             self.tune_receiving(cx, key);
@@ -274,7 +281,8 @@ impl QuicCarrier {
         packets > 0
     }
 
-    /// A connection has sent what it may: sets its deadline, and reports that the last of its datagrams has left.
+    /// A connection has sent what it may: sets its deadline, and reports that the last of its
+    /// datagrams has left.
     pub(crate) fn rest<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(q) = self.connections.get_mut(key) else { return };
         if let Some(at) = q.conn.next_timeout()
@@ -346,7 +354,8 @@ impl QuicCarrier {
         self.shook(key);
         let Some(listener) = self.sockets.get(socket).map(|s| s.listener.as_ref().map(|(l, _)| *l)) else { return };
         let Some(listener) = listener else {
-            // The listener has stopped meanwhile. What the peer has sent already is not delivered, and it is to know.
+            // The listener has stopped meanwhile. What the peer has sent already is not delivered,
+            // and it is to know.
             self.close(cx, key, ABORTED, b"");
             return;
         };
@@ -372,8 +381,9 @@ impl QuicCarrier {
         }
         if !q.connected && !q.client {
             self.shook(key);
-            // The peer gave up before it was connected. There is nothing to drain for, and quinn-proto forgets to when the
-            // first packet says so: it would be kept until the idle timeout.
+            // The peer gave up before it was connected. Draining has no purpose, and quinn-proto
+            // does not drain when the first packet is a CONNECTION_CLOSE: the connection would be
+            // kept until the idle timeout.
             if matches!(error, QuicError::Transport { by_peer: true, .. } | QuicError::Closed { .. }) {
                 self.forget(key);
             }
@@ -408,8 +418,8 @@ impl QuicCarrier {
         }
     }
 
-    /// Ends a connection with a code and words for the peer. Returns why it is over for those that wait for it; `None`: it was over
-    /// before.
+    /// Ends a connection with a code and words for the peer. Returns why it is over for those that
+    /// wait for it; `None`: it was over before.
     pub(crate) fn close<N: Net>(&mut self, cx: &Context<N>, key: Key, code: u64, reason: &[u8]) -> Option<SessionOver> {
         self.shook(key);
         self.mark_dirty(key);

@@ -1,9 +1,9 @@
-//! A reliable connection that says nothing is not over: QUIC would end it after its idle timeout (RFC 9000 section 10.1), TCP
-//! does not, and no program has asked for either.
+//! A silent reliable connection is not over: QUIC would end it after its idle timeout (RFC 9000
+//! section 10.1), TCP does not, and no program has asked for either.
 //!
-//! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section
-//! 10.1.2), as long as the program holds a stream, for the end of a session whose program has said
-//! how long it waits (`connTimeout`), or whose peer acknowledges nothing although its own packets
+//! *Responsible for* a PING when nothing was received for a third of the idle timeout (section
+//! 10.1.2), as long as the program holds a stream, for the end of a session whose program has
+//! limited its wait (`connTimeout`), or whose peer acknowledges nothing although its own packets
 //! arrive, and for keep-alives that a program asks for when the session is established. *Not
 //! responsible for* those that it asks for before, which quinn-proto sends by itself.
 
@@ -67,7 +67,8 @@ impl Quic {
     fn patience(&self) -> Option<Duration> {
         let silence = self.request.setups.silence?;
         let asked = self.give_up.map_or(silence, |limit| silence.min(limit / 3));
-        // A time beyond connTimeout switches keep-alives off (RFC 9622 section 8.1.4); then this is shorter anyway.
+        // A time beyond connTimeout switches keep-alives off (RFC 9622 section 8.1.4); then this is
+        // shorter anyway.
         Some(self.keep_alive.map_or(asked, |every| asked.min(every)))
     }
 
@@ -88,8 +89,9 @@ impl QuicCarrier {
         }
     }
 
-    /// `connTimeout` of an established session (RFC 9622 section 8.1.3): it has failed when nothing was heard of the peer for this
-    /// long, although it was asked. The idle timeout that was agreed on holds all the same.
+    /// `connTimeout` of an established session (RFC 9622 section 8.1.3): it fails when nothing was
+    /// received from the peer for this long, although it was probed. The idle timeout that was
+    /// agreed on holds all the same.
     pub(crate) fn limit_silence<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -107,8 +109,8 @@ impl QuicCarrier {
         Ok(())
     }
 
-    /// `keepAliveTimeout` of an established session (RFC 9622 section 8.1.4): something is sent when nothing was heard for this long.
-    /// `None`: nothing but what the session needs itself.
+    /// `keepAliveTimeout` of an established session (RFC 9622 section 8.1.4): something is sent
+    /// when nothing was received for this long. `None`: nothing but what the session needs itself.
     pub(crate) fn keep_alive_every<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -126,7 +128,8 @@ impl QuicCarrier {
         Ok(())
     }
 
-    /// It may have been silent for too long. Whether the program still uses it is asked before anything is done about that.
+    /// It may have been silent for too long. Whether the program still uses it is asked before
+    /// anything is done about that.
     pub(crate) fn silence<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let now = cx.now;
         let Some(q) = self.connections.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else {
@@ -143,7 +146,7 @@ impl QuicCarrier {
         }
     }
 
-    /// The answer to that: `held` says whether the program holds a flow.
+    /// The answer to that: `held` returns whether the program holds a flow.
     pub(crate) fn used<N: Net>(&mut self, cx: &mut Context<N>, key: Key, held: impl Fn(Key) -> bool) {
         let now = cx.now;
         let Some(q) = self.connections.get_mut(key) else { return };

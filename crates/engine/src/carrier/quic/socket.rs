@@ -20,10 +20,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 impl QuicCarrier {
-    /// Sends one train of packets, and says of how many. None: there is nothing to send, or no room.
+    /// Sends one train of packets, and returns their number. 0: there is nothing to send, or no
+    /// room.
     ///
-    /// A train is as long as the kernel takes it: how much may leave together is the pacer's to say (RFC 9002 section 7.7), and what it
-    /// lets go in two trains is on the wire what it is in one, for fewer calls here and fewer wake-ups and acknowledgments there.
+    /// A train is as long as the kernel takes it: the pacer decides how much may leave together
+    /// (RFC 9002 section 7.7), and two trains that it releases are on the wire what one would be,
+    /// for fewer calls here and fewer wake-ups and acknowledgments there.
     pub(super) fn send_one<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> usize {
         let Some(q) = self.connections.get_mut(key) else { return 0 };
         let Some(s) = self.sockets.get_mut(q.socket) else { return 0 };
@@ -53,7 +55,8 @@ impl QuicCarrier {
             // Lost like any packet; a probe that was too large is meant to be.
             Err(e) if matches!(e.kind, ErrorKind::MessageTooLarge | ErrorKind::NoBuffers) => {}
             Err(e) => {
-                // The socket is shared: what it reports here may be about an earlier datagram to another peer.
+                // The socket is shared: what it reports here may be about an earlier datagram to
+                // another peer.
                 let socket = q.socket;
                 if !self.icmp_errors(cx, socket) {
                     self.send_failed(key, e);
@@ -63,8 +66,8 @@ impl QuicCarrier {
         packets
     }
 
-    /// The system refuses to send: no route, a filter, an ICMP error. For an attempt that is the end; a connection that
-    /// works otherwise has its own timers.
+    /// The system refuses to send: no route, a filter, an ICMP error. For an attempt that is the
+    /// end; a connection that works otherwise has its own timers.
     fn send_failed(&mut self, key: Key, error: NetError) {
         let Some(q) = self.connections.get(key) else { return };
         if let (Some(attempt), false) = (q.attempt, q.connected) {
@@ -133,18 +136,20 @@ impl QuicCarrier {
                     }
                 }
                 Err(e) if e.is_would_block() => break,
-                // An ICMP error of an earlier datagram, to whomever.
+                // An ICMP error of an earlier datagram, to any destination.
                 Err(_) => drop(self.icmp_errors(cx, key)),
             }
         }
         cx.batch = Some(batch);
     }
 
-    /// Takes the ICMP errors of a shared socket to the connections that they concern. True if there were any.
+    /// Takes the ICMP errors of a shared socket to the connections that they concern. True if there
+    /// were any.
     fn icmp_errors<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
         let Some(sock) = self.sockets.get(key).map(|s| s.sock) else { return false };
         let mut any = false;
-        // The queue belongs to the kernel, which bounds it; what is left is taken with the next error.
+        // The queue belongs to the kernel, which bounds it; what is left is taken with the next
+        // error.
         for _ in 0..ICMP_BUDGET {
             let Some(icmp) = cx.net.take_icmp_error(sock) else { break };
             any = true;
@@ -176,7 +181,7 @@ impl QuicCarrier {
         let Some(s) = self.sockets.get_mut(socket) else { return };
         cx.packet.clear();
         match s.endpoint.handle_datagram(now, meta, data, &mut cx.packet) {
-            Arrival::Foreign(foreign) => self.keep_foreign(cx, socket, meta, foreign),
+            Arrival::Foreign(foreign) => self.keep_quic_misrouted(cx, socket, meta, foreign),
             Arrival::Nothing => cx.stats.unclaimed_datagrams += u64::from(s.listener.is_some()),
             Arrival::For(handle, event) => {
                 let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };
@@ -237,8 +242,9 @@ impl QuicCarrier {
         }
     }
 
-    /// A session has come to a listener. As long as its peer sends nothing, the program knows nothing of it, and cannot end it: of such
-    /// sessions there are at most as many as of connections that the program has not taken. Returns which one was ended.
+    /// A session has come to a listener. As long as its peer sends nothing, the program knows
+    /// nothing of it, and cannot end it: of such sessions there are at most as many as of
+    /// connections that the program has not taken. Returns which one was ended.
     pub(crate) fn await_first<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<SessionOver> {
         let q = self.connections.get(key)?;
         let (socket, from) = (q.socket, q.remote.ip());
@@ -271,8 +277,9 @@ impl QuicCarrier {
         self.close(cx, key, ABORTED, b"")
     }
 
-    /// A socket no longer accepts; it lives on for the connections that it has. Handshakes that are under way are over: they
-    /// were begun by this listener's rules, and another one may be at this socket before they end.
+    /// A socket no longer accepts; it lives on for the connections that it has. Handshakes that are
+    /// under way are over: they were begun by this listener's rules, and another one may be at this
+    /// socket before they end.
     pub(crate) fn stop_listening<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let shaking = self.connections.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
         for quic in shaking.collect::<Vec<_>>() {
@@ -285,8 +292,8 @@ impl QuicCarrier {
         self.tidy_socket(cx, key);
     }
 
-    /// Whether another incoming handshake may begin on this socket, `from` there: if there is no room, another one may have
-    /// to make it (see [`crate::eviction`]).
+    /// Whether another incoming handshake may begin on this socket, `from` there: if there is no
+    /// room, another one may have to make it (see [`crate::eviction`]).
     fn has_room_to_shake<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, from: IpAddr) -> bool {
         // Nearly always far below the limit: only then is it worth counting.
         if self.connections.len() < cx.limits.handshakes {

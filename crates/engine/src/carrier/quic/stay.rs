@@ -1,7 +1,8 @@
 //! Which address a client's connection uses when those of its host change.
 //!
-//! *Responsible for* staying where it works, for moving on where it does not, and for the end where no answer comes either. *Not
-//! responsible for* what the peer makes of a new address (quinn-proto), nor for noticing that addresses have changed (the engine).
+//! *Responsible for* staying where it works, for moving on where it does not, and for the end where
+//! no answer comes either. *Not responsible for* what the peer makes of a new address
+//! (quinn-proto), nor for noticing that addresses have changed (the engine).
 
 use super::{NO_ERROR, Quic};
 use crate::carrier::QuicCarrier;
@@ -14,8 +15,9 @@ use neater_base::net::Net;
 use neater_quic::{ConnectionApi, QuicError};
 use std::net::IpAddr;
 
-/// An address and its interface that worked when the host's addresses changed: a client that left them without need might get to where
-/// nothing comes back, and the server would follow it there (RFC 9000 section 9.3).
+/// An address and its interface that worked when the host's addresses changed: a client that left
+/// them without need might get to where nothing comes back, and the server would follow it there
+/// (RFC 9000 section 9.3).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stay {
     pub(super) from: IpAddr,
@@ -24,7 +26,8 @@ pub(crate) struct Stay {
     asked: Instant,
 }
 
-/// A client that has gone where the system chooses, and does not know yet whether the server has followed.
+/// A client that has gone where the system chooses, and does not know yet whether the server has
+/// followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     since: Instant,
@@ -36,16 +39,18 @@ pub(crate) struct Moved {
 /// How long the peer has for the answer to that, at least.
 const STAY: Duration = Duration::from_secs(1);
 
-/// How long the peer has to answer from where a connection has moved to. RFC 9000 section 8.2.4 gives the validation of a path three
-/// probe timeouts, which are three seconds on a path of which nothing is known; this is some more for paths that lose, on which it is
-/// asked every [`STAY`]. The idle timeout, half a minute mostly, is much longer than a program wants to wait for what another protocol
-/// could have brought: many networks let no UDP through.
+/// How long the peer has to answer from where a connection has moved to. RFC 9000 section 8.2.4
+/// gives the validation of a path three probe timeouts, which are three seconds on a path of which
+/// nothing is known; this is some more for paths that lose, on which it is asked every [`STAY`].
+/// The idle timeout, half a minute mostly, is much longer than a program wants to wait for what
+/// another protocol could have brought: many networks let no UDP through.
 const ANSWER: Duration = Duration::from_secs(5);
 
 impl Quic {
-    /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an address that is gone or where no peer
-    /// answers. Whatever `multipath` says: the socket is not bound, and packets would leave from elsewhere in any case. Returns when to
-    /// look whether an answer has come from there. `elsewhere`: in another network than before.
+    /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an
+    /// address that is gone or where no peer answers. Regardless of `multipath`: the socket is not
+    /// bound, and packets would leave from elsewhere in any case. Returns when to look whether an
+    /// answer has come from there. `elsewhere`: in another network than before.
     pub(super) fn move_on(&mut self, now: Instant, elsewhere: bool) -> Instant {
         self.stays = None;
         self.conn.local_address_changed();
@@ -58,8 +63,9 @@ impl Quic {
         due
     }
 
-    /// Whether the server has not shown yet that it has followed this connection to where it is now: it has when it answers and
-    /// challenges no more. Until then it may return to the address that it knew (RFC 9000 section 9.3.2), and follows only who sends.
+    /// Whether the server has not shown yet that it has followed this connection to where it is
+    /// now: it has when it answers and challenges no more. Until then it may return to the address
+    /// that it knew (RFC 9000 section 9.3.2), and follows only a client that sends.
     fn is_followed(&mut self) -> bool {
         let Some(moved) = self.moved else { return true };
         let challenged = self.conn.stats().challenges > moved.challenges;
@@ -69,7 +75,8 @@ impl Quic {
         self.moved.is_none()
     }
 
-    /// The peer is asked once more whether it still works where this connection stays: until when it may answer.
+    /// The peer is asked once more whether it still works where this connection stays: until when
+    /// it may answer.
     pub(super) fn ask_here(&mut self, now: Instant) -> Option<Instant> {
         let until = now + self.answer_time();
         self.stays.as_mut()?.asked = now;
@@ -90,8 +97,9 @@ impl Quic {
 }
 
 impl QuicCarrier {
-    /// The host's addresses have changed: connections whose own is gone migrate to the one that the system now chooses (RFC 9000
-    /// section 9). The others stay, by the same interface, and ask whether that still works.
+    /// The host's addresses have changed: connections whose own is gone migrate to the one that the
+    /// system now chooses (RFC 9000 section 9). The others stay, by the same interface, and ask
+    /// whether that still works.
     pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>, elsewhere: bool) {
         let now = cx.now;
         let interfaces = cx.net.interfaces().to_vec();
@@ -121,8 +129,8 @@ impl QuicCarrier {
         }
     }
 
-    /// Asks a server until it has followed this connection to where it is now, and ends the connection when it does not answer at all.
-    /// False if there is nothing to ask.
+    /// Asks a server until it has followed this connection to where it is now, and ends the
+    /// connection when it does not answer at all. False if there is nothing to ask.
     pub(super) fn asks_from_here<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
         let (now, leads_out) = (cx.now, cx.has_way_out());
         let Some(q) = self.connections.get_mut(key) else { return false };

@@ -1,14 +1,17 @@
-//! How much a QUIC connection keeps: of what it has sent, until its peer has it, and of what has come, until the program reads it.
+//! How much a QUIC connection keeps: of what it has sent, until its peer has it, and of what has
+//! come, until the program reads it.
 //!
-//! *Sending.* The window follows the path: twice what the congestion controller allows in flight, from [`Tuning::SEND_WINDOW_MIN`] to
-//! [`Tuning::SEND_WINDOW_MAX`]. What all windows have grown together stays within what queues leave
-//! of [`crate::Limits::engine_bytes`], or half of it: peers that take a lot and then acknowledge nothing cannot make a process keep 64 MB for
-//! each of them. Connections that have nothing to keep give back what they do not need, when others need it.
+//! *Sending.* The window follows the path: twice what the congestion controller allows in flight,
+//! from [`Tuning::SEND_WINDOW_MIN`] to [`Tuning::SEND_WINDOW_MAX`]. What all windows have grown
+//! together stays within what queues leave of [`crate::Limits::engine_bytes`], or half of it: peers
+//! that take a lot and then acknowledge nothing cannot make a process keep 64 MB for each of them.
+//! Connections that have nothing to keep give back what they do not need, when others need it.
 //!
-//! *Receiving.* Every connection lets its peer send [`Tuning::RECEIVE_WINDOW_MIN`] ahead of the program, and more while the program
-//! reads that much, or streams that it does not read hold up others. The sum of what is more stays within
-//! [`crate::Limits::engine_bytes`], and none gets more than half of what is left, so that there is something for the next. What a peer
-//! was allowed cannot be taken back: it counts until so much was read, or the connection is over.
+//! *Receiving.* Every connection lets its peer send [`Tuning::RECEIVE_WINDOW_MIN`] ahead of the
+//! program, and more while the program reads that much, or streams that it does not read hold up
+//! others. The sum of what is more stays within [`crate::Limits::engine_bytes`], and none gets more
+//! than half of what is left, so that there is something for the next. What a peer was allowed
+//! cannot be taken back: it counts until so much was read, or the connection is over.
 
 use crate::carrier::QuicCarrier;
 use crate::context::Context;
@@ -33,7 +36,8 @@ impl QuicCarrier {
         }
     }
 
-    /// By how much the window of a connection may grow now, after those that need less have given back if that is little.
+    /// By how much the window of a connection may grow now, after those that need less have given
+    /// back if that is little.
     fn find_room<N: Net>(&mut self, cx: &mut Context<N>, wanted: u64, of: Key) -> u64 {
         let room = cx.room_for_windows();
         if room >= wanted || !cx.may_look_at_windows() {
@@ -52,7 +56,7 @@ impl QuicCarrier {
     pub(crate) fn take_back_windows<N: Net>(&mut self, cx: &mut Context<N>, but: Option<Key>) {
         self.looked = cx.windows.looks;
         for key in self.connections.keys() {
-            // What one stream says of this holds for the connection.
+            // The report of one stream holds for the connection.
             if let Some(q) = self.connections.get_mut(key)
                 && Some(key) != but
                 && q.window > Tuning::SEND_WINDOW_MIN

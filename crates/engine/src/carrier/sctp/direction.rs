@@ -1,15 +1,16 @@
-//! The two directions of a stream, each as a machine, and who uses the stream.
+//! The two directions of a stream, each as a machine, and the user of the stream.
 //!
-//! *Responsible for* which states a direction has and which events lead from one to another. *Not responsible for* what is done then.
-//! After RFC 6525 section 5: a direction ends by a reset of its stream, after everything that was sent on it.
+//! *Responsible for* which states a direction has and which events lead from one to another. *Not
+//! responsible for* what is done then. After RFC 6525 section 5: a direction ends by a reset of its
+//! stream, after everything that was sent on it.
 
 use neater_base::Key;
 
 /// The direction in which this side sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Messages are sent. `renewed`: the peer has begun another use of the number before it has said that it knows the end of the last
-    /// one, so that it says that next.
+    /// Messages are sent. `renewed`: the peer has begun to reuse the stream number before it
+    /// acknowledged the end of the last use, so that its acknowledgement follows.
     Open { renewed: bool },
     /// The direction is to end when everything that was sent is acknowledged. `renewed`: as above.
     Ending { renewed: bool },
@@ -26,7 +27,8 @@ impl Outgoing {
         matches!(self, Self::Ended)
     }
 
-    /// The peer has begun this use of the number, and says later that it knows the end of the last one.
+    /// The peer has begun this use of the stream number, and acknowledges the end of the last one
+    /// later.
     pub(super) const fn on_renewed(self) -> Self {
         match self {
             Self::Open { .. } => Self::Open { renewed: true },
@@ -43,8 +45,8 @@ impl Outgoing {
         }
     }
 
-    /// The peer knows of an end: of this use's, or of the last one's. What this side has not ended cannot be over because the peer says
-    /// so.
+    /// The peer acknowledges an end: of this use, or of the last one. An acknowledgement ends
+    /// nothing that this side has not ended.
     pub(super) const fn on_known(self) -> Self {
         match self {
             Self::Open { .. } => Self::Open { renewed: false },
@@ -59,7 +61,8 @@ impl Outgoing {
 pub(super) enum Incoming {
     /// Messages come. `unwanted`: they are dropped.
     Open { unwanted: bool },
-    /// The peer has abandoned the direction, with this code; its end is still to come. `unwanted`: as above.
+    /// The peer has abandoned the direction, with this code; its end is still to come. `unwanted`:
+    /// as above.
     Reset { code: u64, unwanted: bool },
     /// The peer has ended it; with a code, if it has abandoned it. `unwanted`: as above.
     Ended { code: Option<u64>, unwanted: bool },
@@ -96,7 +99,7 @@ impl Incoming {
         }
     }
 
-    /// The peer says that it abandons the direction.
+    /// The peer reports that it abandons the direction.
     pub(super) const fn on_reset(self, code: u64) -> Self {
         match self {
             Self::Open { unwanted } | Self::Reset { unwanted, .. } => Self::Reset { code, unwanted },
@@ -114,7 +117,7 @@ impl Incoming {
     }
 }
 
-/// Who uses a stream.
+/// The user of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum User {
     /// No connection, any more or yet.

@@ -1,10 +1,13 @@
-//! Endpoints that a program adds to an established association and removes from it (RFC 9622 section 7.5).
+//! Endpoints that a program adds to an established association and removes from it (RFC 9622
+//! section 7.5).
 //!
-//! *Responsible for* what AddRemote, RemoveRemote, AddLocal and RemoveLocal mean to SCTP. *Not responsible for* the interfaces that are
-//! used without being asked for (`paths`), nor for how a path is verified before it carries data (`neater-sctp`).
+//! *Responsible for* what AddRemote, RemoveRemote, AddLocal and RemoveLocal mean to SCTP. *Not
+//! responsible for* the interfaces that are used without being asked for (`paths`), nor for how a
+//! path is verified before it carries data (`neater-sctp`).
 //!
-//! *Invariants*: a path that is added carries nothing before a heartbeat was answered from there (RFC 9260 section 5.4); the last
-//! path that has answered is never removed; an interface that the program has removed is not used again until it adds it.
+//! *Invariants*: a path that is added carries nothing before a heartbeat was answered from there
+//! (RFC 9260 section 5.4); the last path that has answered is never removed; an interface that the
+//! program has removed is not used again until it adds it.
 
 use super::Tie;
 use super::paths::address_of;
@@ -56,7 +59,8 @@ const NO_CHANGE: &str =
     "the peer takes no further addresses (RFC 5061): `multipath` is to be Active here, and not Disabled there";
 
 impl SctpCarrier {
-    /// Changes the endpoints of a connection's association. The other connections of its group have the same.
+    /// Changes the endpoints of a connection's association. The other connections of its group have
+    /// the same.
     pub(crate) fn change_endpoints<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -284,7 +288,8 @@ impl Changed<'_> {
         let works = |l: &&LayerId| confirmed.contains(l);
         let stays = kept.iter().filter(works).find(|l| Some(**l) == primary).or_else(|| kept.iter().find(works));
         let stays = *stays.ok_or(EndpointError::Last)?;
-        // The wildcard means where a packet comes from: with it all but one can be removed, and the others are added again.
+        // The wildcard means where a packet comes from: with it all but one can be removed, and the
+        // others are added again.
         let changes: Vec<_> = match (&gone[..], kept.len()) {
             ([one], 1) => vec![AddressChange::Remove(*one)],
             _ => core::iter::once(AddressChange::KeepOnly(stays))

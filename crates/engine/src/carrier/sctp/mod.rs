@@ -1,12 +1,15 @@
 //! SCTP associations over UDP or straight over IP, and the connections that are their streams.
 //!
-//! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
-//! (`stream`, `sending`, `receiving`), and packet layers below (`secure`); what two of our engines say to each other is in `wire`. *Not
-//! responsible for* the protocol (`neater-sctp`), nor for connections, groups and listeners, of which it knows keys only.
+//! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what
+//! connections do with streams (`stream`, `sending`, `receiving`), and packet layers below
+//! (`secure`); the messages between two of our engines are in `wire`. *Not responsible for* the
+//! protocol (`neater-sctp`), nor for connections, groups and listeners, of which it knows keys
+//! only.
 //!
-//! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped when its association is over and
-//! unused; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
-//! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
+//! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped
+//! when its association is over and unused; what was received and not taken counts against the
+//! window that the peer is given, so that it is bounded by the receive buffer; before a connection
+//! has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
 
 mod direction;
 mod endpoints;
@@ -49,15 +52,16 @@ use stream::{Stream, flow_lost};
 const RECV_BUDGET: usize = 16;
 /// Trains per endpoint and turn.
 const SEND_BUDGET: usize = 64;
-/// Associations of an endpoint whose streams are looked at at a time, to find out whether they can end; and when to look at the
-/// others, if nothing happens before.
+/// Associations of an endpoint whose streams are looked at at a time, to find out whether they can
+/// end; and when to look at the others, if nothing happens before.
 const ENDINGS: usize = 64;
 const ENDINGS_AGAIN: Duration = Duration::from_millis(5);
-/// What an association may have queued and unacknowledged at most, in bytes: [`crate::Limits::send_buffer`] at first, and more as
-/// its congestion window grows.
+/// What an association may have queued and unacknowledged at most, in bytes:
+/// [`crate::Limits::send_buffer`] at first, and more as its congestion window grows.
 const SEND_BUFFER_MAX: usize = 64 << 20;
 
-/// What client sockets have in common that share one: family (IPv6 or not), interface and isolation.
+/// What client sockets have in common that share one: family (IPv6 or not), interface and
+/// isolation.
 pub(crate) type Sharing = (bool, Option<u32>, u64);
 
 /// What lies under the SCTP packets of a socket.
@@ -130,7 +134,7 @@ pub(crate) struct SctpSocket {
     ends: BTreeMap<(u16, Option<IpAddr>), Key>,
     /// Answers for the ports without an endpoint; made for the first packet to one.
     unmatched: Option<Key>,
-    /// The system is told not to cut packets.
+    /// The system must not fragment packets.
     whole: bool,
     writable: bool,
     /// What the socket could not take; endpoints wait for it.
@@ -179,7 +183,8 @@ impl SctpSocket {
 #[derive(Debug)]
 pub(crate) struct SctpEnd {
     socket: Key,
-    /// Our address, if it has one for itself on a socket that has all: what it sends comes from there.
+    /// Our address, if it has one for itself on a socket that has all: what it sends comes from
+    /// there.
     at: Option<IpAddr>,
     /// The packet layers beside the first, which is the two above.
     ways: Vec<paths::Way>,
@@ -228,7 +233,8 @@ pub(crate) struct SctpCarrier {
     ties: Vec<Tie>,
     /// Sockets that were not read empty within the budget.
     pub(crate) unread: Vec<Key>,
-    /// How often windows were looked at when this carrier has last looked at its own: see [`crate::context::Windows::looks`].
+    /// How often windows were looked at when this carrier has last looked at its own: see
+    /// [`crate::context::Windows::looks`].
     pub(crate) looked: u64,
 }
 
@@ -262,7 +268,8 @@ pub(crate) struct Sctp {
     /// It was withdrawn from a race, and whether it would have been answered is reported.
     pub(crate) on_trial: bool,
     pub(crate) group: Option<Key>,
-    /// By what names them among connections: the number of the stream, and which use of it above that.
+    /// By what names them among connections: the number of the stream, and which use of it above
+    /// that.
     streams: BTreeMap<u32, Stream>,
     /// The streams that have their number now.
     numbers: BTreeMap<u16, u32>,
@@ -283,7 +290,7 @@ pub(crate) struct Sctp {
     reports: BTreeMap<u64, (Key, MessageId)>,
     /// What connections have not taken of what was received, in bytes of memory.
     held: usize,
-    /// What of it the endpoint has been told.
+    /// The part of it that the endpoint was notified of.
     told: usize,
     /// There was no room for the last message.
     blocked: bool,
@@ -295,7 +302,8 @@ pub(crate) struct Sctp {
     turns: Option<Box<Turns>>,
     /// The sum of [`Stream::reserved`], or more, where streams have ended.
     reserved: usize,
-    /// Where the bytes are shared: how far the one was that has handed over last. Who comes late begins there.
+    /// Where the bytes are shared: how far the one was that has handed over last. A connection that
+    /// comes late begins there.
     fed: u64,
     next_stream: u16,
     send_buffer: usize,
@@ -306,7 +314,8 @@ pub(crate) struct Sctp {
     pub(crate) started: Instant,
 }
 
-/// Ends that came before there was a connection to report them to. The data before them waits in the endpoint.
+/// Ends that came before there was a connection to report them to. The data before them waits in
+/// the endpoint.
 #[derive(Debug, Default)]
 struct Before {
     streams: BTreeSet<u16>,
@@ -355,8 +364,8 @@ impl SctpCarrier {
         }
     }
 
-    /// Ends an association: in order, or at once with the code of its last connection. Returns why it is over for its
-    /// connections from now on; `None`: it was over before.
+    /// Ends an association: in order, or at once with the code of its last connection. Returns why
+    /// it is over for its connections from now on; `None`: it was over before.
     pub(super) fn close(&mut self, now: Instant, key: Key, abort: Option<u64>) -> Option<SessionOver> {
         // An orderly end may still be cut short.
         let ends = |a: &Sctp| match a.lost {
@@ -461,8 +470,8 @@ impl SctpCarrier {
         }
     }
 
-    /// Takes the next of what an endpoint has to report: later ones may be about what the engine does in answer to this one. False:
-    /// there is no more.
+    /// Takes the next of what an endpoint has to report: later ones may be about what the engine
+    /// does in answer to this one. False: there is no more.
     pub(crate) fn collect<N: Net>(&mut self, cx: &mut Context<N>, end: Key) -> bool {
         let Some(e) = self.endpoints.get_mut(end) else { return false };
         let Some((id, event)) = e.endpoint.poll_event() else { return false };
@@ -536,14 +545,16 @@ impl SctpCarrier {
             SctpEvent::Writable => self.writable(cx, key),
             SctpEvent::Acknowledged { message } => self.reported(key, message.0, true),
             SctpEvent::Failed { message, .. } => self.reported(key, message.0, false),
-            // Where streams are no connections, that one begins again ends nothing: its numbers do (RFC 6525 section 5.2.2).
+            // Where streams are no connections, that one begins again ends nothing: its numbers do
+            // (RFC 6525 section 5.2.2).
             SctpEvent::OutgoingReset { .. } | SctpEvent::IncomingReset { .. }
                 if self.associations.get(key).is_none_or(|a| !a.mux) => {}
             SctpEvent::OutgoingReset { streams, .. } => {
                 if let Some(a) = self.associations.get_mut(key) {
                     a.resetting = false;
                 }
-                // Refused or forgotten (the peer has restarted): a peer that is of our kind and does that harms only itself.
+                // Refused or forgotten (the peer has restarted): a peer that is of our kind and
+                // does that harms only itself.
                 for stream in streams {
                     self.ended(key, stream.0);
                 }
@@ -566,7 +577,8 @@ impl SctpCarrier {
             SctpEvent::PartLost { stream, number } => self.part_lost(&cx.limits, key, stream.0, number),
             SctpEvent::Restarted => self.restarted(cx, key),
             SctpEvent::Closed(reason) => self.closed(cx, key, reason),
-            // The failure of an only path is the association's; but the peer's address can change (behind a NAT).
+            // The failure of an only path is the association's; but the peer's address can change
+            // (behind a NAT).
             SctpEvent::Path { .. } | SctpEvent::PrimaryPath { .. } => {
                 self.follow(key);
                 self.report_paths(key);
@@ -577,7 +589,8 @@ impl SctpCarrier {
             SctpEvent::AddressChanged { change: AddressChange::Add(layer), done: false } => {
                 self.not_widened(key, layer)
             }
-            // Streams are not added, and an error that the peer reports without an end concerns nothing here.
+            // Streams are not added, and an error that the peer reports without an end concerns
+            // nothing here.
             SctpEvent::StreamsAdded { .. } | SctpEvent::PeerError { .. } | SctpEvent::Accepted => {}
             #[allow(unreachable_patterns, reason = "the enum may grow")]
             _ => {}
@@ -590,8 +603,8 @@ impl SctpCarrier {
 
     /// The association is over, in whatever way. What had arrived is read first.
     fn closed<N: Net>(&mut self, cx: &mut Context<N>, key: Key, reason: CloseReason) {
-        // A peer that has sent everything and ended in order while the race is being decided can still be read by the winner, as with
-        // TCP: `begin` goes on from here.
+        // A peer that has sent everything and ended in order while the race is being decided can
+        // still be read by the winner, as with TCP: `begin` goes on from here.
         let racing = self.associations.get_mut(key).filter(|a| a.connected && a.attempt.is_some());
         if let Some(a) = racing.filter(|_| reason == CloseReason::Shutdown) {
             a.over = true;
@@ -635,12 +648,13 @@ impl SctpCarrier {
         }
     }
 
-    /// The peer has restarted, with an association of the same name (RFC 9260 section 5.2): to the connections it is lost, and
-    /// to a listener it is new.
+    /// The peer has restarted, with an association of the same name (RFC 9260 section 5.2): to the
+    /// connections it is lost, and to a listener it is new.
     fn restarted<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get(key) else { return };
         let (end, id) = (a.end, a.id);
-        // What the endpoint holds under this name is the new one's from here on, data that came with the cookie included.
+        // What the endpoint holds under this name is the new one's from here on, data that came
+        // with the cookie included.
         if let Some(e) = self.endpoints.get_mut(end) {
             e.associations.remove(&id);
             e.endpoint.set_held(id, 0);
@@ -656,7 +670,8 @@ impl SctpCarrier {
         if self.endpoints.contains(end) {
             self.mark_dirty(end);
         } else {
-            // It was closed before the connections of an association that the peer has replaced: the next flush tidies all.
+            // It was closed before the connections of an association that the peer has replaced:
+            // the next flush tidies all.
             self.dirty.push(end);
         }
     }
@@ -688,8 +703,8 @@ impl SctpCarrier {
         self.tidy_endpoint(cx, end);
     }
 
-    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
-    /// wait to be acknowledged.
+    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association:
+    /// for how long what was sent may wait to be acknowledged.
     pub(crate) fn set_user_timeout(&mut self, key: Key, limit: Option<Duration>) {
         let Some(a) = self.associations.get(key) else { return };
         if let Some(e) = self.endpoints.get_mut(a.end).filter(|_| !a.over) {

@@ -1,4 +1,5 @@
-//! Associations that are opened, by us in a race or by a peer at a listener, and the streams that both open on them.
+//! Associations that are opened, by us in a race or by a peer at a listener, and the streams that
+//! both open on them.
 
 use super::paths::{bound_first, spread};
 use super::socket::{mtu, peer_address};
@@ -26,11 +27,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How many endpoints of a socket are looked at for one that can take another association, before a new one is made.
+/// How many endpoints of a socket are looked at for one that can take another association, before a
+/// new one is made.
 const ENDS_ASKED: usize = 8;
-/// A program that asks for keep-alives wants to know when no answer comes to them: after so many times their interval.
+/// A program that asks for keep-alives wants to know when no answer comes to them: after so many
+/// times their interval.
 const UNANSWERED: u32 = 3;
-/// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
+/// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260
+/// section 8.3).
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Where an association is to lead.
@@ -41,7 +45,7 @@ pub(crate) struct There<'a> {
     pub(crate) addr: SocketAddr,
     /// Where there is UDP below.
     pub(crate) udp_port: u16,
-    /// Who the peer has to be, where there is DTLS below.
+    /// The identity that the peer must have, where there is DTLS below.
     pub(crate) name: &'a str,
 }
 
@@ -70,7 +74,8 @@ fn profile(request: &Compiled, role: Role, mtu: u16) -> Profile {
     }
 }
 
-/// What the scheduler makes of `connPriority`, of which 100 is the default and less goes first: a weight, where it weighs.
+/// What the scheduler makes of `connPriority`, of which 100 is the default and less goes first: a
+/// weight, where it weighs.
 pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
     match scheduler {
         Scheduler::WeightedFair => (10_000 / priority.clamp(1, 10_000)) as u16,
@@ -79,7 +84,8 @@ pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
 }
 
 impl There<'_> {
-    /// The same with the scope of a link-local address, and the address by which the peer is known to its endpoint.
+    /// The same with the scope of a link-local address, and the address by which the peer is known
+    /// to its endpoint.
     fn resolved(self, interface: Option<u32>) -> (Self, SocketAddr) {
         let there = There { addr: crate::context::with_scope(self.addr, interface), ..self };
         let mut route = peer_address(there.addr);
@@ -122,7 +128,8 @@ impl SctpCarrier {
             ConnectError::TooMany => Self::cannot(ErrorKind::NoBuffers),
             _ => Self::cannot(ErrorKind::InvalidInput),
         })?;
-        // It goes with the COOKIE ECHO chunk (RFC 9260 section 5.1), or not at all if the attempt is withdrawn before.
+        // It goes with the COOKIE ECHO chunk (RFC 9260 section 5.1), or not at all if the attempt
+        // is withdrawn before.
         let first = to.first.filter(|d| !d.is_empty() && !to.request.framer.frames());
         let early = first.is_some_and(|data| {
             let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
@@ -193,8 +200,9 @@ impl SctpCarrier {
         }
     }
 
-    /// Whether an endpoint has an association with this SCTP port of any peer. Two endpoints have one association at most (RFC 9260
-    /// section 1.3), and two addresses may be of one host: the second would be taken for a restart of the first.
+    /// Whether an endpoint has an association with this SCTP port of any peer. Two endpoints have
+    /// one association at most (RFC 9260 section 1.3), and two addresses may be of one host: the
+    /// second would be taken for a restart of the first.
     fn has_peer_port(&self, end: &SctpEnd, port: u16) -> bool {
         end.associations.values().any(|k| self.associations.get(*k).is_none_or(|a| a.remote.port() == port))
     }
@@ -262,8 +270,8 @@ impl SctpCarrier {
         key
     }
 
-    /// INIT ACK has come. The COOKIE ECHO chunk, which makes the peer keep state, leaves after this: not for an attempt that was
-    /// withdrawn.
+    /// INIT ACK has come. The COOKIE ECHO chunk, which makes the peer keep state, leaves after
+    /// this: not for an attempt that was withdrawn.
     pub(super) fn reachable<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get_mut(key) else { return };
         a.answered = true;
@@ -287,8 +295,8 @@ impl SctpCarrier {
         }
     }
 
-    /// An attempt is not wanted any more. Before its peer has answered, nothing was sent that it keeps; what it answers later has no
-    /// effect, unless the race puts the attempt on trial.
+    /// An attempt is not wanted any more. Before its peer has answered, nothing was sent that it
+    /// keeps; what it answers later has no effect, unless the race puts the attempt on trial.
     pub(crate) fn withdraw<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get_mut(key) else { return };
         a.attempt = None;
@@ -309,7 +317,8 @@ impl SctpCarrier {
         }
     }
 
-    /// The race gives an attempt that it has withdrawn until `due` to be answered. False: it is gone, or over.
+    /// The race gives an attempt that it has withdrawn until `due` to be answered. False: it is
+    /// gone, or over.
     pub(crate) fn put_on_trial<N: Net>(&mut self, cx: &mut Context<N>, key: Key, due: Instant) -> bool {
         let Some(a) = self.associations.get_mut(key).filter(|a| !a.over) else { return false };
         a.on_trial = true;
@@ -340,7 +349,8 @@ impl SctpCarrier {
         self.drop_unused(cx, key);
     }
 
-    /// Forgets an association that no connection has used: no event is of use to one. A peer that may know of it is notified.
+    /// Forgets an association that no connection has used: no event is of use to one. A peer that
+    /// may know of it is notified.
     fn drop_unused<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get_mut(key).filter(|a| a.attempt.is_none() && !a.is_used()) else { return };
         a.lost.get_or_insert(CloseReason::Aborted);
@@ -350,8 +360,8 @@ impl SctpCarrier {
         self.mark_dirty(end);
     }
 
-    /// An attempt has won: its association belongs to this group. Returns the stream of its connection, and whether the peer has the
-    /// first message.
+    /// An attempt has won: its association belongs to this group. Returns the stream of its
+    /// connection, and whether the peer has the first message.
     pub(crate) fn take(&mut self, key: Key, group: Key) -> Option<(u32, bool)> {
         let a = self.associations.get_mut(key)?;
         a.attempt = None;
@@ -408,7 +418,8 @@ impl SctpCarrier {
         let guest = self.sockets.get(socket).and_then(|s| s.ends.get(&(port, None)).copied());
         let guest = guest.filter(|k| self.endpoints.get(*k).is_some_and(|e| e.socket != socket));
         if let Some(s) = self.sockets.get_mut(socket) {
-            // One on another socket, whose associations have paths here, is reached through this listener from now on.
+            // One on another socket, whose associations have paths here, is reached through this
+            // listener from now on.
             let here = |end: &Key| self.endpoints.get(*end).is_some_and(|e| e.socket == socket);
             s.ends.retain(|at, end| *at != (port, None) || here(end));
         }
@@ -530,7 +541,8 @@ impl SctpCarrier {
         Some(OpenedStream { flow, stack: a.stack, request: a.request.clone(), remotes: a.remotes.clone() })
     }
 
-    /// Opens a stream of an association for a new member of its group, which waits if there is no number for it.
+    /// Opens a stream of an association for a new member of its group, which waits if there is no
+    /// number for it.
     pub(crate) fn open_stream(&mut self, key: Key, direction: Direction) -> Result<OpenedStream, EstablishmentError> {
         let refuse = |why: &str| Err(EstablishmentError::new(Reason::InvalidConfiguration, why));
         let over = || EstablishmentError::new(Reason::EstablishmentFailed, "the SCTP association is over");
@@ -549,7 +561,8 @@ impl SctpCarrier {
         Ok(OpenedStream { flow, stack: a.stack, request: a.request.clone(), remotes: a.remotes.clone() })
     }
 
-    /// Opens a stream at a number of ours that none has: taken in turn, so that the peer has long forgotten the last use of it.
+    /// Opens a stream at a number of ours that none has: taken in turn, so that the peer has long
+    /// forgotten the last use of it.
     pub(crate) fn free_stream(&mut self, key: Key) -> Option<u32> {
         let a = self.associations.get_mut(key)?;
         let (out, inbound) = self.endpoints.get(a.end)?.endpoint.streams(a.id);

@@ -1,12 +1,15 @@
-//! The ways that an SCTP port has to its peers: sockets of interfaces of their own, and addresses of one socket that has all.
+//! The ways that an SCTP port has to its peers: sockets of interfaces of their own, and addresses
+//! of one socket that has all.
 //!
-//! *Responsible for* which socket a packet layer of `neater-sctp` is, for opening one more for each interface that an association may
-//! use (RFC 9622 section 6.2.14), and for what becomes of them when the host's addresses change. *Not responsible for* which path carries
-//! data, nor for what the peer is sent about addresses (`neater-sctp`, RFC 5061).
+//! *Responsible for* which socket a packet layer of `neater-sctp` is, for opening one more for each
+//! interface that an association may use (RFC 9622 section 6.2.14), and for what becomes of them
+//! when the host's addresses change. *Not responsible for* which path carries data, nor for what
+//! the peer is sent about addresses (`neater-sctp`, RFC 5061).
 //!
-//! *Invariants*: layer 0 is the socket that the endpoint was made on; a way keeps its number, for the paths of associations are named by
-//! it; an endpoint with a socket of an interface has one association. A client's addresses are not named to the peer: each is added
-//! by an ASCONF chunk from there, with the wildcard address (RFC 5061 section 4.2.1), which works behind a NAT, too.
+//! *Invariants*: layer 0 is the socket that the endpoint was made on; a way keeps its number, for
+//! the paths of associations are named by it; an endpoint with a socket of an interface has one
+//! association. A client's addresses are not named to the peer: each is added by an ASCONF chunk
+//! from there, with the wildcard address (RFC 5061 section 4.2.1), which works behind a NAT, too.
 
 use super::socket::mtu;
 use super::wire::Control;
@@ -26,7 +29,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The most paths of an association.
 pub(super) const PATHS_MAX: usize = 8;
-/// The most ways of an SCTP port: more addresses of a listener's host are answered from where the system chooses.
+/// The most ways of an SCTP port: more addresses of a listener's host are answered from where the
+/// system chooses.
 const WAYS_MAX: usize = 16;
 
 /// One way, beside the first.
@@ -59,7 +63,8 @@ impl Way {
 }
 
 impl SctpEnd {
-    /// The socket of a packet layer, and the address that packets are sent from where the socket has all.
+    /// The socket of a packet layer, and the address that packets are sent from where the socket
+    /// has all.
     pub(super) fn way(&self, layer: LayerId) -> (Key, Option<IpAddr>) {
         match self.ways.get(usize::from(layer.0).wrapping_sub(1)) {
             Some(way) => (way.socket, way.at),
@@ -111,7 +116,8 @@ impl Sctp {
     }
 }
 
-/// How data is spread over the paths of an association, by `multipathPolicy` (RFC 9622 section 8.1.7).
+/// How data is spread over the paths of an association, by `multipathPolicy` (RFC 9622 section
+/// 8.1.7).
 pub(super) fn spread(policy: MultipathPolicy) -> Option<neater_sctp::Multipath> {
     let all = neater_sctp::Multipath::default();
     match policy {
@@ -128,7 +134,7 @@ pub(super) fn address_of(interface: &Interface, v6: bool) -> Option<IpAddr> {
         ip.is_ipv6() == v6 && !ip.is_loopback() && !near
     };
     let of = interface.addrs.iter().filter(|a| fits(&a.addr));
-    // A temporary one tells others less of this host (RFC 8981).
+    // A temporary one reveals less about this host (RFC 8981).
     of.min_by_key(|a| (a.deprecated, !a.temporary)).map(|a| a.addr)
 }
 
@@ -137,8 +143,9 @@ fn is_here(interfaces: &[Interface], at: IpAddr) -> bool {
     interfaces.iter().any(|i| i.up && i.addrs.iter().any(|a| a.addr == at))
 }
 
-/// What the first socket of a client is bound to, if its association is to have several paths: were it left to the system where its
-/// packets leave, they would go where those of another path go as soon as routes change.
+/// What the first socket of a client is bound to, if its association is to have several paths: were
+/// it left to the system where its packets leave, they would go where those of another path go as
+/// soon as routes change.
 pub(super) fn bound_first<N: Net>(
     cx: &mut Context<N>,
     request: &Compiled,
@@ -149,7 +156,8 @@ pub(super) fn bound_first<N: Net>(
     if !wanted || options.local.is_some() || options.interface.is_some() {
         return None;
     }
-    // What is sent to this host itself takes no interface that leads out, whichever has the address.
+    // What is sent to this host itself takes no interface that leads out, whichever has the
+    // address.
     if cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == to)) {
         return None;
     }
@@ -160,18 +168,21 @@ pub(super) fn bound_first<N: Net>(
 }
 
 impl SctpCarrier {
-    /// The packet layer of what has come to this address of ours on a socket that has all: an answer leaves from where it was sent to,
-    /// for at another address of ours we would be a host that the peer does not know (RFC 9260 section 8.4).
+    /// The packet layer of what has come to this address of ours on a socket that has all: an
+    /// answer leaves from where it was sent to, for at another address of ours we would be a host
+    /// that the peer does not know (RFC 9260 section 8.4).
     pub(super) fn arrived_at<N: Net>(&mut self, cx: &Context<N>, end: Key, socket: Key, to: Option<IpAddr>) -> LayerId {
         let Some(e) = self.endpoints.get(end) else { return LayerId(0) };
         let layer = e.layer_of(socket, to);
         let Some(to) = to.map(|ip| ip.to_canonical()).filter(|_| layer.0 == 0 && e.spread) else { return layer };
-        // What has come to it is ours also where its interface is not reported to be up yet, or where it is another one's.
+        // What has come to it is ours also where its interface is not reported to be up yet, or
+        // where it is another one's.
         let ours = cx.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == to));
         if ours { self.layer_at(end, socket, to).unwrap_or(layer) } else { layer }
     }
 
-    /// The packet layer of an address of ours on a socket that has all. `None`: there are as many as there may be.
+    /// The packet layer of an address of ours on a socket that has all. `None`: there are as many
+    /// as there may be.
     pub(super) fn layer_at(&mut self, end: Key, socket: Key, at: IpAddr) -> Option<LayerId> {
         let e = self.endpoints.get(end)?;
         match e.layer_of(socket, Some(at)) {
@@ -186,7 +197,8 @@ impl SctpCarrier {
         }
     }
 
-    /// Opens a way for each further interface that an association of ours may use, and tells the peer.
+    /// Opens a path for each further interface that a local association may use, and announces it
+    /// to the peer.
     pub(super) fn widen<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         match self.associations.get(key).map(|a| a.stack) {
             Some(Stack::SctpDtls) => self.ties.push(Tie::Widen(key)),
@@ -228,7 +240,8 @@ impl SctpCarrier {
         self.mark_dirty(end);
     }
 
-    /// What the paths of an association are used for from now on. The peer of one that we have opened is asked to do the same.
+    /// What the paths of an association are used for from now on. The peer of one that we have
+    /// opened is asked to do the same.
     pub(crate) fn set_policy(&mut self, key: Key, stream: u32, policy: MultipathPolicy) {
         let Some(a) = self.associations.get(key) else { return };
         if let Some(e) = self.endpoints.get_mut(a.end).filter(|e| e.profile.several) {
@@ -238,12 +251,14 @@ impl SctpCarrier {
         }
     }
 
-    /// Asks the peer of an association that we have opened to use its paths so: most of the data may be the peer's.
+    /// Asks the peer of an association that we have opened to use its paths so: most of the data
+    /// may be the peer's.
     fn ask_policy(&mut self, key: Key, stream: Option<u32>, policy: MultipathPolicy) {
         let Some(a) = self.associations.get(key).filter(|a| a.client) else { return };
         let open = |s: &u32| a.streams.get(s).is_some_and(|s| s.outgoing.is_open());
         let stream = stream.filter(open).or_else(|| a.numbers.values().copied().find(open));
-        // A peer that has not been asked uses one, unless its own program says otherwise.
+        // A peer that has not been asked uses one path, unless its own program has set another
+        // policy.
         if let Some(stream) = stream.filter(|_| policy != a.asked) {
             let code = match policy {
                 MultipathPolicy::Handover => 0,
@@ -258,7 +273,7 @@ impl SctpCarrier {
         }
     }
 
-    /// The peer says what the paths of an association that it has opened are to be used for.
+    /// The peer requests a use of the paths of an association that it has opened.
     pub(super) fn peer_asks_paths(&mut self, key: Key, code: u64) {
         let policy = match code {
             0 => MultipathPolicy::Handover,
@@ -324,7 +339,8 @@ impl SctpCarrier {
         self.socket_readable(cx, socket);
     }
 
-    /// The peer has not taken an address, or cannot be reached from there: it is asked again when the host's addresses change.
+    /// The peer has not taken an address, or cannot be reached from there: it is asked again when
+    /// the host's addresses change.
     pub(super) fn not_widened(&mut self, key: Key, layer: LayerId) {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
@@ -373,14 +389,16 @@ impl SctpCarrier {
         self.tidy_socket(cx, socket);
     }
 
-    /// The host's addresses have changed: associations of ours that may have several paths leave interfaces that are gone and use new
-    /// ones (RFC 5061), and what does not answer is probed at once.
+    /// The host's addresses have changed: associations of ours that may have several paths leave
+    /// interfaces that are gone and use new ones (RFC 5061), and what does not answer is probed at
+    /// once.
     pub(crate) fn paths_changed<N: Net>(&mut self, cx: &mut Context<N>) {
         let interfaces = cx.net.interfaces().to_vec();
         for key in self.associations.keys() {
             let Some(a) = self.associations.get(key).filter(|a| a.connected && !a.over) else { continue };
             let (end, id, may) = (a.end, a.id, a.may_widen());
-            // What is new comes first: nothing may be left that could say that something is gone.
+            // New paths come first: otherwise no path may be left on which the removal of one can
+            // be announced.
             self.widen(cx, key);
             let Some(e) = self.endpoints.get_mut(end) else { continue };
             for (i, way) in e.ways.iter_mut().enumerate().filter(|_| may) {

@@ -1,4 +1,5 @@
-//! From associations to connections: messages and bytes that have arrived, and the window that they take.
+//! From associations to connections: messages and bytes that have arrived, and the window that they
+//! take.
 
 use super::socket::receive_buffer;
 use super::stream::Stream;
@@ -16,12 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a piece that waits costs beside its bytes.
 const PIECE: usize = 64;
-/// How far the endpoint's idea of what is held may be from the truth, in bytes; and at most this part of the receive buffer, so that
-/// the peer is not told of room that there is not.
+/// How far the endpoint's count of unread bytes may differ from the true one, in bytes; and at most
+/// this part of the receive buffer, so that the advertised window never exceeds the free buffer.
 const HELD_STEP: usize = 16 << 10;
 const HELD_PART: usize = 16;
-/// How many uses of streams there may be before the peer may open no more. It may have some thousand streams at a time; only one that ends
-/// them and opens them again, and again, while nothing takes or ends what it has opened comes so far.
+/// How many uses of streams there may be before the peer may open no more. It may have some
+/// thousand streams at a time; only one that ends them and opens them again, and again, while
+/// nothing takes or ends what it has opened comes so far.
 const MAX_USES: usize = 1 << 15;
 
 /// Part of a message that waits for the program.
@@ -52,8 +54,8 @@ impl Stream {
         }
     }
 
-    /// Which piece is the next to be read as bytes. Where parts of several messages may alternate, the one that was begun is read to
-    /// its end, or to that of the peer's direction.
+    /// Which piece is the next to be read as bytes. Where parts of several messages may alternate,
+    /// the one that was begun is read to its end, or to that of the peer's direction.
     fn next_to_read(&self, alternating: bool) -> Option<usize> {
         let first = self.rx.front().map(|_| 0);
         match self.partial.filter(|_| alternating) {
@@ -71,9 +73,9 @@ impl Sctp {
         self.mux && self.is_peers(number) && self.lost.is_none() && self.streams.len() < MAX_USES
     }
 
-    /// Adds what has arrived to the queue of its stream, parts of a message behind each other. Where one connection is the whole
-    /// association, parts of several messages may alternate: were the others to wait for the end of one, the window could be full
-    /// of them before that.
+    /// Adds what has arrived to the queue of its stream, parts of a message behind each other.
+    /// Where one connection is the whole association, parts of several messages may alternate: were
+    /// the others to wait for the end of one, the window could be full of them before that.
     fn keep(&mut self, stream: u32, piece: Piece) {
         let Some(s) = self.streams.get_mut(&stream) else { return };
         self.held += piece.cost();
@@ -115,8 +117,8 @@ impl SctpCarrier {
         }
     }
 
-    /// What is to be remembered of what the peer has said as long as the race that an association is in has not been decided; `None`: it
-    /// has, and they can be passed on.
+    /// The peer's reports that are kept until the race of an association is decided; `None`: it is
+    /// decided, and they can be passed on.
     pub(super) fn racing(&mut self, key: Key) -> Option<&mut Before> {
         let a = self.associations.get_mut(key).filter(|a| a.attempt.is_some())?;
         Some(a.before.get_or_insert_default())
@@ -139,7 +141,8 @@ impl SctpCarrier {
         self.reset_received(limits, key, streams.into_iter());
     }
 
-    /// Takes what has arrived to the connections that it is for: not before it is certain that there will be one.
+    /// Takes what has arrived to the connections that it is for: not before it is certain that
+    /// there will be one.
     pub(super) fn take_arrived(&mut self, limits: &Limits, key: Key) {
         if self.associations.get(key).is_some_and(|a| a.attempt.is_some()) {
             return;
@@ -222,7 +225,8 @@ impl SctpCarrier {
         a.keep(stream, piece);
     }
 
-    /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.
+    /// The peer has given up a message of which a part was taken out of the endpoint: what follows
+    /// would be taken for the rest.
     pub(super) fn part_lost(&mut self, limits: &Limits, key: Key, number: u16, message: u64) {
         let Some(a) = self.associations.get_mut(key) else { return };
         let (mux, number) = (a.mux, if a.mux { number } else { 0 });

@@ -1,14 +1,16 @@
 //! SCTP over DTLS (RFC 8261): packets go through a layer.
 //!
-//! *Responsible for* what ties a socket of [`super`] to a layer ([`crate::carrier::layer`]): by which path a packet goes, when a
-//! client's association may begin to speak, and what the end of a path means to its associations. *Not responsible for* the layer:
-//! which peers may open a path, which have proved an address, which make room.
+//! *Responsible for* what ties a socket of [`super`] to a layer ([`crate::carrier::layer`]): by
+//! which path a packet goes, when a client's association may begin to speak, and what the end of a
+//! path means to its associations. *Not responsible for* the layer: which peers may open a path,
+//! which have proved an address, which make room.
 //!
-//! *Invariants*: an association has one path, or, between two of our engines, one for each network of the client's; it is gone with the
-//! last. Nothing else uses a client's path, those of a listener share a socket. A further path leads to a peer with the same
-//! certificate, and to the association only behind an AUTH chunk (RFC 4895), whose key follows from what was exchanged on the first
-//! (decision 0039). What a stranger says (ICMP) reaches a client that has no path yet, and nothing else: how large packets may be is
-//! found out by probes alone (RFC 8261 section 4.1).
+//! *Invariants*: an association has one path, or, between two of our engines, one for each network
+//! of the client's; it is gone with the last. Nothing else uses a client's path, those of a
+//! listener share a socket. A further path leads to a peer with the same certificate, and to the
+//! association only behind an AUTH chunk (RFC 4895), whose key follows from what was exchanged on
+//! the first (decision 0039). ICMP errors, which anyone may forge, reach only a client that has no
+//! path yet: the path MTU is found by probes alone (RFC 8261 section 4.1).
 
 use super::socket::{LINGER, PACKET_MAX, wishes};
 use super::{Below, Sctp, SctpSocket, Tie};
@@ -137,8 +139,8 @@ impl SctpCarrier {
         self.fit(layers, key);
     }
 
-    /// An association's packets may be as long as its path lets them be: an endpoint was made for what takes most, and the paths of a
-    /// listener's clients differ.
+    /// An association's packets may be as long as its path lets them be: an endpoint was made for
+    /// what takes most, and the paths of a listener's clients differ.
     fn fit(&mut self, layers: &Layers<'_>, key: Key) {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
@@ -173,8 +175,9 @@ impl SctpCarrier {
         }
     }
 
-    /// The path that led to a peer is over, and with it those of its associations that have no other. What the peer had sent before comes first: data, the end of
-    /// a shutdown, or an association that is new.
+    /// The path that led to a peer is over, and with it those of its associations that have no
+    /// other. What the peer had sent before comes first: data, the end of a shutdown, or an
+    /// association that is new.
     pub(crate) fn layer_lost<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, peer: SocketAddr, end: &LayerEnd) {
         for endpoint in self.ends_on(socket) {
             while self.collect(cx, endpoint) {}

@@ -1,4 +1,5 @@
-//! From connections to associations: messages and bytes, whose turn it is, and what has become of what was handed over.
+//! From connections to associations: messages and bytes, whose turn it is, and what has become of
+//! what was handed over.
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
 use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
@@ -44,14 +45,14 @@ pub(super) struct Turns {
     current: usize,
 }
 
-/// Who is next.
+/// Which connection is next.
 #[derive(Debug)]
 enum Order {
-    /// One after the other: who has more comes again at the end.
+    /// One after the other: a connection with more comes again at the end.
     Ring(VecDeque<usize>),
     /// The most important for as long as it has more.
     Ranked(VecDeque<usize>),
-    /// Who has been given the least, by its weight.
+    /// The connection that has been given the least, by its weight.
     Fair(BinaryHeap<Reverse<(u64, usize)>>),
 }
 
@@ -73,7 +74,8 @@ impl SctpCarrier {
         self.events.push_back(CarrierEvent::Turns { session: SessionId::Sctp(key) });
     }
 
-    /// The connections of an association, in the order in which their turns come. Those that do not wait are to be left out.
+    /// The connections of an association, in the order in which their turns come. Those that do not
+    /// wait are to be left out.
     pub(crate) fn in_turn(&self, key: Key) -> Vec<Waiter> {
         let Some(a) = self.associations.get(key) else { return Vec::new() };
         let all = a.streams.iter().filter_map(|(stream, s)| {
@@ -102,7 +104,8 @@ impl SctpCarrier {
         a.turns = Some(Box::new(Turns { waiting, order, current: 0 }));
     }
 
-    /// Whose turn it is: until [`SctpCarrier::end_turn`] it may hand over its share. `None`: nothing waits any more, or there is no room.
+    /// Whose turn it is: until [`SctpCarrier::end_turn`] it may hand over its share. `None`:
+    /// nothing waits any more, or there is no room.
     pub(crate) fn next_turn(&mut self, key: Key) -> Option<Key> {
         let a = self.associations.get_mut(key)?;
         let mut turns = a.turns.take().filter(|_| !a.blocked)?;
@@ -135,7 +138,8 @@ impl SctpCarrier {
         }
     }
 
-    /// The buffer follows the path: twice what may be in flight, as far as there is room for the windows of all.
+    /// The buffer follows the path: twice what may be in flight, as far as there is room for the
+    /// windows of all.
     fn tune<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get(a.end) else { return };
@@ -154,7 +158,8 @@ impl SctpCarrier {
         }
     }
 
-    /// By how much buffers may grow now, after those that need less have given back if that is little.
+    /// By how much buffers may grow now, after those that need less have given back if that is
+    /// little.
     fn find_room<N: Net>(&mut self, cx: &mut Context<N>, wanted: u64) -> u64 {
         let room = cx.room_for_windows();
         if room >= wanted || !cx.may_look_at_windows() {
@@ -175,7 +180,8 @@ impl SctpCarrier {
         }
     }
 
-    /// Makes the buffers small again of associations that have nothing in them, if others have asked for room since that was done last.
+    /// Makes the buffers small again of associations that have nothing in them, if others have
+    /// asked for room since that was done last.
     pub(crate) fn take_back_if_asked<N: Net>(&mut self, cx: &mut Context<N>) {
         if self.looked != cx.windows.looks {
             self.take_back(cx);
@@ -202,8 +208,8 @@ impl SctpCarrier {
         }
     }
 
-    /// Where what is more important goes first, its turn comes as soon as there is room, and not when half the buffer is empty:
-    /// otherwise the rest of the buffer would be sent before it.
+    /// Where what is more important goes first, its turn comes as soon as there is room, and not
+    /// when half the buffer is empty: otherwise the rest of the buffer would be sent before it.
     pub(super) fn feed_ranked<N: Net>(&mut self, cx: &mut Context<N>, end: Key) {
         let Some(e) = self.endpoints.get_mut(end) else { return };
         for key in core::mem::take(&mut e.hungry) {
@@ -249,10 +255,12 @@ impl SctpCarrier {
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let mut share = a.share;
         let handed = done.bytes;
-        // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
+        // What is more important than what waits there makes room for itself (RFC 7496 section
+        // 3.2).
         let goes = |s: &Segment| s.expires.is_none() && ranks(s.flags);
         while let Some(front) = queue.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
-            // Without a framer a message may have come in parts; the end of the direction is the end of the last.
+            // Without a framer a message may have come in parts; the end of the direction is the
+            // end of the last.
             let parts = match queue.queue.iter().position(|s| s.completes.is_some()) {
                 _ if framed => 1,
                 Some(at) => at + 1,
@@ -265,7 +273,8 @@ impl SctpCarrier {
             if !budget.take_datagram(len) {
                 break;
             }
-            // Copied, because the endpoint drops what it keeps at any time, and the application may own it.
+            // Copied, because the endpoint drops what it keeps at any time, and the application may
+            // own it.
             let mut data = Vec::with_capacity(len.max(1));
             queue.queue.iter().take(parts).for_each(|s| data.extend_from_slice(&s.data));
             let sent = match (len, framed, a.mux) {
@@ -276,7 +285,8 @@ impl SctpCarrier {
                 _ => {
                     let options = SendOptions {
                         ppid: if a.mux { ppid(len == 0) } else { flags.ppid },
-                        // The end of the direction is reported when this is acknowledged (the I bit: RFC 9260 section 6.1, RFC 7053).
+                        // The end of the direction is reported when this is acknowledged (the I
+                        // bit: RFC 9260 section 6.1, RFC 7053).
                         immediate: last && parts == queue.queue.len(),
                         ..options(flags, expires.map(|e| e.0), framed)
                     };
@@ -298,7 +308,7 @@ impl SctpCarrier {
                             break;
                         }
                         Err(Refusal::Message(error)) => Err(error),
-                        // Its end is among the events that have not been looked at, and says why.
+                        // Its end is among the unread events, with the reason.
                         Err(Refusal::Gone) if a.lost.is_none() => break,
                         Err(Refusal::Gone | Refusal::Over) => {
                             let why = a.lost.clone().unwrap_or(CloseReason::Shutdown);
@@ -337,7 +347,8 @@ impl SctpCarrier {
         self.mark_dirty_of(key);
     }
 
-    /// Writes bytes: each write is a message, and what they mean together is the receiver's business.
+    /// Writes bytes: each write is a message, and what they mean together is the receiver's
+    /// business.
     pub(crate) fn write(&mut self, (key, stream): (Key, u32), bufs: &[IoSlice<'_>]) -> Result<usize, WriteError> {
         let gone = || WriteError::Refused(ConnectionError::Closed);
         let Some(a) = self.associations.get_mut(key) else { return Err(gone()) };
@@ -373,9 +384,10 @@ impl SctpCarrier {
 }
 
 impl Sctp {
-    /// Those that wait with nothing queued write when their applications get to it. Until then a share of the room is kept for each of
-    /// them, or the first to get to it would take everything, every time. A share that is not used is less each time, so that an
-    /// application that does not write after all holds nothing up; and what is acknowledged meanwhile is room for all.
+    /// Those that wait with nothing queued write when their applications get to it. Until then a
+    /// share of the room is kept for each of them, or the first to get to it would take everything,
+    /// every time. A share that is not used is less each time, so that an application that does not
+    /// write after all holds nothing up; and what is acknowledged meanwhile is room for all.
     fn reserve(&mut self, scheduler: Scheduler, room: usize, waiting: &[Waiter]) {
         let mut carried = 0;
         for s in self.streams.values_mut().filter(|s| s.reserved > 0) {
@@ -392,7 +404,8 @@ impl Sctp {
         let all: u64 = waiting.iter().map(weight).sum();
         for waiter in waiting.iter().filter(|w| !w.queued) {
             let share = match scheduler {
-                // The most important: the others have the rest, or what it does not use would hold them up.
+                // The most important: the others have the rest, or what it does not use would hold
+                // them up.
                 Scheduler::Priority if first != Some(waiter.priority) => 0,
                 Scheduler::Priority => free / 2,
                 _ => (free as u64 * weight(waiter) / all.max(1)) as usize,
@@ -404,8 +417,9 @@ impl Sctp {
         }
     }
 
-    /// The most bytes that a connection may hand over now, for the room that is reserved for others. No limit where none is reserved
-    /// anything, or nothing is buffered: something must go on.
+    /// The most bytes that a connection may hand over now, for the room that is reserved for
+    /// others. No limit where none is reserved anything, or nothing is buffered: something must go
+    /// on.
     fn allowance(&self, stream: u32, e: &SctpEnd) -> usize {
         if self.reserved == 0 || e.endpoint.buffered(self.id) == 0 {
             return usize::MAX;
@@ -477,7 +491,7 @@ fn options(flags: SendFlags, expires: Option<Instant>, framed: bool) -> SendOpti
     SendOptions { unordered: flags.unordered, reliability, whole: flags.whole, report, ..SendOptions::default() }
 }
 
-/// What tells our own messages apart.
+/// The payload protocol identifier that distinguishes the engine's own messages.
 const fn ppid(empty: bool) -> u32 {
     if empty { PPID_EMPTY } else { PPID_DATA }
 }

@@ -1,12 +1,15 @@
-//! The sockets that SCTP associations share, and the SCTP ports on them: of UDP (RFC 6951), and of IP itself where this process may.
+//! The sockets that SCTP associations share, and the SCTP ports on them: of UDP (RFC 6951), and of
+//! IP itself where this process may.
 //!
-//! A socket has several SCTP ports, each with a [`neater_sctp::Endpoint`]: a listener's, or one of a client's. Two associations
-//! with the same peer need two ports of ours (RFC 9260 section 1.3), so a client takes another one when it must. A packet's
-//! destination port leads to the endpoint, which knows its associations.
+//! A socket has several SCTP ports, each with a [`neater_sctp::Endpoint`]: a listener's, or one of
+//! a client's. Two associations with the same peer need two ports of ours (RFC 9260 section 1.3),
+//! so a client takes another one when it must. A packet's destination port leads to the endpoint,
+//! which knows its associations.
 //!
-//! Straight over IP there is one socket for each family of addresses (and for each interface and codepoint that a program insists on),
-//! for listeners and clients alike. It gets the packets of all programs on this host: those to a port that has no endpoint here are
-//! another's, and are passed over.
+//! Straight over IP there is one socket for each family of addresses (and for each interface and
+//! codepoint that a program insists on), for listeners and clients alike. It gets the packets of
+//! all programs on this host: those to a port that has no endpoint here are another's, and are
+//! passed over.
 
 use super::paths::PATHS_MAX;
 use super::wire::ADAPTATION;
@@ -44,16 +47,19 @@ const EPHEMERAL: (u16, u16) = (49_152, 65_535);
 const PORT_TRIES: usize = 64;
 /// A socket whose last association is over answers for as long what the peer may have missed.
 pub(crate) const LINGER: Duration = Duration::from_secs(3);
-/// NATs forget idle UDP flows within 30 seconds, some sooner (RFC 4787 section 4.3): encapsulated paths speak more often.
+/// NATs forget idle UDP flows within 30 seconds, some sooner (RFC 4787 section 4.3): encapsulated
+/// paths speak more often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB at first if nothing
-/// else was said, and up to 16 MB while the program takes so much that the peer would have to wait for the window.
+/// The receive buffer of an association, which is one for all its streams, by what is kept of
+/// datagrams: 1 MB at first unless configured otherwise, and up to 16 MB while the program takes so
+/// much that the peer would have to wait for the window.
 const RECEIVE_FACTOR: usize = 4;
 const RECEIVE_FACTOR_MAX: usize = 64;
-/// What all associations of an endpoint may hold of received data, by what may be kept in send queues.
+/// What all associations of an endpoint may hold of received data, by what may be kept in send
+/// queues.
 const RECEIVE_BUDGET_FACTOR: usize = 4;
-/// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16 suggests 8 times, which is four
-/// minutes for who waits.
+/// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16
+/// suggests 8 times, which is four minutes of waiting.
 const INITS: u32 = 5;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;
@@ -115,8 +121,8 @@ impl SctpCarrier {
         Ok(key)
     }
 
-    /// An endpoint on a socket, at this SCTP port or, for 0, at a free one; and at this address alone, where the socket
-    /// has all. `None`: the port is taken.
+    /// An endpoint on a socket, at this SCTP port or, for 0, at a free one; and at this address
+    /// alone, where the socket has all. `None`: the port is taken.
     pub(super) fn open_endpoint<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -197,9 +203,11 @@ impl SctpCarrier {
             layers: vec![layer],
             port,
             accept: accepts,
-            // Its tags say whose they are where several engines share a port, or hear everything that comes over IP.
+            // Its verification tags name the engine where several engines share a port, or where
+            // each receives every packet over IP.
             engine: cx.config.shared_secret.filter(|_| shared).map(|_| cx.config.engine),
-            // A listener has its port for itself; that of a client may also be another program's, of which nothing is known.
+            // A listener has its port for itself; that of a client may also be another program's,
+            // of which nothing is known.
             reserved: below == Below::Ip && !accepts,
             max_associations: cx.limits.connections,
             max_per_source: cx.limits.sctp_per_source,
@@ -232,8 +240,8 @@ impl SctpCarrier {
         })
     }
 
-    /// What answers packets to a port that is not in use, as RFC 9260 section 8.4 says: INIT with ABORT, so that a peer need not find
-    /// out by its timers, and within the bounds on answers to a source.
+    /// Answers packets that are out of the blue as RFC 9260 section 8.4 requires: INIT with ABORT,
+    /// so that a peer need not wait for its timers, and within the bounds on answers to a source.
     fn out_of_the_blue<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, port: u16) -> Option<Key> {
         let s = self.sockets.get(socket).filter(|s| s.below != Below::Ip)?;
         let key = match s.unmatched {
@@ -281,7 +289,8 @@ impl SctpCarrier {
             let (socket, from) = end.way(train.route.layer);
             let Some(s) = self.sockets.get_mut(socket) else { continue };
             if train.whole != s.whole {
-                // Rare: chunks that were cut when packets could be longer. Without the option they travel like any UDP datagram.
+                // Rare: chunks that were cut when packets could be longer. Without the option they
+                // travel like any UDP datagram.
                 s.whole = train.whole;
                 let _ = cx.net.set(s.sock, SocketOption::DontFragment(train.whole));
             }
@@ -308,10 +317,12 @@ impl SctpCarrier {
                 Err(e) if e.kind == ErrorKind::MessageTooLarge => self.too_large(cx, key, train.route),
                 // Lost like any packet.
                 Err(e) if e.kind == ErrorKind::NoBuffers => {}
-                // What strangers say of a path of a layer, its peer knows better.
+                // On a packet layer with a peer of its own, ICMP errors that anyone may forge are
+                // ignored.
                 Err(_) if s.layer.is_some() => {}
                 Err(e) => {
-                    // The socket is shared: what it reports here may be about an earlier datagram to another peer.
+                    // The socket is shared: what it reports here may be about an earlier datagram
+                    // to another peer.
                     let to = train.route.remote;
                     if !self.icmp_errors(cx, socket) {
                         self.unreachable(cx, socket, to, e);
@@ -384,24 +395,26 @@ impl SctpCarrier {
         cx.batch = Some(batch);
     }
 
-    /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
+    /// A packet has arrived; the port in the common header (RFC 9260 section 3.1) selects the
+    /// endpoint.
     pub(crate) fn datagram<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, came: PacketInfo, data: &[u8]) {
         let Some(s) = self.sockets.get(socket) else { return };
         if s.server
             && s.below != Below::Dtls
             && let Some(engine) = engine_of_packet(cx, data)
         {
-            // Over IP every engine hears everything.
+            // Over IP every engine receives every packet.
             if s.below == Below::Udp {
                 keep_packet(cx, s.sock, engine, came, data);
             }
             return;
         }
-        self.unclaimed(cx, socket, came, data);
+        self.unmatched(cx, socket, came, data);
     }
 
-    /// The endpoint of a listener that has the association of a packet: the one that the packet has come to, or another one of the same
-    /// listener, for a peer that knows addresses of both versions of IP.
+    /// The endpoint of a listener that has the association of a packet: the one that the packet has
+    /// come to, or another one of the same listener, for a peer that knows addresses of both
+    /// versions of IP.
     fn owner(&self, end: Key, data: &[u8]) -> Key {
         let Some(e) = self.endpoints.get(end).filter(|e| !e.beside.is_empty() && !e.endpoint.owns(data)) else {
             return end;
@@ -411,7 +424,7 @@ impl SctpCarrier {
     }
 
     /// The same for a packet that no other engine has.
-    pub(crate) fn unclaimed<N: Net>(
+    pub(crate) fn unmatched<N: Net>(
         &mut self,
         cx: &mut Context<N>,
         socket: Key,
@@ -435,10 +448,12 @@ impl SctpCarrier {
         self.mark_dirty(key);
     }
 
-    /// Takes the ICMP errors of a socket to the associations that they concern. True if there were any.
+    /// Takes the ICMP errors of a socket to the associations that they concern. True if there were
+    /// any.
     ///
-    /// Any host can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
-    /// 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is this host's own.
+    /// Any host can send such a message. What is believed quotes a packet of ours, with a tag that
+    /// no stranger knows (RFC 9260 section 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is
+    /// this host's own.
     fn icmp_errors<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> bool {
         let Some((sock, below)) = self.sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
         let mut any = false;
@@ -448,7 +463,7 @@ impl SctpCarrier {
             let Some(to) = error.destination else { continue };
             let to = if below == Below::Ip { SocketAddr::new(to.ip(), 0) } else { to };
             if error.quoted.as_slice().is_empty() {
-                // That a packet is too large is told by the call that sends it, too.
+                // The call that sends a too large packet reports that, too.
                 if error.offender.is_none() && error.mtu.is_none() {
                     self.unreachable(cx, key, to, error.error);
                 }
@@ -468,7 +483,8 @@ impl SctpCarrier {
         let ends: Vec<Key> = of_port.collect();
         for end in ends {
             let Some(e) = self.endpoints.get_mut(end) else { continue };
-            // What quotes a packet does not say which of our addresses it was sent from.
+            // An ICMP error that quotes a packet does not show which local address it was sent
+            // from.
             let layers = (0..=e.ways.len()).map(|i| LayerId(i as u16)).filter(|l| e.way(*l).0 == socket);
             let routes = layers.map(|layer| Route { layer, remote: to });
             let found = routes.filter_map(|r| Some((r, e.endpoint.quoted(r, quoted)?))).next();
@@ -490,7 +506,8 @@ impl SctpCarrier {
         }
     }
 
-    /// This host does not take packets of that length towards there: what is sent is measured by the interface from now on.
+    /// This host does not take packets of that length towards there: what is sent is measured by
+    /// the interface from now on.
     fn too_large<N: Net>(&mut self, cx: &mut Context<N>, end: Key, route: Route) {
         let Some((socket, at)) = self.endpoints.get(end).map(|e| e.way(route.layer)) else { return };
         let mtu = mtu(cx, at, Some(route.remote.ip()));
@@ -501,8 +518,8 @@ impl SctpCarrier {
         e.endpoint.handle_icmp(cx.now, route, neater_sctp::IcmpError::PacketTooBig { size }, &packet);
     }
 
-    /// The network does not take packets to an address. For an attempt that is the end; an association that works otherwise has
-    /// its own timers.
+    /// The network does not take packets to an address. For an attempt that is the end; an
+    /// association that works otherwise has its own timers.
     fn unreachable<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, to: SocketAddr, error: net::NetError) {
         let hit: Vec<_> = self
             .associations
@@ -532,7 +549,8 @@ impl SctpCarrier {
         }
     }
 
-    /// An endpoint that is unused is dropped, after a while in which it still answers; its socket goes with the last.
+    /// An endpoint that is unused is dropped, after a while in which it still answers; its socket
+    /// goes with the last.
     pub(super) fn tidy_endpoint<N: Net>(&self, cx: &mut Context<N>, key: Key) {
         if self.endpoints.get(key).is_some_and(SctpEnd::is_unused) {
             cx.timers.push(cx.now + LINGER, Due::SctpEnd(key).into());
@@ -579,8 +597,8 @@ impl SctpCarrier {
     }
 }
 
-/// The largest IP packet that leaves this host towards an address, as far as can be known here: by the interface of the source
-/// address, or the largest of all.
+/// The largest IP packet that leaves this host towards an address, as far as can be known here: by
+/// the interface of the source address, or the largest of all.
 pub(super) fn mtu<N: Net>(cx: &mut Context<N>, local: Option<IpAddr>, remote: Option<IpAddr>) -> u16 {
     let local = local.filter(|ip| !ip.is_unspecified()).or_else(|| cx.net.source_for(remote?));
     let of = |i: &&net::Interface| local.is_none_or(|ip| i.addrs.iter().any(|a| a.addr == ip));
@@ -595,14 +613,14 @@ pub(super) fn wishes(options: &SocketOptions) -> SocketOptions {
     with.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
     // What the path takes is found out (RFC 8899), and no router on it is to cut packets.
     with.set.push(SocketOption::DontFragment(true));
-    // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then; and a path may have become
-    // narrower.
+    // A refused port or a missing route is the end of an attempt, which need not wait for a timeout
+    // then; and a path may have become narrower.
     with.set.push(SocketOption::IcmpErrors(true));
     with
 }
 
-/// Where a packet came from, as peers are told apart: IPv4 as such, no flow label, and the interface only where it is part of the
-/// address (RFC 4007 section 6).
+/// The source of a packet, as peers are distinguished by it: IPv4 as such, no flow label, and the
+/// interface only where it is part of the address (RFC 4007 section 6).
 pub(super) fn peer_address(from: SocketAddr) -> SocketAddr {
     match (from.ip().to_canonical(), from) {
         (IpAddr::V6(ip), SocketAddr::V6(from)) => {
@@ -641,8 +659,9 @@ fn translate(error: &IcmpError, v6: bool, overhead: u16) -> Option<neater_sctp::
     })
 }
 
-/// The secret of the cookies of one listener: what was made by another one, below which lies something else or another port of UDP, is
-/// not good here, whatever its SCTP port. Engines that share a port agree.
+/// The secret of the cookies of one listener: what was made by another one, below which lies
+/// something else or another port of UDP, is not good here, whatever its SCTP port. Engines that
+/// share a port agree.
 fn cookies_of(secret: [u8; 32], below: Below, port: u16) -> [u8; 32] {
     let mut seed = secret;
     let [high, low] = port.to_be_bytes();
@@ -652,12 +671,13 @@ fn cookies_of(secret: [u8; 32], below: Below, port: u16) -> [u8; 32] {
     neater_base::Rng::new(seed).seed()
 }
 
-/// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine begins
-/// with its own. What opens an association has none.
+/// The number of the engine to which an SCTP packet over UDP belongs, if it is another one's: that
+/// of the tag, which every engine begins with its own. What opens an association has none.
 fn engine_of_packet<N: Net>(cx: &Context<N>, packet: &[u8]) -> Option<u8> {
     cx.config.shared_secret?;
     let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
-    // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
+    // A peer that knows nothing of an association sends back the tag that it was sent, which is its
+    // own.
     let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
     (*tag != [0; 4] && !is_sent_back && tag[0] != cx.config.engine).then_some(tag[0])
 }

@@ -1,4 +1,5 @@
-//! The streams of an association and the connections on them: who uses which, and how both directions end.
+//! The streams of an association and the connections on them: which connection uses which stream,
+//! and how both directions end.
 
 use super::direction::{Incoming, Outgoing, User};
 use super::receiving::Piece;
@@ -28,13 +29,14 @@ pub(super) struct Stream {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     pub(super) rx: VecDeque<Piece>,
-    /// The message of which more is to come, and what must wait until it is complete; where one connection is the whole association,
-    /// that of which bytes were read.
+    /// The message of which more is to come, and what must wait until it is complete; where one
+    /// connection is the whole association, that of which bytes were read.
     pub(super) partial: Option<u64>,
     pub(super) parked: BTreeMap<u64, VecDeque<Piece>>,
     /// What its connection has handed over by its weight: see [`Sctp::fed`].
     pub(super) fed: u64,
-    /// Bytes of room that no other stream takes: its connection was notified that there is room, and writes when the program gets to it.
+    /// Bytes of room that no other stream takes: its connection was notified that there is room,
+    /// and writes when the program gets to it.
     pub(super) reserved: usize,
 }
 
@@ -118,8 +120,8 @@ impl SctpCarrier {
         let Some(e) = self.endpoints.get_mut(a.end) else { return false };
         let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
-        // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number, and
-        // one each time that the program changes a property.
+        // Room or not: without the word, a part would look to the peer like the whole. There are at
+        // most two for each use of a number, and one each time that the program changes a property.
         // It is not taken if the association ends, which the peer learns by itself.
         let _ = e.endpoint.send_word(a.id, StreamId(stream as u16), data, options);
         self.mark_dirty_of(key);
@@ -132,8 +134,8 @@ impl SctpCarrier {
         self.finish(key, stream);
     }
 
-    /// Receives nothing more on a stream: what has come is dropped, and the peer is notified, unless our direction has
-    /// ended: then it finds out when it ends its own.
+    /// Receives nothing more on a stream: what has come is dropped, and the peer is notified,
+    /// unless our direction has ended: then it finds out when it ends its own.
     pub(crate) fn stop(&mut self, limits: &Limits, key: Key, stream: u32, code: u64) {
         let Some(a) = self.associations.get_mut(key) else { return };
         a.discard(stream);
@@ -153,8 +155,9 @@ impl SctpCarrier {
         }
     }
 
-    /// A connection uses a stream from now on. What has arrived before is reported, and that nothing follows it if the association
-    /// is over: a stream may have waited for longer than its association existed.
+    /// A connection uses a stream from now on. What has arrived before is reported, and that
+    /// nothing follows it if the association is over: a stream may have waited for longer than its
+    /// association existed.
     pub(crate) fn bind(&mut self, key: Key, stream: u32, conn: Key, priority: u32) {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
@@ -181,8 +184,8 @@ impl SctpCarrier {
         self.mark_dirty_of(key);
     }
 
-    /// Drops what still arrives on a stream whose connection is being closed. What has arrived keeps its place in the window until the
-    /// stream is stopped.
+    /// Drops what still arrives on a stream whose connection is being closed. What has arrived
+    /// keeps its place in the window until the stream is stopped.
     pub(crate) fn ignore_incoming(&mut self, key: Key, stream: u32) {
         if let Some(s) = self.associations.get_mut(key).and_then(|a| a.streams.get_mut(&stream)) {
             s.incoming = s.incoming.on_discard();
@@ -243,8 +246,8 @@ impl SctpCarrier {
         }
     }
 
-    /// Notifies the peer of the directions that are to end and on which everything is acknowledged; not where streams mean nothing to
-    /// the peer.
+    /// Notifies the peer of the directions that are to end and on which everything is acknowledged;
+    /// not where streams mean nothing to the peer.
     pub(super) fn end_streams(&mut self, key: Key) {
         let Some(a) = self.associations.get_mut(key).filter(|a| !a.ending.is_empty() && a.lost.is_none()) else {
             return;
@@ -280,7 +283,8 @@ impl SctpCarrier {
         }
     }
 
-    /// The peer knows that our direction of a stream has ended, and has everything that was sent on it.
+    /// The peer knows that our direction of a stream has ended, and has everything that was sent on
+    /// it.
     pub(super) fn ended(&mut self, key: Key, number: u16) {
         let Some(a) = self.associations.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
@@ -307,8 +311,8 @@ impl SctpCarrier {
     }
 }
 
-/// What the end of an association means to a connection on it. Neither side ends in order before the other has everything (RFC 9260
-/// section 9.2).
+/// What the end of an association means to a connection on it. Neither side ends in order before
+/// the other has everything (RFC 9260 section 9.2).
 pub(super) fn flow_lost(reason: CloseReason) -> SessionLost {
     let orderly = reason == CloseReason::Shutdown;
     SessionLost { error: ConnectionError::Sctp(reason), orderly, unsent: false, all_left: true, ends_complete: true }

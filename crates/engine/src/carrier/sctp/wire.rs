@@ -1,14 +1,17 @@
-//! What two of our engines say to each other on the streams of an association.
+//! Messages between two engines of ours on the streams of an association.
 //!
-//! Both send the adaptation indication [`ADAPTATION`] (RFC 5061 section 4.2.6) and agree on RE-CONFIG and I-DATA: then a stream, in
-//! both directions, is a connection. The side that has opened the association opens streams of even numbers, the other one of
-//! odd numbers; the first message on a number that is not in use opens it, but for number 0, which is open from the beginning. A
-//! direction ends when its stream is reset (RFC 6525), after everything on it was delivered.
+//! Both send the adaptation indication [`ADAPTATION`] (RFC 5061 section 4.2.6) and agree on
+//! RE-CONFIG and I-DATA: then a stream, in both directions, is a connection. The side that has
+//! opened the association opens streams of even numbers, the other one of odd numbers; the first
+//! message on a number that is not in use opens it, but for number 0, which is open from the
+//! beginning. A direction ends when its stream is reset (RFC 6525), after everything on it was
+//! delivered.
 //!
-//! The payload protocol identifier tells apart what is no message of the program's, because a message of SCTP has at least one
-//! byte (RFC 9260 section 6.2) and a reset says nothing but that it is the end.
+//! The payload protocol identifier distinguishes what is no message of the program's, because a
+//! message of SCTP has at least one byte (RFC 9260 section 6.2) and a reset carries nothing but the
+//! end.
 
-/// Says that streams are connections: "neat" in ASCII.
+/// Announces that streams are connections: "neat" in ASCII.
 pub(super) const ADAPTATION: u32 = 0x6e65_6174;
 
 /// A message of the program's.
@@ -25,8 +28,9 @@ pub(super) enum Control {
     Reset(u64),
     /// Nothing more is wanted of the other direction.
     Stop(u64),
-    /// What the paths of the association are to be used for, which the side decides that has opened it: 0 one of them (`Handover`), 1
-    /// all, the fastest first (`Interactive`), 2 all (`Aggregate`).
+    /// What the paths of the association are to be used for, which the side decides that has opened
+    /// it: 0 one of them (`Handover`), 1 all, the fastest first (`Interactive`), 2 all
+    /// (`Aggregate`).
     Paths(u64),
 }
 

@@ -1,7 +1,7 @@
 //! Connections that come over TCP.
 //!
-//! *Responsible for* what is accepted, and for its TLS handshake. *Not responsible for* whether and when it is accepted
-//! ([`crate::listen`]).
+//! *Responsible for* what is accepted, and for its TLS handshake. *Not responsible for* whether and
+//! when it is accepted ([`crate::listen`]).
 
 use crate::carrier::channel::{Behind, Channel, Kind};
 use crate::carrier::event::CarrierEvent;
@@ -32,10 +32,11 @@ impl SocketCarrier {
         self.channels.get(at).is_some_and(Channel::accepts_plainly)
     }
 
-    /// Accepts one connection for a listener; [`SocketCarrier::begin_handshake`] follows, now or later.
+    /// Accepts one connection for a listener; [`SocketCarrier::begin_handshake`] follows, now or
+    /// later.
     ///
     /// # Errors
-    /// What the system says; [`ErrorKind::WouldBlock`]: none waits.
+    /// The error of the operating system; [`ErrorKind::WouldBlock`]: none waits.
     #[inline]
     pub(crate) fn accept_from<N: Net>(
         &mut self,
@@ -53,7 +54,8 @@ impl SocketCarrier {
         Ok((self.channels.insert(channel), remote))
     }
 
-    /// The handshake begins of a connection that was accepted. It has to be counted before it goes on.
+    /// The handshake begins of a connection that was accepted. It has to be counted before it goes
+    /// on.
     pub(crate) fn begin_handshake<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Begun {
         let Some(channel) = self.channels.get_mut(key) else { return Begun::Failed };
         channel.started = cx.now;
@@ -84,7 +86,7 @@ impl SocketCarrier {
         let complete = match self.drive_tls(cx, key) {
             Ok(true) => true,
             Ok(false) if self.has_early(key) => {
-                // The request says that early data is welcome, or it would not have been accepted.
+                // The request allows early data, or it would not have been accepted.
                 if let Some(ch) = self.channels.get_mut(key) {
                     ch.deadline = Some(ch.started + HANDSHAKE_TIMEOUT);
                 }

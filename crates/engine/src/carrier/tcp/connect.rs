@@ -1,7 +1,8 @@
 //! Attempts over TCP, with or without TLS: from the first packet to the end of the handshake.
 //!
-//! *Responsible for* what is reported of an attempt: that its peer has answered, that it is established, that it has failed. *Not
-//! responsible for* which attempts are made ([`crate::establish`]).
+//! *Responsible for* what is reported of an attempt: that its peer has answered, that it is
+//! established, that it has failed. *Not responsible for* which attempts are made
+//! ([`crate::establish`]).
 
 use super::early;
 use crate::Stack;
@@ -62,7 +63,8 @@ impl SocketCarrier {
         Ok(SessionId::Channel(key))
     }
 
-    /// The first message is not to be sent any more: an attempt whose handshake has not begun does not offer it.
+    /// The first message is not to be sent any more: an attempt whose handshake has not begun does
+    /// not offer it.
     pub(crate) fn withdraw_first(&mut self, session: SessionId) {
         if let SessionId::Channel(key) = session
             && let Some(Channel { kind: Kind::TlsPending(client), .. }) = self.channels.get_mut(key)
@@ -104,7 +106,8 @@ impl SocketCarrier {
                 Kind::Tcp => return Ok(true),
                 Kind::TlsPending(client) => {
                     c.kind = Kind::Tls(Box::new(client.begin()?));
-                    // The system gives up on a SYN that is not answered; on a peer that says nothing after it, only this does.
+                    // The system gives up on an unanswered SYN; only this deadline gives up on a
+                    // peer that is silent after it.
                     let deadline = cx.now + HANDSHAKE_PATIENCE;
                     c.deadline = Some(deadline);
                     cx.timers.push(deadline, CarrierTimer::channel(key));

@@ -1,5 +1,5 @@
-//! TLS's early data: the first flight of a client, and connections that a server has delivered before the end of their
-//! handshake.
+//! TLS's early data: the first flight of a client, and connections that a server has delivered
+//! before the end of their handshake.
 
 use crate::carrier::SocketCarrier;
 use crate::carrier::channel::{Channel, Kind};
@@ -20,15 +20,16 @@ pub(crate) enum Early {
     Failed(ConnectionError),
 }
 
-/// Offers a message to the first flight of a TLS client, all or nothing: of a message half sent it could not be found out
-/// which half the server has dropped.
+/// Offers a message to the first flight of a TLS client, all or nothing: of a message half sent it
+/// could not be found out which half the server has dropped.
 pub(crate) fn offer(tls: &mut TlsStream, data: &Bytes) {
     if !data.is_empty() && tls.early_capacity() >= data.len() {
         tls.early_write(data);
     }
 }
 
-/// Whether a TLS server waits for the end of its client's handshake, although the connection was delivered.
+/// Whether a TLS server waits for the end of its client's handshake, although the connection was
+/// delivered.
 pub(crate) fn unfinished(channel: &Channel) -> bool {
     matches!(&channel.kind, Kind::Tls(tls) if tls.is_handshaking())
 }
@@ -45,14 +46,15 @@ impl SocketCarrier {
             if tls.early_data_sent() > 0 && tls.early_data_accepted() == Some(true))
     }
 
-    /// An incoming TLS connection has brought early data that was accepted, before the end of its handshake.
+    /// An incoming TLS connection has brought early data that was accepted, before the end of its
+    /// handshake.
     pub(crate) fn has_early(&self, key: Key) -> bool {
         matches!(self.channels.get(key).map(|c| &c.kind), Some(Kind::Tls(tls))
             if tls.is_handshaking() && tls.early_data_received() > 0)
     }
 
-    /// Whether there is time left for the handshake of a connection that was delivered before its end; then the deadline is
-    /// set again.
+    /// Whether there is time left for the handshake of a connection that was delivered before its
+    /// end; then the deadline is set again.
     pub(crate) fn may_still_shake<N: Net>(&self, cx: &mut Context<N>, key: Key) -> bool {
         match self.channels.get(key).and_then(|ch| ch.deadline) {
             Some(at) if at > cx.now => {
@@ -63,8 +65,8 @@ impl SocketCarrier {
         }
     }
 
-    /// Moves on the handshake of a connection that was delivered before its end. `reads`: after a failure the program reads
-    /// what has come before it, and the failure then.
+    /// Moves on the handshake of a connection that was delivered before its end. `reads`: after a
+    /// failure the program reads what has come before it, and the failure then.
     pub(crate) fn shake_early<N: Net>(&mut self, cx: &mut Context<N>, key: Key, reads: bool) -> Early {
         let driven = self.drive_tls(cx, key);
         let Some(ch) = self.channels.get_mut(key) else { return Early::Open };
@@ -72,7 +74,8 @@ impl SocketCarrier {
             Ok(_) if unfinished(ch) => Early::Open,
             Ok(_) => {
                 ch.deadline = None;
-                // Data may have come with the end of the handshake, and what was written before it may leave now.
+                // Data may have come with the end of the handshake, and what was written before it
+                // may leave now.
                 ch.readable = true;
                 Early::Complete
             }

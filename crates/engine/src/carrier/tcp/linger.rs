@@ -1,11 +1,13 @@
-//! The orderly end of a TCP socket: what was sent is delivered, and what the peer still sends is read and dropped.
+//! The orderly end of a TCP socket: what was sent is delivered, and what the peer still sends is
+//! read and dropped.
 //!
-//! *Responsible for* a socket from the end of its connection's send queue on. Closing a socket with unread data would reset
-//! the connection and destroy what the peer has not read yet (RFC 1122 section 4.2.2.13): the socket lingers until the
-//! peer has ended its direction. *Not responsible for* how long the connection may take (`closing`).
+//! *Responsible for* a socket from the end of its connection's send queue on. Closing a socket with
+//! unread data would reset the connection and destroy what the peer has not read yet (RFC 1122
+//! section 4.2.2.13): the socket lingers until the peer has ended its direction. *Not responsible
+//! for* how long the connection may take (`closing`).
 //!
-//! *Invariants*: a peer that never stops sending costs no more than [`LINGER_READS`] reads of a turn; once what was sent is
-//! delivered, the socket waits for [`LINGER`] at most.
+//! *Invariants*: a peer that never stops sending costs no more than [`LINGER_READS`] reads of a
+//! turn; once what was sent is delivered, the socket waits for [`LINGER`] at most.
 
 use super::tls_out;
 use crate::carrier::SocketCarrier;
@@ -96,8 +98,8 @@ impl SocketCarrier {
         End::Done.into()
     }
 
-    /// Drops what a peer sends to a connection that is closing and still has something to send: a peer that is closing,
-    /// too, would wait for that, and this side for the peer.
+    /// Drops what a peer sends to a connection that is closing and still has something to send: a
+    /// peer that is closing, too, would wait for that, and this side for the peer.
     pub(crate) fn discard<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, key: Key) -> Closed {
         let Some(ch) = self.channels.get(key).filter(|ch| ch.behind == Behind::Conn(conn)) else {
             return End::Waits.into();
@@ -112,8 +114,8 @@ impl SocketCarrier {
         closed.map_or_else(|| End::Waits.into(), |(_, closed)| closed)
     }
 
-    /// Drops what a peer still sends, until it ends its direction: so much in a turn. Returns the connection, and what has
-    /// become of it; `None`: nothing that concerns one.
+    /// Drops what a peer still sends, until it ends its direction: so much in a turn. Returns the
+    /// connection, and what has become of it; `None`: nothing that concerns one.
     pub(crate) fn linger<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<(Key, Closed)> {
         let ch = self.channels.get_mut(key)?;
         let (conn, lingers) = match ch.behind {
@@ -160,8 +162,8 @@ impl SocketCarrier {
         }
     }
 
-    /// Whether the peer has acknowledged everything that was given to a socket. `ended`: the peer has ended its direction,
-    /// which has to do where the system does not report it.
+    /// Whether the peer has acknowledged everything that was given to a socket. `ended`: the peer
+    /// has ended its direction, which has to do where the system does not report it.
     pub(crate) fn delivered<N: Net>(&self, cx: &mut Context<N>, key: Key, ended: bool) -> Delivery {
         let Some(ch) = self.channels.get(key) else { return Delivery::Open };
         match cx.net.stream_info(ch.sock) {
@@ -175,7 +177,8 @@ impl SocketCarrier {
         }
     }
 
-    /// A connection is closed when its peer has everything; its socket may linger for the peer's end a little longer.
+    /// A connection is closed when its peer has everything; its socket may linger for the peer's
+    /// end a little longer.
     pub(crate) fn check_delivered<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> End {
         let Some(ch) = self.channels.get(key) else { return End::Waits };
         let Behind::Lingering(l @ Lingering { conn: Some(_), peer_ended, .. }) = ch.behind else { return End::Waits };

@@ -1,8 +1,9 @@
-//! TCP (RFC 9293), with or without TLS (RFC 8446) over it: bytes and records over a socket of its own.
+//! TCP (RFC 9293), with or without TLS (RFC 8446) over it: bytes and records over a socket of its
+//! own.
 //!
-//! *Responsible for* moving bytes between a connection's queue and its socket, through TLS where there is some, and for TLS
-//! handshakes; how connections are accepted, begin early and end is in the files beside. *Not responsible for* connections, nor for TLS itself
-//! (`neater-tls`).
+//! *Responsible for* moving bytes between a connection's queue and its socket, through TLS where
+//! there is some, and for TLS handshakes; how connections are accepted, begin early and end is in
+//! the files beside. *Not responsible for* connections, nor for TLS itself (`neater-tls`).
 
 pub(crate) mod accept;
 pub(crate) mod connect;
@@ -24,10 +25,11 @@ use std::io::{self, IoSlice};
 
 /// Pieces written by one system call.
 const IOV_MAX: usize = 32;
-/// Reads of a TLS connection that may bring no plaintext before other connections have their turn. A whole record comes in five, of
-/// 4 kB each; a server may send tickets without end, of 20 bytes each, and every one is work.
+/// Reads of a TLS connection that may bring no plaintext before other connections have their turn.
+/// A whole record comes in five, of 4 kB each; a server may send tickets without end, of 20 bytes
+/// each, and every one is work.
 const RECORD_ROUNDS: usize = 8;
-/// Reads of a broken connection until its socket says whether anything is left.
+/// Reads of a broken connection until its socket reports whether anything is left.
 const REMAINS_ROUNDS: usize = crate::receive::ROUNDS;
 
 /// Drives the records of a TLS stream out of the socket. False: the socket is full.
@@ -66,7 +68,7 @@ fn tls_in<N: Net>(net: &mut N, c: &mut Channel) -> Result<(), TlsIn> {
         Ok(_) if n == 0 => Err(TlsIn::End),
         Ok(_) => Ok(()),
         Err(e) => {
-            // An alert that says why is waiting to be sent to the peer.
+            // An alert with the reason is waiting to be sent to the peer.
             let _ = tls_out(net, c);
             Err(TlsIn::Tls(e))
         }
@@ -145,8 +147,8 @@ pub(super) fn send<N: Net>(
     seal(ch, queue, done);
 }
 
-/// Records that the socket has not taken are lost with it: the messages that end in them are not sent before all are out. A
-/// socket that has become writable takes them all.
+/// Records that the socket has not taken are lost with it: the messages that end in them are not
+/// sent before all are out. A socket that has become writable takes them all.
 fn seal(ch: &Channel, queue: &mut SendQueue, done: &mut Flushed) {
     let Kind::Tls(tls) = &ch.kind else { return };
     if tls.wants_write() {
@@ -185,7 +187,8 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, queue: &mut SendQueue, bu
                 let n = tls.write_plain(slices);
                 match tls_out(net, ch) {
                     Ok(true) if n == 0 => {
-                        // The records that filled the buffer are out now; a session that takes nothing even so has ended.
+                        // The records that filled the buffer are out now; a session that takes
+                        // nothing even so has ended.
                         let Kind::Tls(tls) = &mut ch.kind else { return };
                         match tls.write_plain(slices) {
                             // Delivered before the end of its handshake: the rest waits for that.
@@ -268,7 +271,8 @@ fn read_plain<N: Net>(net: &mut N, ch: &mut Channel, buf: &mut [u8]) -> Result<O
 /// Reads what had arrived before a connection broke.
 pub(super) fn read_remains<N: Net>(net: &mut N, ch: &mut Channel, buf: &mut [u8]) -> Remains {
     let authenticates_end = matches!(ch.kind, Kind::Tls(_));
-    // A socket that is gone does not block. If it says so all the same, no event follows that could bring a reader back.
+    // A socket that is gone does not block. If it reports `WouldBlock` all the same, no event
+    // follows that could bring a reader back.
     for _ in 0..REMAINS_ROUNDS {
         ch.readable = true;
         let read = match ch.kind {
@@ -285,7 +289,8 @@ pub(super) fn read_remains<N: Net>(net: &mut N, ch: &mut Channel, buf: &mut [u8]
     Remains::Nothing
 }
 
-/// `None` with a channel that is still readable: there is more, and other connections have their turn first.
+/// `None` with a channel that is still readable: there is more, and other connections have their
+/// turn first.
 fn read_tls<N: Net>(net: &mut N, ch: &mut Channel, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
     for _ in 0..RECORD_ROUNDS {
         let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };

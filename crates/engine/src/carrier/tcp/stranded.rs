@@ -1,9 +1,10 @@
 //! Connections over TCP whose local address the host has no more.
 //!
-//! *Responsible for* how long they are waited for: TCP cannot move, and its own patience is a quarter of an hour, or for ever where
-//! nothing is sent. The address may come back: a lease is renewed, a cable was pulled for a moment. *Not responsible for* noticing
-//! that addresses have changed (the engine), nor for what a program asks for (`connTimeout`, `keepAliveTimeout`), which holds again
-//! when the address is back.
+//! *Responsible for* how long they are waited for: TCP cannot move, and its own patience is a
+//! quarter of an hour, or for ever where nothing is sent. The address may come back: a lease is
+//! renewed, a cable was pulled for a moment. *Not responsible for* noticing that addresses have
+//! changed (the engine), nor for what a program asks for (`connTimeout`, `keepAliveTimeout`), which
+//! holds again when the address is back.
 
 use crate::carrier::SocketCarrier;
 use crate::carrier::channel::Channel;
@@ -12,14 +13,16 @@ use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{Net, SocketOption};
 
-/// How long the peer may be silent while the address is gone: as long as the answer of a server to which a QUIC session moves is
-/// waited for.
+/// How long the peer may be silent while the address is gone: as long as the answer of a server to
+/// which a QUIC session moves is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After how much silence it is asked: with the least interval, so that there is a probe that is not answered.
+/// After how much silence it is asked: with the least interval, so that there is a probe that is
+/// not answered.
 const ASKED: Duration = Duration::from_secs(1);
 
 impl SocketCarrier {
-    /// The host's addresses have changed. `usual`: what a connection's program wants of keep-alives and of unacknowledged data.
+    /// The host's addresses have changed. `usual`: what a connection's program wants of keep-alives
+    /// and of unacknowledged data.
     pub(crate) fn paths_changed<N: Net>(
         &mut self,
         cx: &mut Context<N>,

@@ -1,7 +1,7 @@
 //! Plain UDP (RFC 768): datagrams over a socket of its own, or over one that several peers share.
 //!
-//! *Responsible for* moving datagrams between a connection's queue and a socket; those that look alike leave together. *Not
-//! responsible for* which connection a datagram is for.
+//! *Responsible for* moving datagrams between a connection's queue and a socket; those that look
+//! alike leave together. *Not responsible for* which connection a datagram is for.
 
 pub(crate) mod shared;
 
@@ -21,9 +21,10 @@ use neater_base::net::{Ecn, ErrorKind, IcmpError, Net, NetError, RecvBatch, Sock
 /// What one UDP packet can hold: datagrams that leave together must fit into it.
 const UDP_MAX: usize = 65_507;
 
-/// How many datagrams at the front of a queue can leave with one call: as long as the first, and at most one shorter one after them.
-/// Empty ones have no length by which they could be cut apart, and leave alone. What else a message may ask for does not change what
-/// a UDP datagram looks like: that is the socket's.
+/// How many datagrams at the front of a queue can leave with one call: as long as the first, and at
+/// most one shorter one after them. Empty ones have no length by which they could be cut apart, and
+/// leave alone. What else a message may ask for does not change what a UDP datagram looks like:
+/// that is the socket's.
 fn run(queue: &SendQueue, most: usize) -> usize {
     let mut lens = queue.queue.iter().map(|s| s.data.len());
     let Some(first) = lens.next().filter(|len| *len > 0) else { return 1 };
@@ -41,7 +42,8 @@ fn run(queue: &SendQueue, most: usize) -> usize {
     count
 }
 
-/// Sends datagrams, several with one call where the network cuts them up again. `packet` is room for these.
+/// Sends datagrams, several with one call where the network cuts them up again. `packet` is room
+/// for these.
 pub(super) fn send<N: Net>(
     net: &mut N,
     ch: &mut Channel,
@@ -78,13 +80,15 @@ pub(super) fn send<N: Net>(
                 ch.writable = false;
                 return;
             }
-            // What the system reports here is about an earlier datagram (RFC 1122 section 4.1.3.3): not this one's fault.
+            // What the system reports here is about an earlier datagram (RFC 1122 section 4.1.3.3):
+            // not this one's fault.
             Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
                 *budget = before;
                 done.refused = Some(e);
                 continue;
             }
-            // None of them has left. Perhaps they are too long to be cut up, or one is to blame: each is sent alone.
+            // None of them has left. Perhaps they are too long to be cut up, or one is to blame:
+            // each is sent alone.
             Err(_) if may > 1 => {
                 (*budget, most) = (before, 1);
                 continue;
@@ -116,7 +120,8 @@ pub(crate) enum Batch {
     Filled { drained: bool },
     /// Nothing.
     Empty,
-    /// The ICMP error of an earlier datagram of ours, or another one. There may be datagrams behind it.
+    /// The ICMP error of an earlier datagram of ours, or another one. There may be datagrams behind
+    /// it.
     Error(NetError),
 }
 
@@ -163,7 +168,8 @@ impl SocketCarrier {
     }
 }
 
-/// Hands on each datagram of a batch. The system may have put several of one length behind each other.
+/// Hands on each datagram of a batch. The system may have put several of one length behind each
+/// other.
 pub(crate) fn each_datagram(batch: &mut RecvBatch, mut take: impl FnMut(ReceivedDatagram)) {
     for (meta, data) in batch.filled() {
         for one in data.chunks(meta.stride.max(1)) {

@@ -1,7 +1,8 @@
 //! UDP sockets of listeners, each of which many connections share.
 //!
-//! *Responsible for* whose a datagram or an ICMP error is. *Not responsible for* the connection of a new peer ([`crate::listen`]), nor
-//! for DTLS ([`crate::carrier::dtls`]), which knows its peers itself.
+//! *Responsible for* whose a datagram or an ICMP error is. *Not responsible for* the connection of
+//! a new peer ([`crate::listen`]), nor for DTLS ([`crate::carrier::dtls`]), which knows its peers
+//! itself.
 
 use crate::Stack;
 use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind};
@@ -46,7 +47,8 @@ pub(crate) enum Owner {
 }
 
 impl SocketCarrier {
-    /// A shared UDP socket is ready, or may be: reports who can write, ICMP errors and datagrams.
+    /// A shared UDP socket is ready, or may be: reports which connections can write, ICMP errors
+    /// and datagrams.
     pub(in crate::carrier) fn shared_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
         let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return };
         if writable {
@@ -58,8 +60,8 @@ impl SocketCarrier {
         self.read_shared(key);
     }
 
-    /// Reads a batch of datagrams from a shared socket; `round`: the number of those that were read of it in this turn. False: it is not to
-    /// be read on.
+    /// Reads a batch of datagrams from a shared socket; `round`: the number of those that were read
+    /// of it in this turn. False: it is not to be read on.
     pub(in crate::carrier) fn receive_shared<N: Net>(&mut self, cx: &mut Context<N>, key: Key, round: usize) -> bool {
         if round >= ACCEPT_BUDGET {
             self.look_again_at(cx, key);
@@ -87,7 +89,8 @@ impl SocketCarrier {
                 }
                 batch.drained
             }
-            // Otherwise an ICMP error of something we sent, of which the queue says more if it was asked for.
+            // Otherwise an ICMP error of something we sent, with details in the error queue if that
+            // was enabled.
             Err(e) => e.is_would_block(),
         };
         cx.batch = Some(batch);
@@ -103,8 +106,8 @@ impl SocketCarrier {
         }
     }
 
-    /// Empties the queue of ICMP errors, and reports each to the connections that it is about. The kernel counts what is left there
-    /// against what the socket may receive.
+    /// Empties the queue of ICMP errors, and reports each to the connections that it is about. The
+    /// kernel counts what is left there against what the socket may receive.
     fn shared_icmp<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(Channel { kind: Kind::UdpShared(shared), sock, .. }) = self.channels.get(key) else { return };
         for _ in 0..ICMP_BUDGET {
@@ -125,7 +128,8 @@ impl SocketCarrier {
         }
     }
 
-    /// To what a datagram belongs that has come from this peer to a shared socket; `None`: the socket is gone.
+    /// To what a datagram belongs that has come from this peer to a shared socket; `None`: the
+    /// socket is gone.
     pub(crate) fn owner<N: Net>(&self, cx: &Context<N>, key: Key, peer: Peer) -> Option<Owner> {
         let Some(Channel { kind: Kind::UdpShared(shared), .. }) = self.channels.get(key) else { return None };
         let mut known = shared.peers.get(&peer).copied();

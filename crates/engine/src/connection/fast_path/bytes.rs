@@ -5,7 +5,7 @@ use crate::ConnectionId;
 use crate::carrier::FlowId;
 use crate::event::{Event, Source};
 use neater_base::Key;
-use neater_base::net::{Lane, Net, NetError};
+use neater_base::net::{DirectStream, Net, NetError};
 use std::io::IoSlice;
 
 /// What has become of a write.
@@ -63,7 +63,8 @@ impl<N: Net> FastPath<'_, N> {
         FastWrite::Unknown
     }
 
-    /// Reads from the socket, if nothing else has to happen. 0: the general way knows more; what the socket has said is in `ended`.
+    /// Reads from the socket, if nothing else has to happen. 0: the general path must decide; the
+    /// socket's result is in `ended`.
     #[inline]
     pub(crate) fn read(&mut self, conn: Key, buf: &mut [u8], ended: &mut Option<FastRead>) -> usize {
         if let Some(c) = self.conns.get_fast(conn)
@@ -98,7 +99,8 @@ impl<N: Net> FastPath<'_, N> {
         }
     }
 
-    /// The connection's bytes have just been written or read: notes whether the next ones may go straight.
+    /// The connection's bytes have just been written or read: notes whether the next ones may go
+    /// straight.
     pub(crate) fn note(&mut self, conn: Key) {
         if !self.cx.config.fast_path {
             return;
@@ -112,24 +114,25 @@ impl<N: Net> FastPath<'_, N> {
             let (write, read) = (ch.writable && may_write, ch.readable && may_read);
             (c.fast.sock, c.fast.write, c.fast.read) = (ch.sock, write, read);
             (c.fast.write_blocked, c.fast.read_blocked) = (may_write && !write, may_read && !read);
-            if let Some(lane) = &c.fast.lane {
-                lane.open(write, read);
+            if let Some(direct_stream) = &c.fast.direct_stream {
+                direct_stream.open(write, read);
             }
         }
     }
 
-    /// A way around the engine: see [`crate::Engine::lane`].
-    pub(crate) fn lane(&mut self, conn: Key) -> Option<Box<dyn Lane>> {
+    /// A way around the engine: see [`crate::Engine::direct_stream`].
+    pub(crate) fn direct_stream(&mut self, conn: Key) -> Option<Box<dyn DirectStream>> {
         let c = self.conns.get_mut(conn).filter(|c| c.is_open() && self.cx.config.fast_path)?;
         let FlowId::Channel(k) = c.flow else { return None };
         let ch = self.sockets.get(k).filter(|ch| ch.is_plain())?;
-        let lane = self.cx.net.lane(ch.sock)?;
-        c.fast.lane = Some(Box::new(self.cx.net.lane(ch.sock)?));
+        let direct_stream = self.cx.net.direct_stream(ch.sock)?;
+        c.fast.direct_stream = Some(Box::new(self.cx.net.direct_stream(ch.sock)?));
         self.note(conn);
-        Some(lane)
+        Some(direct_stream)
     }
 
-    /// A connection's socket has become ready, and nothing is to be done but to report it. False: the general way knows more.
+    /// A connection's socket has become ready, and nothing is to be done but to report it. False:
+    /// the general way knows more.
     #[inline]
     pub(crate) fn on_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
         let Some(c) = self.conns.get_fast(conn) else { return false };

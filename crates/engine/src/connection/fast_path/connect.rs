@@ -29,7 +29,8 @@ impl<N: Net> FastPath<'_, N> {
         request.0.direct && remote.interface.is_none() && !self.advised && self.conns.len() < self.cx.limits.connections
     }
 
-    /// Opens a connection by its cached outcome, over TCP. `None`: not here; why, the general way will find out.
+    /// Opens a connection by its cached outcome, over TCP. `None`: not here; why, the general way
+    /// will find out.
     #[inline(always)]
     pub(crate) fn connect(
         &mut self,
@@ -66,7 +67,8 @@ impl<N: Net> FastPath<'_, N> {
         Some(conn)
     }
 
-    /// The cached outcome, tried alone over plain TCP, has ended, or has not ended after all. `None`: this is not that way.
+    /// The cached outcome, tried alone over plain TCP, has ended, or has not ended after all.
+    /// `None`: this is not that way.
     #[inline]
     pub(crate) fn connect_ended(&mut self, socket: Key, conn: Key) -> Option<Result<Connected, NetError>> {
         let ch = self.sockets.get_mut(socket)?;
@@ -134,14 +136,15 @@ impl<N: Net> FastPath<'_, N> {
         Ok(())
     }
 
-    /// The program has released the connection: if it is a plain one on which nothing was said, it is gone. False: it is not.
+    /// The program has released the connection: a plain one that was not reported on is removed.
+    /// False: it was not removed.
     #[inline]
     pub(crate) fn release(&mut self, conn: Key) -> bool {
         let sockets = &mut *self.sockets;
         let on = self.cx.config.fast_path;
         let sock = self.conns.discard_if(conn, |c| {
             c.released = true;
-            // A plain TCP connection on which nothing was said needs no farewell.
+            // A plain TCP connection on which nothing was sent or received needs no orderly close.
             let silent = c.state == ConnectionState::Established
                 && (c.bytes_sent, c.bytes_received) == (0, 0)
                 && c.ext.is_none()

@@ -13,8 +13,9 @@ use neater_base::{Instant, Key};
 const ACCEPT_BUDGET: usize = 16;
 
 impl<N: Net> FastPath<'_, N> {
-    /// Handles an event, if it only lets bytes flow, ends an attempt of [`FastPath::connect`], or has a connection accepted that is
-    /// delivered as it is. False: it is for a turn. `now`: the time, once something has asked for it.
+    /// Handles an event, if it only lets bytes flow, ends an attempt of [`FastPath::connect`], or
+    /// has a connection accepted that is delivered as it is. False: it is for a turn. `now`: the
+    /// time, once something has asked for it.
     #[inline]
     pub(crate) fn on_event(&mut self, event: NetEvent, now: &mut Option<Instant>) -> bool {
         if let NetEvent::Ready { token, ready } = event
@@ -71,8 +72,8 @@ impl<N: Net> FastPath<'_, N> {
         }
     }
 
-    /// Accepts those there are, where a connection is no more than its socket. What is left over, and whatever keeps the listener
-    /// from accepting, is a turn's business.
+    /// Accepts those there are, where a connection is no more than its socket. What is left over,
+    /// and whatever keeps the listener from accepting, is a turn's business.
     fn accept_all(&mut self, listener: Key, socket: Key) -> bool {
         for _ in 0..ACCEPT_BUDGET {
             let Some(l) = self.listeners.get(listener) else { return false };
@@ -92,7 +93,8 @@ impl<N: Net> FastPath<'_, N> {
         false
     }
 
-    /// Whether no deadline that means anything has come. The network is to be armed again where one was dropped (`Some`).
+    /// Whether no deadline that means anything has come. The network is to be armed again where one
+    /// was dropped (`Some`).
     #[inline]
     pub(crate) fn nothing_due(&mut self, now: Option<Instant>) -> NextDeadline {
         let Some(next) = self.cx.timers.next() else { return NextDeadline::AsArmed };

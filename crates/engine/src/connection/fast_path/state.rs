@@ -1,8 +1,9 @@
 //! What is known of a connection's bytes.
 
-use neater_base::net::{Lane, Sock};
+use neater_base::net::{DirectStream, Sock};
 
-/// Whether the bytes of a connection may go straight to its socket and come straight from it; see invariants 3 to 5 of the folder.
+/// Whether the bytes of a connection may go straight to its socket and come straight from it; see
+/// invariants 3 to 5 of the folder.
 #[derive(Debug)]
 pub(crate) struct DirectBytes {
     /// The socket of the connection's own TCP.
@@ -15,13 +16,20 @@ pub(crate) struct DirectBytes {
     pub(super) read: bool,
     /// Bytes may be read, and there are none until the socket's next event.
     pub(super) read_blocked: bool,
-    /// A way around the engine, open in the same directions. In a box because most connections have none.
-    pub(super) lane: Option<Box<Box<dyn Lane>>>,
+    /// A way around the engine, open in the same directions. In a box because most connections have
+    /// none.
+    pub(super) direct_stream: Option<Box<Box<dyn DirectStream>>>,
 }
 
 impl DirectBytes {
-    pub(crate) const NONE: Self =
-        Self { sock: Sock(0), write: false, write_blocked: false, read: false, read_blocked: false, lane: None };
+    pub(crate) const NONE: Self = Self {
+        sock: Sock(0),
+        write: false,
+        write_blocked: false,
+        read: false,
+        read_blocked: false,
+        direct_stream: None,
+    };
 
     /// Whether anything is known that need not hold any more when the connection changes.
     #[inline]
@@ -33,14 +41,14 @@ impl DirectBytes {
     #[inline(never)]
     pub(crate) fn forget(&mut self) {
         (self.write, self.write_blocked, self.read, self.read_blocked) = (false, false, false, false);
-        if let Some(lane) = &self.lane {
-            lane.close();
+        if let Some(direct_stream) = &self.direct_stream {
+            direct_stream.close();
         }
     }
 
     /// Bytes written and read around the engine.
-    pub(crate) fn lane_bytes(&self) -> (u64, u64) {
-        self.lane.as_ref().map_or((0, 0), |lane| lane.bytes())
+    pub(crate) fn direct_bytes(&self) -> (u64, u64) {
+        self.direct_stream.as_ref().map_or((0, 0), |direct_stream| direct_stream.bytes())
     }
 
     /// Whether it is known that a read finds nothing.
@@ -67,11 +75,11 @@ impl DirectBytes {
 
     /// The socket takes something again. False: it is not known whether bytes may be written.
     pub(crate) fn writable_again(&mut self) -> bool {
-        // A lane may have been full before the connection knew of it.
+        // A direct stream may have been full before the connection knew of it.
         if self.may_be_written() {
             (self.write, self.write_blocked) = (true, false);
-            if let Some(lane) = &self.lane {
-                lane.open(true, false);
+            if let Some(direct_stream) = &self.direct_stream {
+                direct_stream.open(true, false);
             }
         }
         self.write
@@ -82,8 +90,8 @@ impl DirectBytes {
     pub(crate) fn readable_again(&mut self) {
         if self.may_be_read() {
             (self.read, self.read_blocked) = (true, false);
-            if let Some(lane) = &self.lane {
-                lane.open(false, true);
+            if let Some(direct_stream) = &self.direct_stream {
+                direct_stream.open(false, true);
             }
         }
     }

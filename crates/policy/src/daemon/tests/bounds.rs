@@ -99,7 +99,7 @@ fn only_what_a_user_sees_is_news_for_that_user() {
     let (ann, bob) = (d.version_of(ANN), d.version_of(BOB));
     tell(&mut d, Door::Cib, ANN, &interface("anns"));
     assert!(d.version_of(ANN) > ann && d.version_of(BOB) == bob);
-    // The host's interfaces are seen by everybody.
+    // The host's interfaces are seen by all users.
     let version = d.version_of(BOB);
     let eth0 = neater_base::net::Interface {
         index: 2,
@@ -120,7 +120,8 @@ fn only_what_a_user_sees_is_news_for_that_user() {
     assert_eq!(d.version_of(BOB), version);
 }
 
-/// Asks for the tables one page after the other, and does something after each page; how many pages it took.
+/// Asks for the tables one page after the other, and does something after each page; how many pages
+/// it took.
 fn fetch(d: &mut Daemon, user: u32, mut meanwhile: impl FnMut(&mut Daemon, usize)) -> (Tables, usize) {
     let (mut follower, mut session) = (Follower::new(), Session::new(Door::Requests, user));
     let mut out = Vec::new();
@@ -153,7 +154,7 @@ fn tables_that_change_while_they_are_told_are_told_to_the_end() {
     let (tables, _) = fetch(&mut d, ANN, |_, _| ());
     assert!(tables.policies.len() > 400 && tables.nodes.len() < 100, "and then the new ones");
     assert_eq!(d.snapshots.bytes(), 0, "they are gone with their last pages");
-    // Somebody dies in the middle of it, and nobody asks for half a minute.
+    // A client dies in the middle of it, and there is no request for half a minute.
     let begin = |d: &mut Daemon, now: WallTime| {
         let (mut session, mut out) = (Session::new(Door::Requests, BOB), Vec::new());
         Follower::new().ask(&mut out);
@@ -190,7 +191,7 @@ fn snapshots_are_few_and_bounded_whoever_asks() {
     assert_eq!(tables.policies.len(), 400, "what counts for everybody has room");
 }
 
-/// What a user is told who asks why.
+/// The explanation for a user.
 fn explained(d: &mut Daemon, user: u32, how: u8, requests: &str) -> (Kind, String) {
     let mut question = Vec::new();
     wire::frame(&mut question, Kind::Explain, 1, |out| {

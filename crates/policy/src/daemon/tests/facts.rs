@@ -1,9 +1,9 @@
-//! What connections have seen, told by programs and heard by others.
+//! What connections have seen, sent by programs and received by others.
 
 use super::*;
 use crate::advice::{Fact, Figure, Known, RaceOutcome};
 
-/// What a program tells of a way.
+/// A program's fact about a path.
 fn fact(interface: &str, end: &str, rtt: f64) -> Fact {
     let until = WallTime(NOW.0 + Duration::from_secs(300));
     let won = RaceOutcome { port: 443, transport: "QUIC".into(), won: false, until };
@@ -101,7 +101,7 @@ fn facts_are_few_for_each_program_and_user_and_end_when_they_should() {
         tell_facts(&mut Session::new(Door::Cib, 2000 + user), &mut d, &[of(1)]);
     }
     assert!(d.facts.len() <= MAX_FACTS + MAX_GUESTS, "{}", d.facts.len());
-    // Nobody's word counts for longer than a fact does.
+    // No client can extend the lifetime of a fact.
     let mut payload = Vec::new();
     let until = WallTime(NOW.0 + Duration::from_secs(60_000));
     let for_ever = Fact { known: Known { rtt: Some(Figure { value: 1.0, until }), ..Known::default() }, ..of(1) };

@@ -102,7 +102,7 @@ fn a_node_of_a_file_that_has_ended_can_be_told_again() {
         let named = |d: &Daemon| d.base().cib().get("x").map(|n| n.alternatives[0].get("interface").cloned());
         let is = |d: &Daemon, what: &str| named(d).flatten().is_some_and(|p| p.value == what.into());
         assert!(is(&d, "x"));
-        // Other files change: what has ended takes nobody's place.
+        // Other files change: an expired node displaces no other.
         let other = SourceFile { name: "y.cib", text: r#"{"uid": "y", "root": true, "expire": -1}"# };
         d.load(&[], &[files[0], other], later);
         assert!(is(&d, "x"));

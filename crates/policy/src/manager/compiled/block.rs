@@ -1,8 +1,9 @@
 //! Many candidates at once, by columns: what all of them share is worked out once.
 //!
-//! A block holds up to [`WIDTH`] candidates, each a bit of a mask, and a [`Column`] for each key. So a rule that matches what
-//! all candidates share costs little more than it would for one. Columns of rows stay where they are until something
-//! changes them, and for as long it is known which policies find them.
+//! A block holds up to [`WIDTH`] candidates, each a bit of a mask, and a [`Column`] for each key.
+//! So a rule that matches what all candidates share costs little more than it would for one.
+//! Columns of rows stay where they are until something changes them, and for as long it is known
+//! which policies find them.
 
 use super::column::{Column, Mask, WIDTH, for_bits};
 use super::index::{Effect, Index, NONE, RuleId, Wish};
@@ -85,7 +86,7 @@ pub(super) struct Scratch {
     pending: Vec<u64>,
     /// For a rule that a column of rows was found by, its place among those.
     posts: Vec<u32>,
-    /// Who has what a shared wish wants: when that was looked at, and the candidates.
+    /// The candidates that fulfil a shared preference, and when that was evaluated.
     having: Vec<(u64, Mask)>,
     /// Counts the times since when it may be another.
     since: u64,
@@ -219,7 +220,8 @@ impl Block {
         }
     }
 
-    /// For each candidate, a number made of its keys and values: the same for candidates that are the same.
+    /// For each candidate, a number made of its keys and values: the same for candidates that are
+    /// the same.
     pub(super) fn numbers(&self, interner: &Interner) -> [u64; WIDTH] {
         let mut numbers = [0; WIDTH];
         for column in &self.columns {
@@ -231,7 +233,8 @@ impl Block {
         numbers
     }
 
-    /// Tries the rules of `index` on the candidates. Columns of rows know the rules of the policies alone.
+    /// Tries the rules of `index` on the candidates. Columns of rows know the rules of the policies
+    /// alone.
     pub(super) fn apply(
         &mut self,
         index: &Index,
@@ -295,7 +298,8 @@ impl Block {
         let mut mask = self.alive;
         for (i, wish) in index.wanted(rule).iter().enumerate() {
             mask &= match scratch.slot(wish.key).map(|slot| &self.columns[slot]) {
-                // A rule is tried that is filed under another key only where that key found it; so this one did.
+                // A rule is tried that is filed under another key only where that key found it; so
+                // this one did.
                 Some(Held::Rows(rows)) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
                 _ => self.having(wish, mask, interner, scratch),
             };
@@ -316,7 +320,7 @@ impl Block {
         if shared == NONE {
             return within(among, scratch);
         }
-        // Nothing that the table does changes who has it.
+        // Nothing that the table does changes which candidates have it.
         let (since, having) = scratch.having[shared as usize];
         if since == scratch.since {
             return having;
@@ -326,8 +330,8 @@ impl Block {
         having
     }
 
-    /// Adds what has waited, in order, of rules before `end`. It changes keys that no rule of the table reads, so that it
-    /// comes to the same whenever it is done.
+    /// Adds what has waited, in order, of rules before `end`. It changes keys that no rule of the
+    /// table reads, so that it comes to the same whenever it is done.
     fn settle(&mut self, index: &Index, end: RuleId, interner: &mut Interner, scratch: &mut Scratch) {
         let firing = std::mem::take(&mut scratch.firing);
         let before = |firing: &Firing, which: usize| -> usize {
@@ -371,7 +375,8 @@ impl Block {
         scratch.firing.clear();
     }
 
-    /// Adds what single rules say of one key, and groups of them to the candidates of a mask, each in order.
+    /// Adds what single rules state for one key, and groups of them to the candidates of a mask,
+    /// each in order.
     fn settle_lane(
         &mut self,
         index: &Index,
@@ -481,7 +486,8 @@ impl Block {
         Ok(())
     }
 
-    /// Makes `times` of every candidate of `mask`: the masks of the first ones, the second ones and so on.
+    /// Makes `times` of every candidate of `mask`: the masks of the first ones, the second ones and
+    /// so on.
     fn branch(&mut self, mask: Mask, times: usize) -> Result<Vec<Mask>, Overflow> {
         let mut free = !self.alive;
         if (times - 1) * mask.count_ones() as usize > free.count_ones() as usize {

@@ -1,7 +1,8 @@
 //! What candidates side by side have under one key.
 //!
-//! Mostly all of them have the same value, so that it is held, compared and changed once; where they differ, each has a
-//! place. Scores stand apart: they differ more often than values do, and are added without a look at what they belong to.
+//! Mostly all of them have the same value, so that it is held, compared and changed once; where
+//! they differ, each has a place. Scores stand apart: they differ more often than values do, and
+//! are added without a look at what they belong to.
 
 use super::Prop;
 use super::intern::{Interner, Key, Val};
@@ -102,7 +103,7 @@ struct Outcome {
     updated: bool,
 }
 
-/// What the candidates have under one key. Nothing is said of candidates outside `has`.
+/// What the candidates have under one key. Candidates outside `has` are undefined.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) key: Key,
@@ -115,7 +116,7 @@ pub(super) struct Column {
     /// Those that have their own.
     odd: Mask,
     cells: [Cell; WIDTH],
-    /// Whether any score was ever not 0; without, `scores` says nothing.
+    /// Whether any score was ever not 0; without, `scores` is unused.
     pub(super) scored: bool,
     pub(super) scores: [f64; WIDTH],
 }
@@ -173,8 +174,9 @@ impl Column {
         }
     }
 
-    /// Adds a property to the candidates of `mask`, all of them alive; those that clash are given back, as they were.
-    /// Values that some candidate did not have before are told, perhaps more than once.
+    /// Adds a property to the candidates of `mask`, all of them alive; those that clash are given
+    /// back, as they were. Values that some candidate did not have before are reported, perhaps
+    /// more than once.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -330,7 +332,7 @@ impl Column {
     /// Changes the scores of those whose score is to be kept, added to and replaced.
     fn gain(&mut self, [_, add, replace]: [Mask; 3], score: f64, alive: Mask) {
         let scores = &mut self.scores;
-        // Nothing is said of the others, so that all at once is as good, and much quicker.
+        // The others have no value, so that all at once is as good, and much quicker.
         let all = self.has & alive;
         if add == all {
             scores.iter_mut().for_each(|s| *s += score);
@@ -392,7 +394,8 @@ impl Column {
         })
     }
 
-    /// The candidates of `among` for whose cell something holds. It is asked once for equal ones in a row.
+    /// The candidates of `among` for whose cell something holds. It is asked once for equal ones in
+    /// a row.
     #[inline]
     pub(super) fn filter(&self, among: Mask, mut holds: impl FnMut(Cell) -> bool) -> Mask {
         let among = among & self.has;
@@ -422,7 +425,8 @@ impl Column {
         self.filter(among, Cell::is_required)
     }
 
-    /// Tells the values of the candidates of `among` with those that have each; one may come more than once.
+    /// Reports the values of the candidates of `among` with those that have each; one may come more
+    /// than once.
     pub(super) fn values(&self, among: Mask, mut told: impl FnMut(Val, Mask)) {
         let among = among & self.has;
         let common = among & !self.odd;

@@ -14,7 +14,8 @@ use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};
 
-/// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
+/// How many requests share a block while profiles are applied, so that there is room for what
+/// becomes of them.
 const TOGETHER: usize = 8;
 /// Up to how many of the best are found by insertion.
 const INSERTED: usize = 16;
@@ -54,7 +55,7 @@ struct Work {
     /// By origin, where candidates are apart: the score of what was joined, and when it came.
     came: Vec<(u128, u32)>,
     input: Vec<(Key, Prop)>,
-    /// The places of the properties that are told.
+    /// The places of the properties that are reported.
     told: Vec<u32>,
     found: Vec<Found>,
     all: Vec<Found>,
@@ -112,13 +113,15 @@ impl Numbers {
     }
 }
 
-/// What rows were joined to, and the score of the last one that was kept where others may not have been.
+/// What rows were joined to, and the score of the last one that was kept where others may not have
+/// been.
 type Joined = (Vec<(Key, Prop)>, Option<(f64, f64)>);
 
 /// The candidates of a list by their numbers, to find one that is the same.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// The number of a candidate, and its place in the list and 1; 0 is free. Twice as many as there are candidates.
+    /// The number of a candidate, and its place in the list and 1; 0 is free. Twice as many as
+    /// there are candidates.
     slots: Vec<(u64, u32)>,
     held: usize,
 }
@@ -169,7 +172,8 @@ fn place((evaluated, others): (f64, f64)) -> u128 {
     !(u128::from(ordered(evaluated)) << 64 | u128::from(ordered(others)))
 }
 
-/// Whether a candidate ranks before another one, both being apart from all others: by score; equals as they were joined.
+/// Whether a candidate ranks before another one, both being apart from all others: by score; equals
+/// as they were joined.
 #[inline]
 fn earlier(came: &[(u128, u32)], a: &Found, b: &Found) -> bool {
     a.place < b.place || a.place == b.place && came[a.hash as usize] < came[b.hash as usize]
@@ -195,7 +199,8 @@ impl Work {
         Ok(self.used - 1)
     }
 
-    /// Scores of the candidates of a block, by bit, each summed in the order of the names of the keys.
+    /// Scores of the candidates of a block, by bit, each summed in the order of the names of the
+    /// keys.
     fn measure(&mut self, block: usize, interner: &Interner) {
         let Block { columns, sorted, alive, .. } = &mut self.blocks[block];
         if sorted.len() != columns.len() {
@@ -241,7 +246,8 @@ impl Work {
         count(x, a.bit) == count(y, b.bit) && x.columns.iter().all(|c| has(c))
     }
 
-    /// Ranks a candidate that is apart from all others; where few are wanted, only the best are kept.
+    /// Ranks a candidate that is apart from all others; where few are wanted, only the best are
+    /// kept.
     #[inline]
     fn keep(&mut self, found: Found, transport: Option<Val>, limit: usize) {
         self.offered += 1;
@@ -294,7 +300,8 @@ impl Compiled {
         self.base = self.interner.mark();
     }
 
-    /// Decides as the plain form does; `None` when there are too many candidates to stand side by side.
+    /// Decides as the plain form does; `None` when there are too many candidates to stand side by
+    /// side.
     pub(in crate::manager) fn decide(&mut self, requests: &Requests, limits: Limits) -> Option<Decision> {
         self.decide_and(requests, limits, false, |_, _| ()).map(|(decision, ())| decision)
     }
@@ -378,7 +385,8 @@ impl Compiled {
             block.alive = (1 << together.len()) - 1;
             (0u16..).zip(&mut block.origin).for_each(|(bit, origin)| *origin = bit);
             block.apply(&self.profiles, &mut self.interner, &mut work.scratch)?;
-            // What comes of one request and one candidate of the profiles meets nothing else that could be the same.
+            // What comes of one request and one candidate of the profiles meets nothing else that
+            // could be the same.
             let alone = requests.arrays.len() == 1 && block.alive.is_power_of_two();
             for request in 0..together.len() as u16 {
                 self.request(first, request, limits, alone, work)?;
@@ -498,7 +506,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// Applies the policies to the blocks from `begin` on and puts what is left with all candidates.
+    /// Applies the policies to the blocks from `begin` on and puts what is left with all
+    /// candidates.
     fn finish(&mut self, begin: usize, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
         let mut apart = !work.came.is_empty();
         for at in begin..work.used {
@@ -666,7 +675,8 @@ impl Compiled {
             if ranked[..first].iter().any(|(earlier, _)| earlier.block == found.block) {
                 continue;
             }
-            // All candidates of a block, key by key: what they share is told once, where they follow each other.
+            // All candidates of a block, key by key: what they share is reported once, where they
+            // follow each other.
             let block = &blocks[found.block as usize];
             let of_it = ranked.iter().filter(|(other, _)| other.block == found.block);
             let bits = of_it.fold(0, |bits: Mask, (other, _)| bits | 1 << other.bit);

@@ -1,4 +1,5 @@
-//! A table of rules with an index: which of them could match a property, without looking at the others.
+//! A table of rules with an index: which of them could match a property, without looking at the
+//! others.
 
 use super::Prop;
 use super::intern::{ANY, Interner, Key, Sort, Val};
@@ -38,8 +39,8 @@ impl Span {
 pub(super) struct Wish {
     pub(super) key: Key,
     pub(super) val: Val,
-    /// Where it is remembered who has it: a wish that several rules share, of a key that no rule of the table changes.
-    /// [`NONE`] for others.
+    /// Where its candidates are remembered: a preference that several rules share, of a key that no
+    /// rule of the table changes. [`NONE`] for others.
     pub(super) shared: u32,
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Wish {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effect {
     pub(super) key: Key,
-    /// The number of the key among those that no rule of the table reads: what is added there can wait. [`NONE`] for others.
+    /// The number of the key among those that no rule of the table reads: what is added there can
+    /// wait. [`NONE`] for others.
     pub(super) lane: u32,
     /// The first effect that is the same.
     pub(super) same: u32,
@@ -73,7 +75,8 @@ struct CompiledRule {
 struct Intervals {
     /// Sorted by start.
     ranges: Vec<(f64, f64, RuleId)>,
-    /// The greatest end in the subtree of each range, where the middle of a stretch is the root of it.
+    /// The greatest end in the subtree of each range, where the middle of a stretch is the root of
+    /// it.
     greatest: Vec<f64>,
 }
 
@@ -186,7 +189,8 @@ impl Index {
         index
     }
 
-    /// Finds what can wait and what can be remembered: what is written and never read, and what is read and never written.
+    /// Finds what can wait and what can be remembered: what is written and never read, and what is
+    /// read and never written.
     fn look(&mut self, interner: &Interner) {
         let (mut read, mut written) = (vec![false; interner.keys()], vec![false; interner.keys()]);
         self.matches.iter().for_each(|wish| read[wish.key as usize] = true);
@@ -226,8 +230,8 @@ impl Index {
         self.written = written;
     }
 
-    /// Whether a rule does the same to a row whenever it is tried: nothing that the table does changes whom it finds, and
-    /// nobody reads what it adds.
+    /// Whether a rule does the same to a row whenever it is tried: nothing that the table does
+    /// changes the rows that it matches, and no rule reads what it adds.
     pub(super) fn is_quiet(&self, rule: RuleId) -> bool {
         let fixed = |wish: &Wish| !self.written[wish.key as usize];
         !self.replaces(rule)
@@ -346,7 +350,8 @@ impl Index {
         self.keys.get(key as usize).is_some_and(|k| !k.all.is_empty())
     }
 
-    /// Every rule that is filed under something that `val` of `key` matches. A rule may come more than once.
+    /// Every rule that is filed under something that `val` of `key` matches. A rule may come more
+    /// than once.
     pub(super) fn triggered(&self, key: Key, val: Val, interner: &Interner, mut found: impl FnMut(RuleId)) {
         let Some(by_key) = self.keys.get(key as usize) else { return };
         if by_key.all.is_empty() {

@@ -1,6 +1,7 @@
 //! Keys and values as small numbers, so that comparing them costs nothing.
 //!
-//! Numbers given to what tables and rows say stay; those given to a request are taken back when it is decided.
+//! Numbers of values in tables and rows stay; those given to a request are taken back when it is
+//! decided.
 
 use crate::manager::document::same_value;
 use core::hash::{BuildHasher, Hasher};
@@ -41,7 +42,8 @@ pub(super) struct Mark {
 pub(super) struct Interner {
     keys: Vec<Arc<str>>,
     key_table: HashTable<Key>,
-    /// The place of a key in the order of names; of keys that are not settled, between two of those that are.
+    /// The place of a key in the order of names; of keys that are not settled, between two of those
+    /// that are.
     ranks: Vec<u32>,
     by_name: Vec<Key>,
     values: Vec<Arc<NeatValue>>,
@@ -276,7 +278,8 @@ impl Interner {
         matches!(sort, Sort::Number | Sort::Range).then_some((low, high))
     }
 
-    /// Whether all numbers of a value lie within these bounds, so that their intersection is the value itself.
+    /// Whether all numbers of a value lie within these bounds, so that their intersection is the
+    /// value itself.
     #[inline]
     pub(super) fn lies_within(&self, val: Val, low: f64, high: f64) -> bool {
         let fact = &self.facts[val as usize];
@@ -285,8 +288,8 @@ impl Interner {
         whole && low <= fact.low && fact.high <= high
     }
 
-    /// The intersection of numbers and ranges where it is one of the two, or nothing, so that no new value arises; `None`
-    /// where that is not plain.
+    /// The intersection of numbers and ranges where it is one of the two, or nothing, so that no
+    /// new value arises; `None` where that is not plain.
     #[inline]
     fn one_of(&self, a: Val, b: Val) -> Option<Option<Val>> {
         let (x, y) = (&self.facts[a as usize], &self.facts[b as usize]);

@@ -1,8 +1,8 @@
-//! The decision made fast: the same as the plain form, with numbers for keys and values, an index of the rules, and
-//! candidates side by side.
+//! The decision made fast: the same as the plain form, with numbers for keys and values, an index
+//! of the rules, and candidates side by side.
 //!
-//! Where a request leads to more candidates than fit side by side, the plain form decides instead; no answer depends on
-//! which one did.
+//! Where a request leads to more candidates than fit side by side, the plain form decides instead;
+//! no answer depends on which one did.
 
 mod block;
 mod column;

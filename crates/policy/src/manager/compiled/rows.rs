@@ -22,14 +22,15 @@ type Posts = Vec<(RuleId, Mask)>;
 pub(super) struct RowColumn {
     /// What they have. Scores of those that have nothing are 0.
     pub(super) column: Column,
-    /// The policies that are found by it, in their order, each with the rows whose value it wants; but for those in groups.
+    /// The policies that are found by it, in their order, each with the rows whose value it wants;
+    /// but for those in groups.
     pub(super) posts: Posts,
     /// Policies that want the same beside it.
     pub(super) groups: Vec<Group>,
 }
 
-/// Policies that are found by the values of one key, want the same of other keys, and whose turn does not matter to others:
-/// whether they fire is asked once for all.
+/// Policies that are found by the values of one key, want the same of other keys, and whose turn
+/// does not matter to others: whether they fire is asked once for all.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     /// They, in order.
@@ -44,7 +45,7 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) mask: Mask,
-    /// Who says so.
+    /// The rule that states it.
     pub(super) rule: RuleId,
     /// The number of the effect.
     pub(super) effect: u32,
@@ -85,12 +86,13 @@ pub(super) struct RowBlock {
     pub(super) columns: Vec<Arc<RowColumn>>,
     /// The rows there are.
     pub(super) all: Mask,
-    /// Those that serve inputs with immutable properties of which they say nothing.
+    /// Those that serve inputs with immutable properties that they lack.
     open: Mask,
 }
 
-/// The keys that keep all rows apart: every row has them, immutable, and no value of one matches that of another. Neither
-/// an input without the key nor a policy that does not name it can make two rows the same.
+/// The keys that keep all rows apart: every row has them, immutable, and no value of one matches
+/// that of another. Neither an input without the key nor a policy that does not name it can make
+/// two rows the same.
 pub(super) fn keep_apart(rows: &[Row], interner: &mut Interner) -> Vec<Key> {
     let Some((first, others)) = rows.split_first() else { return Vec::new() };
     let single = |p: &NeatProperty, interner: &mut Interner| -> Option<Val> {
@@ -148,7 +150,8 @@ impl RowBlock {
         Self { columns: columns.into_iter().map(ready).collect(), all, open }
     }
 
-    /// The rows that can serve an input: every immutable property of it is there, or the row is open, and none of them clashes.
+    /// The rows that can serve an input: every immutable property of it is there, or the row is
+    /// open, and none of them clashes.
     pub(super) fn serving(&self, input: &[(Key, Prop)], interner: &Interner) -> Mask {
         let mut serving = self.all;
         for (key, prop) in input.iter().filter(|(_, p)| p.precedence >= NeatProperty::IMMUTABLE) {

@@ -30,9 +30,9 @@ fn outcome(n: u16) -> Outcome {
     Outcome::new(StackId(n), addr("192.0.2.1:443"), PathId(1), Some(Duration::from_micros(1234)))
 }
 
-fn silent(n: u16) -> Lesson {
-    let lesson = Lesson::new(StackId(n), addr("[fe80::1%3]:443"), BadCause::Silent);
-    Lesson { suspect_group: true, ..lesson }
+fn silent(n: u16) -> Penalty {
+    let penalty = Penalty::new(StackId(n), addr("[fe80::1%3]:443"), BadCause::Silent);
+    Penalty { suspect_group: true, ..penalty }
 }
 
 fn learnt() -> OutcomeCache {
@@ -63,7 +63,7 @@ fn the_next_process_knows_what_this_one_has_learnt_for_as_long_as_it_would() {
     assert_eq!(cache.get(later(599).0, &key(2)).map(|o| o.stack), Some(StackId(7)));
     assert_eq!(cache.get(end, &key(2)), None);
     let marks: Vec<_> = cache.marks(later(20).0, &key(1)).copied().collect();
-    assert_eq!(marks, [Mark { lesson: silent(6), since: later(0).0, until: later(60).0 }]);
+    assert_eq!(marks, [Mark { penalty: silent(6), since: later(0).0, until: later(60).0 }]);
     assert_eq!(cache.marks(later(60).0, &key(1)).count(), 0);
     // Found bad again after that, it is bad for twice as long, as in one process.
     cache.record_bad(later(70).0, key(1), silent(6));
@@ -191,7 +191,7 @@ fn the_text_is_bounded_and_leaves_out_what_was_used_longest_ago() {
     let mut cache = OutcomeCache::new(1);
     for n in 0..4096 {
         for stack in 0..8 {
-            cache.record_bad(at(0).0, key(n), Lesson::new(StackId(stack), addr("[2001:db8::1]:443"), BadCause::Died));
+            cache.record_bad(at(0).0, key(n), Penalty::new(StackId(stack), addr("[2001:db8::1]:443"), BadCause::Died));
         }
     }
     let text = text_of(&cache, 1);

@@ -1,4 +1,4 @@
-//! What earlier races say against candidates puts them back, and does no more.
+//! The outcome history deprioritises candidates, and does no more.
 
 use super::super::*;
 use super::world::*;
@@ -7,14 +7,14 @@ use crate::BadCause;
 /// Both families have answered at once; these are bad.
 fn dual(names: &str, bad: &[Mark]) -> World {
     let mut world = World::with(names);
-    world.race.heed(PathId(0), bad.iter().copied());
+    world.race.pass_history(PathId(0), bad.iter().copied());
     world.at(0, v4("4.1")).at(0, v6("6.1"))
 }
 
 /// IPv4 alone.
 fn single(names: &str, bad: &[Mark]) -> World {
     let mut world = World::with(names);
-    world.race.heed(PathId(0), bad.iter().copied());
+    world.race.pass_history(PathId(0), bad.iter().copied());
     world.at(0, v4("4.1")).at(0, v6(""))
 }
 
@@ -51,14 +51,15 @@ fn where_all_are_bad_the_race_runs_as_usual() {
 fn a_silent_candidate_casts_doubt_on_its_protocol_and_on_its_family() {
     // The server has moved: none of its addresses is known.
     let mut world = World::with("QT");
-    world.race.heed(PathId(0), [silent("Q6.1")].into_iter());
+    world.race.pass_history(PathId(0), [silent("Q6.1")].into_iter());
     let mut world = world.at(0, v4("4.9")).at(0, v6("6.9"));
     assert_eq!(starts(&mut world), ["0 start T4.9", "250 start T6.9", "500 start Q4.9", "750 start Q6.9"]);
 }
 
 #[test]
 fn a_bad_one_that_is_silent_again_is_not_waited_for() {
-    // T4.1 is established at 600, after Q6.1 was started; without the mark the grace would last until 750 at least.
+    // T4.1 is established at 600, after Q6.1 was started; without the mark the grace would last
+    // until 750 at least.
     let script = |name: &str, _: &Candidate| if name == "T4.1" { connects(600) } else { SILENT };
     let mut world = single("QT", &[bad("Q4.1")]).scripted(script);
     assert_eq!(world.run()[1..], ["0 start T4.1", "250 start Q4.1", "600 won T4.1", "600 cancel Q4.1"]);
@@ -116,7 +117,7 @@ fn one_in_the_clear_waits_for_an_encrypted_one_that_is_bad_as_it_would_for_a_goo
 #[test]
 fn suspicion_does_not_overrule_the_order_of_paths_but_a_bad_mark_does() {
     let mut world = World::new(Config::default(), vec![path(0), path(1)], stacks("T"));
-    world.race.heed(PathId(0), [silent("T4.1")].into_iter());
+    world.race.pass_history(PathId(0), [silent("T4.1")].into_iter());
     world = world.at(0, answer(0, Family::V4, "4.1 4.2")).at(0, v6(""));
     let mut world = world.at(0, answer(1, Family::V4, "4.1")).at(0, answer(1, Family::V6, ""));
     assert_eq!(starts(&mut world), ["0 start T4.2", "250 start p1/T4.1", "500 start T4.1"]);
@@ -132,16 +133,16 @@ fn a_doubt_is_told_once_and_stands_in_the_report() {
     assert_eq!(doubted.iter().filter(|l| l.ends_with("Q6.1")).count(), 1, "{doubted:?}");
     let report = world.race.report();
     let of = |wanted: &str| report.iter().find(|r| name(&r.candidate) == wanted).unwrap().doubt;
-    assert!(of("Q6.1").is_some_and(|d| d.own && d.mark.lesson.cause == BadCause::Silent));
+    assert!(of("Q6.1").is_some_and(|d| d.own && d.mark.penalty.cause == BadCause::Silent));
     assert!(of("Q4.1").is_some_and(|d| !d.own));
     assert_eq!(of("T4.1"), None);
 }
 
 #[test]
-fn marks_beyond_the_bound_are_not_heeded() {
+fn marks_beyond_the_bound_are_not_used() {
     let many: Vec<Mark> = (1..=20).map(|n| bad(&format!("T4.{n}"))).collect();
     let mut world = World::with("T");
-    world.race.heed(PathId(0), many.into_iter());
+    world.race.pass_history(PathId(0), many.into_iter());
     let list: String = (1..=16).map(|n| format!("4.{n} ")).collect();
     let mut world = world.at(0, v4(&list)).at(0, v6(""));
     world.run_until(5000);

@@ -6,7 +6,8 @@ fn dual(names: &str) -> World {
     World::with(names).at(0, v4("4.1")).at(0, v6("6.1"))
 }
 
-/// TCP over IPv4 starts at 250 and is established at 290: the grace for QUIC lasts 20 ms, until 310.
+/// TCP over IPv4 starts at 250 and is established at 290: the grace for QUIC lasts 20 ms,
+/// until 310.
 const TCP: (&str, Script) = ("T4.1", Script { reachable: None, established: Some(40), failed: None });
 
 #[test]
@@ -133,8 +134,9 @@ fn the_next_one_established_has_a_grace_of_its_own() {
     assert_eq!(world.run()[3..5], ["550 start T6.1", "700 won T6.1"]);
 }
 
-/// RFC 8305 section 5: "Once one of the connection attempts succeeds (generally when the TCP handshake completes), all other
-/// connections attempts that have not yet succeeded SHOULD be canceled."
+/// RFC 8305 section 5: "Once one of the connection attempts succeeds (generally when the TCP
+/// handshake completes), all other connections attempts that have not yet succeeded SHOULD be
+/// canceled."
 #[test]
 fn a_win_cancels_each_other_attempt_once_and_starts_none() {
     let mut world = dual("T").at(0, v4("4.1 4.2 4.3")).scripted(|name, _| match name {

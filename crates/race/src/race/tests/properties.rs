@@ -18,7 +18,7 @@ struct Weather {
     deadline: Option<u64>,
     stacks: &'static str,
     paths: Vec<PathWeather>,
-    /// What earlier races say against candidates: path, then as [`marked`].
+    /// The outcome history against candidates: path, then as [`marked`].
     marks: Vec<(u16, &'static str, BadCause, bool, bool)>,
     /// Candidate `n` behaves as number `n`, modulo how many there are.
     scripts: Vec<Script>,
@@ -101,7 +101,7 @@ impl Weather {
         let paths = self.paths.iter().enumerate().map(|(i, p)| spec(i, p)).collect();
         let mut world = World::new(self.config(), paths, stacks(self.stacks));
         for (path, name, cause, group, family) in &self.marks {
-            world.race.heed(PathId(*path), core::iter::once(marked(name, *cause, *group, *family)));
+            world.race.pass_history(PathId(*path), core::iter::once(marked(name, *cause, *group, *family)));
         }
         for (i, p) in self.paths.iter().enumerate() {
             let list = |family: u8, n: u8| (1..=n).map(|k| format!("{family}.{k} ")).collect::<String>();
@@ -203,7 +203,8 @@ proptest! {
         }
     }
 
-    /// "A dead family AND a blocked protocol": whatever else is dead, one candidate that works is found.
+    /// "A dead family AND a blocked protocol": whatever else is dead, one candidate that works is
+    /// found.
     #[test]
     fn if_any_candidate_works_the_race_is_won(w in weather()) {
         let w = Weather { deadline: None, ..w };
@@ -315,7 +316,7 @@ fn random_inputs_in_random_order_never_panic_and_outputs_stay_bounded() {
         let paths = (0..rng.below(4) as u16).map(path).collect();
         let mut world = World::new(config, paths, stacks("SQTM"));
         let mut now = World::instant(0);
-        // At least one round, so that what the race says at its very beginning is heard.
+        // At least one round, so that the race's first outputs are taken.
         for _ in 0..1 + rng.below(400) {
             now += Duration::from_nanos(rng.u64() >> 64u64.saturating_sub(rng.below(32)).min(63));
             if rng.chance(0.2) {

@@ -7,24 +7,25 @@ fn with_services() -> World {
     World::new(Config::default(), vec![spec], stacks("QT"))
 }
 
-/// RFC 8305 section 3: "if a positive AAAA response (a response with at least one valid AAAA record) is received first, the
-/// first IPv6 connection attempt is immediately started."
+/// RFC 8305 section 3: "if a positive AAAA response (a response with at least one valid AAAA
+/// record) is received first, the first IPv6 connection attempt is immediately started."
 #[test]
 fn a_positive_preferred_answer_starts_the_race_at_once() {
     let mut world = World::with("T").at(10, v6("6.1"));
     assert_eq!(world.run_until(1000), ["10 start T6.1"]);
 }
 
-/// RFC 8305 section 3: "If a positive AAAA response is received within the Resolution Delay period, the client immediately
-/// starts the IPv6 connection attempt."
+/// RFC 8305 section 3: "If a positive AAAA response is received within the Resolution Delay period,
+/// the client immediately starts the IPv6 connection attempt."
 #[test]
 fn an_early_a_answer_waits_for_aaaa() {
     let mut world = World::with("T").at(10, v4("4.1")).at(40, v6("6.1"));
     assert_eq!(world.run_until(100), ["40 start T6.1"]);
 }
 
-/// RFC 8305 section 3: "If a negative AAAA response (no error, no data) is received within the Resolution Delay period or the
-/// AAAA response has not been received by the end of the Resolution Delay period, the client SHOULD proceed"
+/// RFC 8305 section 3: "If a negative AAAA response (no error, no data) is received within the
+/// Resolution Delay period or the AAAA response has not been received by the end of the Resolution
+/// Delay period, the client SHOULD proceed"
 #[test]
 fn an_a_answer_is_used_after_a_negative_aaaa_answer_or_the_resolution_delay() {
     let mut negative = World::with("T").at(10, v4("4.1")).at(30, v6(""));
@@ -36,7 +37,8 @@ fn an_a_answer_is_used_after_a_negative_aaaa_answer_or_the_resolution_delay() {
     assert_eq!(late.run_until(100), ["60 start T4.1"]);
 }
 
-/// RFC 8305 section 3: "the newly received IPv6 addresses are incorporated into the list of available candidate addresses"
+/// RFC 8305 section 3: "the newly received IPv6 addresses are incorporated into the list of
+/// available candidate addresses"
 #[test]
 fn late_addresses_are_sorted_in_as_if_present_from_the_start() {
     let mut world = World::with("QT").at(0, v4("4.1 4.2")).at(90, v6("6.1"));
@@ -118,8 +120,8 @@ fn the_addresses_of_another_target_come_in_later() {
     assert_eq!(world.run_until(600), ["0 start Q6.1", "250 start Q6.9", "500 start T6.9"]);
 }
 
-/// RFC 8305 section 6: "If the removed address had not yet had a connection attempt started, it SHOULD be removed from the
-/// list of addresses to try."
+/// RFC 8305 section 6: "If the removed address had not yet had a connection attempt started, it
+/// SHOULD be removed from the list of addresses to try."
 #[test]
 fn a_removed_address_is_not_tried_but_its_attempt_continues() {
     let mut world = World::with("T")

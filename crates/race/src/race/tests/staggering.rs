@@ -6,8 +6,8 @@ fn dual(names: &str) -> World {
     World::with(names).at(0, v4("4.1")).at(0, v6("6.1"))
 }
 
-/// RFC 8305 section 5: "one connection attempt to a single address is started first, followed by the others in the list, one
-/// at a time."
+/// RFC 8305 section 5: "one connection attempt to a single address is started first, followed by
+/// the others in the list, one at a time."
 #[test]
 fn attempts_start_one_delay_apart_and_leave_a_dead_family_and_a_blocked_protocol_first() {
     let mut world = dual("QT");
@@ -23,8 +23,8 @@ fn with_udp_and_ipv6_both_dead_the_connection_takes_one_delay_and_its_handshake(
     assert_eq!(log, ["0 start Q6.1", "250 start T4.1", "310 won T4.1", "310 cancel Q6.1"]);
 }
 
-/// RFC 8305 section 5: "Starting a new connection attempt does not affect previous attempts, as multiple connection attempts
-/// may occur in parallel."
+/// RFC 8305 section 5: "Starting a new connection attempt does not affect previous attempts, as
+/// multiple connection attempts may occur in parallel."
 #[test]
 fn a_path_of_400_ms_works_although_the_delay_is_250_ms() {
     let mut world = dual("T").scripted(|_, _| connects(400));
@@ -132,7 +132,8 @@ fn a_failure_elsewhere_does_not_release_what_a_reachable_candidate_holds() {
     assert_eq!(world.run_until(900), ["0 start Q6.1", "250 start T4.1", "670 start Q4.1"]);
 }
 
-/// An outcome that was tried alone first is part of the race that follows, and nothing waits for it a second time.
+/// An outcome that was tried alone first is part of the race that follows, and nothing waits for it
+/// a second time.
 #[test]
 fn an_attempt_that_was_under_way_before_the_race_counts_from_its_own_start() {
     let begun_before = |world: &mut World| {

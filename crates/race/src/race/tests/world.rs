@@ -5,7 +5,7 @@
 //! 1); C is in the clear. Times are milliseconds.
 
 use super::super::*;
-use crate::{BadCause, Lesson, Service, StackId};
+use crate::{BadCause, Penalty, Service, StackId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -40,13 +40,14 @@ impl Script {
     }
 }
 
-/// A bad mark of a candidate in short, like `Q6.1`, and whether its group and its family are suspected with it.
+/// A bad mark of a candidate in short, like `Q6.1`, and whether its group and its family are
+/// suspected with it.
 pub(super) fn marked(name: &str, cause: BadCause, suspect_group: bool, suspect_family: bool) -> Mark {
     let (stack, place) = name.split_at(1);
     let addr = addresses(place)[0].addr;
     let stack = StackId(u16::from(stack.as_bytes()[0]));
-    let lesson = Lesson { suspect_group, suspect_family, ..Lesson::new(stack, SocketAddr::new(addr, 443), cause) };
-    Mark { lesson, since: Instant::ZERO, until: World::instant(60_000) }
+    let penalty = Penalty { suspect_group, suspect_family, ..Penalty::new(stack, SocketAddr::new(addr, 443), cause) };
+    Mark { penalty, since: Instant::ZERO, until: World::instant(60_000) }
 }
 
 type Scripts = Box<dyn Fn(&str, &Candidate) -> Script>;
@@ -144,7 +145,7 @@ impl World {
         Instant::from_nanos(1_000_000_000) + Duration::from_millis(ms)
     }
 
-    /// Something is heard at this time.
+    /// An input at this time.
     pub(super) fn at(mut self, ms: u64, input: Input<Reason>) -> Self {
         self.schedule(self.origin + Duration::from_millis(ms), input);
         self

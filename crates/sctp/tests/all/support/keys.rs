@@ -5,12 +5,12 @@ use neater_sctp_wire::{
     Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Tag,
 };
 
-/// What a handshake says.
+/// The parameters of a handshake.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
     /// The association shared key with the empty endpoint pair key (section 6.1).
     pub key: Vec<u8>,
-    /// Tags and first TSNs: of who opens, and of who is opened.
+    /// Tags and first TSNs: of the side that opens, and of the other.
     pub tags: [u32; 2],
     pub initials: [u32; 2],
 }

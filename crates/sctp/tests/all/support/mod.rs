@@ -234,7 +234,7 @@ impl World {
         self.ends[way].handle_icmp(self.now, route, error, &packet.bytes[..20.min(packet.bytes.len())]);
     }
 
-    /// Whichever way it came, the address that it was sent to says which layer takes it.
+    /// Whichever way it came, the address that it was sent to determines which layer takes it.
     pub fn deliver(&mut self, to: usize, _path: usize, packet: &Packet, ce: bool) {
         let Some(layer) = self.addresses[to].iter().position(|a| *a == packet.to) else { return };
         let route = Route { layer: LayerId(layer as u16), remote: packet.from };

@@ -112,8 +112,8 @@ impl Raw {
         self.server.handle_packet(self.now, Route { layer: LayerId(0), remote: address(0, 0) }, false, &bytes);
     }
 
-    /// Acknowledges the server's first `count` chunks with data, and of those behind them what the blocks say, counted from the
-    /// same beginning: the first chunk is number 1.
+    /// Acknowledges the server's first `count` chunks with data, and of those behind them the
+    /// blocks, counted from the same beginning: the first chunk is number 1.
     pub fn sack(&mut self, count: u32, a_rwnd: u32, blocks: &[(u16, u16)]) {
         let relative = |n: u16| n - count as u16;
         let gaps: Vec<GapBlock> =

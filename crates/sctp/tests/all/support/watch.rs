@@ -1,4 +1,4 @@
-//! What packets say: chunk by chunk, as plain values.
+//! The content of packets: chunk by chunk, as plain values.
 
 use neater_sctp_wire::chunk::Part;
 use neater_sctp_wire::{Chunk, Packet as Wire};

@@ -80,7 +80,7 @@ fn a_drained_batch_is_told_of_what_comes_next_without_asking_again() {
             let told = |e: &NetEvent| matches!(e, NetEvent::Ready { token: Token(2), ready } if ready.readable);
             assert!(events.iter().any(told), "round {round}: {events:?}");
             assert_eq!((net.recv(b, &mut batch).unwrap(), batch.drained), (batch.buffers.len(), false));
-            // Here nobody asks again, and the next round is told of all the same.
+            // Here there is no second call, and the next round is reported all the same.
             assert_eq!((net.recv(b, &mut batch).unwrap(), batch.drained), (1, true));
         }
     }
@@ -113,8 +113,9 @@ fn every_ecn_codepoint_and_the_dscp_arrive_together() {
 fn traffic_class(socket: &std::net::UdpSocket) -> u8 {
     let (mut data, mut control) = ([0u8; 16], [0u64; 16]);
     let mut part = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
-    // SAFETY: zero is an empty message; its buffers are writable for their lengths; the first control message is the
-    // only one asked for, and begins with its value's low byte on either byte order's `u8` or little-endian `int`.
+    // SAFETY: zero is an empty message; its buffers are writable for their lengths; the first
+    // control message is the only one asked for, and begins with its value's low byte on either
+    // byte order's `u8` or little-endian `int`.
     unsafe {
         let mut message: libc::msghdr = core::mem::zeroed();
         message.msg_iov = &mut part;

@@ -18,7 +18,7 @@ impl Chain {
         let mut chain = Self { levels: Vec::new(), watched: Vec::new(), mode };
         let mut inner = net.as_raw_fd();
         for _ in 0..depth {
-            // SAFETY: makes a new descriptor, which nobody else owns.
+            // SAFETY: makes a new descriptor, which has no other owner.
             let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
             chain.watched.insert(0, inner);
             inner = epoll.as_raw_fd();
@@ -37,7 +37,8 @@ impl Chain {
         assert_eq!(unsafe { libc::epoll_ctl(epoll, operation, fd, &mut event) }, 0);
     }
 
-    /// Waits as an application does, from the outside inwards; true if the news came through to the net.
+    /// Waits as an application does, from the outside inwards; true if the news came through to the
+    /// net.
     fn fired(&self, within: Duration) -> bool {
         for (i, level) in self.levels.iter().enumerate() {
             let mut event = libc::epoll_event { events: 0, u64: 0 };
@@ -63,7 +64,7 @@ impl Chain {
 
 const SOON: Duration = Duration::from_millis(30);
 
-/// Runs a test in every mode, one to three epolls deep, with a net that has nothing to say.
+/// Runs a test in every mode, one to three epolls deep, with a net that has nothing to report.
 fn everywhere(test: impl Fn(&mut OsNet, &Chain)) {
     for (name, mode) in MODES {
         for depth in 1..=3 {

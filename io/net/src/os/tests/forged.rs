@@ -1,5 +1,5 @@
-//! An ICMP error for a TCP connection attempt. No loopback address is unreachable, so that the router is this test: in a
-//! network of its own, with an interface that leads nowhere.
+//! An ICMP error for a TCP connection attempt. No loopback address is unreachable, so that the
+//! router is this test: in a network of its own, with an interface that leads nowhere.
 
 use super::host::{elsewhere, ip};
 use super::*;
@@ -53,7 +53,8 @@ fn unreachable(v6: bool, quoted: &[u8]) -> Vec<u8> {
 fn send_to(fd: i32, ip: IpAddr, message: &[u8]) {
     let socket = std::mem::ManuallyDrop::new({
         use std::os::fd::FromRawFd;
-        // SAFETY: only for the sending; it is not dropped, so that the descriptor stays the caller's.
+        // SAFETY: only for the sending; it is not dropped, so that the descriptor stays the
+        // caller's.
         unsafe { std::net::UdpSocket::from_raw_fd(fd) }
     });
     assert_eq!(socket.send_to(message, (ip, 0)).unwrap(), message.len());
@@ -84,7 +85,8 @@ fn the_icmp_error_that_ends_a_connection_attempt_says_who_could_not_reach_whom()
             let (family, protocol) =
                 if v6 { (libc::AF_INET6, libc::IPPROTO_ICMPV6) } else { (libc::AF_INET, libc::IPPROTO_ICMP) };
             let router = raw(family, libc::SOCK_RAW, protocol);
-            // The host may lose a packet that comes from nowhere; one that has ended the attempt finds nothing to end again.
+            // The host may lose a packet that comes from nowhere; one that has ended the attempt
+            // finds nothing to end again.
             for _ in 0..10 {
                 send_to(router, ours, &unreachable(v6, &syn));
                 if super::readable(net.as_raw_fd(), Duration::from_millis(400)) {

@@ -1,4 +1,4 @@
-//! What was accepted, and the poller not told of: nothing about it is missed.
+//! Streams that were accepted and are not registered with the poller: nothing about them is missed.
 
 use super::super::fresh;
 use super::*;
@@ -96,9 +96,9 @@ fn a_writer_without_room_is_told_when_there_is_some() {
 fn a_lane_begins_with_a_stream_that_is_watched() {
     let mut net = OsNet::new().unwrap();
     let (c, s) = plain_pair(&mut net, V4);
-    let lane = net.lane(s).unwrap();
-    lane.open(true, true);
-    assert_eq!(lane.read(&mut [0; 16]), None);
+    let direct = net.direct_stream(s).unwrap();
+    direct.open(true, true);
+    assert_eq!(direct.read(&mut [0; 16]), None);
     net.write(c, &[IoSlice::new(b"hello")]).unwrap();
     readable_at_once(&mut net);
 }

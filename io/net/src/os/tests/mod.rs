@@ -61,7 +61,8 @@ fn readable(fd: i32, within: Duration) -> bool {
     unsafe { libc::poll(&mut poll, 1, within.as_millis() as libc::c_int) == 1 }
 }
 
-/// Polls, sleeping on nothing but the descriptor, until `done` finds what it wants in the events so far.
+/// Polls, sleeping on nothing but the descriptor, until `done` finds what it wants in the events so
+/// far.
 fn until(net: &mut OsNet, what: &str, mut done: impl FnMut(&[NetEvent]) -> bool) -> Vec<NetEvent> {
     let (mut events, give_up) = (Vec::new(), net.now() + PATIENCE);
     loop {
@@ -84,7 +85,8 @@ fn ready(net: &mut OsNet, token: Token, wanted: impl Fn(Ready) -> bool) {
     });
 }
 
-/// Two ends of a connection over loopback, with tokens 1 (client) and 2 (server); and the listener, token 0.
+/// Two ends of a connection over loopback, with tokens 1 (client) and 2 (server); and the listener,
+/// token 0.
 fn pair(net: &mut OsNet, ip: IpAddr, listener: &SocketOptions, client: &SocketOptions) -> (Sock, Sock, Sock) {
     let l = net.listen(Token(0), at(ip), listener).unwrap();
     let to = net.local_addr(l).unwrap();

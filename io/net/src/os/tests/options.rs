@@ -62,7 +62,8 @@ fn stream_options_reach_the_socket_and_are_refused_elsewhere() {
 fn buffers_are_enlarged_as_far_as_the_system_lets() {
     let mut net = OsNet::new().unwrap();
     for sock in [udp(&mut net, V4), plain_pair(&mut net, V4).0] {
-        // The kernel doubles what is asked for (socket(7)), up to twice its limit, which is at least this on any system.
+        // The kernel doubles what is asked for (socket(7)), up to twice its limit, which is at
+        // least this on any system.
         net.set(sock, SocketOption::ReceiveBuffer(50_000)).unwrap();
         assert_eq!(get(&net, sock, libc::SOL_SOCKET, libc::SO_RCVBUF), 100_000);
         net.set(sock, SocketOption::SendBuffer(60_000)).unwrap();

@@ -1,9 +1,10 @@
-//! Packets of other IP protocols. Without the privilege for raw sockets the tests say so and pass.
+//! Packets of other IP protocols. Without the privilege for raw sockets the tests print that and
+//! pass.
 
 use super::*;
 use neater_base::net::{Ecn, ErrorKind, RecvBatch, SocketOption, Transmit};
 
-/// For experiments (RFC 3692 section 2.1): nobody else on this machine listens for it.
+/// For experiments (RFC 3692 section 2.1): no other process on this machine listens for it.
 const PROTOCOL: u8 = 253;
 
 fn may(net: &mut OsNet) -> bool {
@@ -71,7 +72,8 @@ fn an_error_of_the_network_quotes_the_packet() {
     for ip in families() {
         let options = SocketOptions { set: vec![SocketOption::IcmpErrors(true)], ..bound(ip) };
         let sock = net.raw(Token(1), PROTOCOL, at(ip), &options).unwrap();
-        // An address of this host that the socket does not listen to: nobody has the protocol there.
+        // An address of this host that the socket does not listen to: no socket has the protocol
+        // there.
         let nobody: IpAddr = if ip.is_ipv4() { [127, 0, 0, 77].into() } else { continue };
         let contents: Vec<u8> = (0..100).collect();
         let destination = SocketAddr::new(nobody, 0);

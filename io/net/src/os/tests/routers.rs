@@ -1,5 +1,5 @@
-//! Router discovery: the two sides, where one is allowed to (it takes `CAP_NET_RAW`). Messages that arrive are a matter of the
-//! lab's tests, which have links of their own.
+//! Router discovery: the two sides, where one is allowed to (it takes `CAP_NET_RAW`). Messages that
+//! arrive are a matter of the lab's tests, which have links of their own.
 
 use crate::{Role, RouterDiscovery};
 use std::io::ErrorKind;

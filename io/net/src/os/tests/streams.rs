@@ -1,5 +1,5 @@
 use super::*;
-use neater_base::net::{ErrorKind, Lane as _, NetError};
+use neater_base::net::{DirectStream as _, ErrorKind, NetError};
 use std::io::IoSlice;
 
 fn kind<T: core::fmt::Debug>(result: Result<T, NetError>) -> ErrorKind {
@@ -131,18 +131,18 @@ fn a_short_read_has_taken_all_and_what_comes_then_is_reported() {
 #[test]
 fn an_end_that_came_with_the_last_bytes_is_found_without_another_report() {
     use std::io::Write;
-    for laned in [false, true] {
+    for with_direct in [false, true] {
         let mut net = OsNet::new().unwrap();
         let (c, mut peer) = with_std(&mut net);
-        let lane = laned.then(|| net.lane(c).unwrap());
+        let direct = with_direct.then(|| net.direct_stream(c).unwrap());
         peer.write_all(b"last words").unwrap();
         peer.shutdown(std::net::Shutdown::Write).unwrap();
         ready(&mut net, Token(1), |r| r.readable && r.hangup);
         let mut buf = [0; 64];
-        if let Some(lane) = lane {
-            lane.open(false, true);
-            assert_eq!(lane.read(&mut buf).map(usize::from), Some(10));
-            assert_eq!(lane.read(&mut buf), None, "the end is for the owner");
+        if let Some(direct) = direct {
+            direct.open(false, true);
+            assert_eq!(direct.read(&mut buf).map(usize::from), Some(10));
+            assert_eq!(direct.read(&mut buf), None, "the end is for the owner");
         } else {
             assert_eq!(net.read(c, &mut buf), Ok(10));
         }
@@ -155,27 +155,27 @@ fn a_lane_that_read_all_there_was_tells_its_owner_until_more_is_reported() {
     use std::io::Write;
     let mut net = OsNet::new().unwrap();
     let (c, mut peer) = with_std(&mut net);
-    let lane: Box<dyn std::any::Any> = net.lane(c).unwrap();
-    let lane = lane.downcast::<crate::StreamLane>().expect("byte streams look for it by this type");
+    let direct: Box<dyn std::any::Any> = net.direct_stream(c).unwrap();
+    let direct = direct.downcast::<crate::OsDirectStream>().expect("byte streams look for it by this type");
     let mut buf = [0; 64];
     for round in 0..3 {
         peer.write_all(b"some").unwrap();
         ready(&mut net, Token(1), |r| r.readable);
-        lane.open(false, true);
-        assert!(!lane.is_dry(), "nobody has found that");
-        assert_eq!(lane.read(&mut buf).map(usize::from), Some(4), "round {round}");
+        direct.open(false, true);
+        assert!(!direct.is_dry(), "nobody has found that");
+        assert_eq!(direct.read(&mut buf).map(usize::from), Some(4), "round {round}");
         peer.write_all(b"more").unwrap();
         arrived(&net, c, 4);
-        assert_eq!(lane.read(&mut buf), None);
-        assert!(lane.is_dry(), "it has not been reported");
-        lane.open(false, true);
-        assert_eq!(lane.read(&mut buf), None, "opening it does not change that");
-        assert!(lane.is_dry());
+        assert_eq!(direct.read(&mut buf), None);
+        assert!(direct.is_dry(), "it has not been reported");
+        direct.open(false, true);
+        assert_eq!(direct.read(&mut buf), None, "opening it does not change that");
+        assert!(direct.is_dry());
         if round > 0 {
             assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
         }
         ready(&mut net, Token(1), |r| r.readable);
-        assert!(!lane.is_dry());
+        assert!(!direct.is_dry());
         assert_eq!(net.read(c, &mut buf), Ok(4));
     }
 }
@@ -185,34 +185,34 @@ fn a_lane_that_its_owner_has_closed_is_not_dry() {
     use std::io::Write;
     let mut net = OsNet::new().unwrap();
     let (c, mut peer) = with_std(&mut net);
-    let lane = net.lane(c).unwrap();
+    let direct = net.direct_stream(c).unwrap();
     let mut buf = [0; 64];
     for _ in 0..2 {
         peer.write_all(b"some").unwrap();
         ready(&mut net, Token(1), |r| r.readable);
-        lane.open(false, true);
-        assert_eq!(lane.read(&mut []), None, "there is no room for anything");
-        assert_eq!(lane.read(&mut buf).map(usize::from), Some(4), "and that is all that it says");
-        assert!(lane.is_dry());
+        direct.open(false, true);
+        assert_eq!(direct.read(&mut []), None, "there is no room for anything");
+        assert_eq!(direct.read(&mut buf).map(usize::from), Some(4), "and that is all that it says");
+        assert!(direct.is_dry());
     }
-    lane.close();
-    assert!(!lane.is_dry(), "whoever waits is to ask the owner");
-    lane.open(false, true);
-    assert!(lane.is_dry(), "what the system has said still holds");
+    direct.close();
+    assert!(!direct.is_dry(), "whoever waits is to ask the owner");
+    direct.open(false, true);
+    assert!(direct.is_dry(), "what the system has said still holds");
     net.close(c);
-    assert!(!lane.is_dry());
+    assert!(!direct.is_dry());
 }
 
 #[test]
 fn reading_into_nothing_says_nothing_of_a_lane() {
     let mut net = OsNet::new().unwrap();
     let (c, _peer) = with_std(&mut net);
-    let lane = net.lane(c).unwrap();
-    lane.open(false, true);
-    assert_eq!(lane.read(&mut []), None);
+    let direct = net.direct_stream(c).unwrap();
+    direct.open(false, true);
+    assert_eq!(direct.read(&mut []), None);
     // It is still open: this asks the system.
-    assert_eq!(lane.read(&mut [0; 8]), None);
-    assert!(lane.is_dry());
+    assert_eq!(direct.read(&mut [0; 8]), None);
+    assert!(direct.is_dry());
 }
 
 #[test]
@@ -245,7 +245,8 @@ fn a_stream_that_was_read_in_time_wakes_nobody_because_it_may_be_written() {
     let mut net = OsNet::new().unwrap();
     let (c, s) = plain_pair(&mut net, V4);
     until(&mut net, "quiet", |_| true);
-    // One that connected has been watched for room, which ends with the first report that was for nothing.
+    // One that connected has been watched for room, which ends with the first report that was for
+    // nothing.
     for (from, to, token, spared) in [(c, s, Token(2), 0), (s, c, Token(1), 1)] {
         let (mut for_nothing, mut buf) = (0, [0; 64]);
         for _ in 0..5 {
@@ -266,24 +267,25 @@ fn a_stream_that_was_read_in_time_wakes_nobody_because_it_may_be_written() {
 #[test]
 fn a_writer_that_had_to_stop_is_told_when_there_is_room_again() {
     for accepted in [false, true] {
-        for laned in [false, true] {
-            stop_and_go(accepted, laned);
+        for with_direct in [false, true] {
+            stop_and_go(accepted, with_direct);
         }
     }
 }
 
-/// Writes on one side of a connection, or on its lane, until nothing is taken, and reads on the other.
-fn stop_and_go(accepted: bool, laned: bool) {
+/// Writes on one side of a connection, or on its direct stream, until nothing is taken, and reads
+/// on the other.
+fn stop_and_go(accepted: bool, with_direct: bool) {
     let mut net = OsNet::new().unwrap();
     let (c, s) = plain_pair(&mut net, V4);
     let (c, s, token) = if accepted { (s, c, Token(2)) } else { (c, s, Token(1)) };
     until(&mut net, "quiet", |_| true);
     let block = [7u8; 65_536];
     let mut written = 0;
-    if laned {
-        let lane = net.lane(c).unwrap();
-        lane.open(true, false);
-        while let Some(n) = lane.write(&block) {
+    if with_direct {
+        let direct = net.direct_stream(c).unwrap();
+        direct.open(true, false);
+        while let Some(n) = direct.write(&block) {
             written += n.get();
         }
     }
@@ -307,7 +309,7 @@ fn stop_and_go(accepted: bool, laned: bool) {
             events.drain(..).any(|e| matches!(e, NetEvent::Ready { token: t, ready } if t == token && ready.writable));
     }
     assert_eq!(read, written);
-    assert!(told, "accepted: {accepted}, laned: {laned}");
+    assert!(told, "accepted: {accepted}, laned: {with_direct}");
 }
 
 #[test]

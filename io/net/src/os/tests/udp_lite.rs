@@ -1,4 +1,4 @@
-//! UDP-Lite (RFC 3828) over loopback. On a kernel without it the tests say so and pass.
+//! UDP-Lite (RFC 3828) over loopback. On a kernel without it the tests print that and pass.
 
 use super::datagrams::{receive, to};
 use super::*;
@@ -8,7 +8,7 @@ const PROTOCOL: u8 = 136;
 /// Bytes of the header.
 const HEADER: u16 = 8;
 
-/// Whether this kernel has UDP-Lite. Where it says no, opening fails as it says.
+/// Whether this kernel has UDP-Lite. Where it is reported as missing, opening fails accordingly.
 fn may(net: &mut OsNet) -> bool {
     let obstacle = net.udp_lite_obstacle();
     if let Some(why) = obstacle {
@@ -40,7 +40,8 @@ fn a_datagram_that_is_covered_in_part_arrives_where_that_is_enough() {
     }
     for ip in families() {
         let (sender, _) = open(&mut net, 1, &lite(ip));
-        // What the receiver demands, and of datagrams of 8 + 100 bytes that are covered so far, which it gets.
+        // What the receiver demands, and of datagrams of 8 + 100 bytes that are covered so far,
+        // which it gets.
         for (least, gets) in [
             (None, [8, 20, 107, 108, 5000, 0].as_slice()),
             (Some(8), &[8, 20, 107, 108, 5000, 0]),
@@ -263,13 +264,14 @@ fn damage_where_the_checksum_does_not_cover_is_received_and_elsewhere_loses_the_
             }
             assert_eq!(found[usize::from(arrives)].1, b"sound");
         }
-        // Coverage that is less than the header or more than the datagram is illegal (RFC 3828 section 3.1).
+        // Coverage that is less than the header or more than the datagram is illegal (RFC 3828
+        // section 3.1).
         for coverage in [1, 7, 49] {
             net.send(raw, &to(addr, &datagram(4711, addr, coverage, &sound))).unwrap();
         }
         net.send(raw, &to(addr, &datagram(4711, addr, 8, b"sound"))).unwrap();
         assert_eq!(receive(&mut net, receiver, 5)[0].1, b"sound");
-        // What a socket sends says how far it is covered, and has the checksum of that.
+        // A sent datagram states its checksum coverage, and has the checksum of that.
         for coverage in [8, 20, 0] {
             net.set(receiver, SocketOption::ChecksumCoverage(coverage)).unwrap();
             net.send(receiver, &to(addr, &sound)).unwrap();

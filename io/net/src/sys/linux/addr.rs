@@ -70,7 +70,8 @@ impl RawAddr {
 
     /// What the kernel wrote, `len` bytes of it; `None` if that is no Internet address.
     pub(super) fn get(&self, len: libc::socklen_t) -> Option<SocketAddr> {
-        // SAFETY: the family is the first field of both variants, and all bytes were initialised by `new` or `empty`.
+        // SAFETY: the family is the first field of both variants, and all bytes were initialised by
+        // `new` or `empty`.
         let family = libc::c_int::from(unsafe { self.v4.sin_family });
         if family == libc::AF_INET && len >= V4_LEN {
             // SAFETY: as above; any bytes are a valid `sockaddr_in`.
@@ -78,7 +79,8 @@ impl RawAddr {
             let ip = Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(a.sin_port))))
         } else if family == libc::AF_INET6 && len >= V6_LEN {
-            // SAFETY: `empty` initialised the longer variant and the kernel wrote all of it; any bytes are valid.
+            // SAFETY: `empty` initialised the longer variant and the kernel wrote all of it; any
+            // bytes are valid.
             let a = unsafe { self.v6 };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
             Some(SocketAddr::V6(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), a.sin6_flowinfo, a.sin6_scope_id)))

@@ -7,7 +7,8 @@ use neater_base::{Instant, WallTime};
 #[inline]
 fn read(clock: libc::clockid_t) -> (u64, u32) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the answer. The call fails only for an unknown clock, and then leaves zero.
+    // SAFETY: `time` is a valid place for the answer. The call fails only for an unknown clock, and
+    // then leaves zero.
     unsafe { libc::clock_gettime(clock, &mut time) };
     (time.tv_sec as u64, time.tv_nsec as u32)
 }

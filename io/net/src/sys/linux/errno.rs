@@ -18,7 +18,7 @@ pub(crate) fn from_io(error: &std::io::Error) -> NetError {
     error.raw_os_error().map_or(NetError::new(ErrorKind::Other), from_errno)
 }
 
-/// `-1` means that the error number tells.
+/// `-1` means that the error number has the reason.
 #[inline]
 pub(super) fn check(result: libc::c_int) -> Result<libc::c_int> {
     if result < 0 { Err(last()) } else { Ok(result) }
@@ -33,7 +33,8 @@ pub(super) fn retry(mut call: impl FnMut() -> isize) -> Result<usize> {
     told(first, call)
 }
 
-/// What a call of this thread that returned `first` a moment ago has come to; repeats it if a signal interrupted it.
+/// What a call of this thread that returned `first` a moment ago has come to; repeats it if a
+/// signal interrupted it.
 #[inline]
 pub(crate) fn told(first: isize, call: impl FnMut() -> isize) -> Result<usize> {
     match usize::try_from(first) {
@@ -42,7 +43,7 @@ pub(crate) fn told(first: isize, call: impl FnMut() -> isize) -> Result<usize> {
     }
 }
 
-/// A call has failed; the error number tells whether to try again.
+/// A call has failed; the error number shows whether to try again.
 #[inline(never)]
 fn retry_again(mut call: impl FnMut() -> isize) -> Result<usize> {
     loop {

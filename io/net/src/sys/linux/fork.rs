@@ -1,7 +1,8 @@
 //! Knowing that the process was forked, without a system call.
 //!
-//! *Responsible for* one word in a page that the kernel replaces by zeros in a child (`MADV_WIPEONFORK`, Linux 4.14).
-//! *Deliberately not here*: `vfork` and threads, which share the page, as they share everything.
+//! *Responsible for* one word in a page that the kernel replaces by zeros in a child
+//! (`MADV_WIPEONFORK`, Linux 4.14). *Deliberately not here*: `vfork` and threads, which share the
+//! page, as they share everything.
 //!
 //! *Invariant*: the word is 1 in the process that made the guard and 0 in every other.
 
@@ -12,13 +13,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// In the page of the process that made it: a child reads zero there.
 const WIPED_BY_FORK: u32 = 1;
-/// The same on a kernel without `MADV_WIPEONFORK`. A child reads this too, and a check costs a system call.
+/// The same on a kernel without `MADV_WIPEONFORK`. A child reads this too, and a check costs a
+/// system call.
 const COPIED_BY_FORK: u32 = 2;
 
-/// Tells the process that made it from the children that inherited it.
+/// Distinguishes the process that made it from the children that inherited it.
 #[derive(Clone, Debug)]
 pub(crate) struct ForkGuard {
-    // Read on every operation, hence not behind the `Arc`; the page is alive as long as this guard holds it.
+    // Read on every operation, hence not behind the `Arc`; the page is alive as long as this guard
+    // holds it.
     word: NonNull<AtomicU32>,
     /// The process that made it.
     pid: libc::pid_t,
@@ -32,7 +35,8 @@ struct Page {
     len: usize,
 }
 
-// SAFETY: the page holds one atomic word, is not tied to a thread, and is unmapped by whoever drops it last.
+// SAFETY: the page holds one atomic word, is not tied to a thread, and is unmapped by the last
+// owner.
 unsafe impl Send for Page {}
 // SAFETY: as above; an atomic may be read from many threads.
 unsafe impl Sync for Page {}
@@ -50,7 +54,8 @@ impl ForkGuard {
         // SAFETY: asks for a number.
         let len = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches
+        // nothing that exists.
         let at =
             unsafe { libc::mmap(core::ptr::null_mut(), len, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
         if at == libc::MAP_FAILED {
@@ -59,17 +64,19 @@ impl ForkGuard {
         let Some(word) = NonNull::new(at.cast::<AtomicU32>()) else {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
         };
-        // SAFETY: `at` and `len` are the mapping made above, which nobody else knows.
+        // SAFETY: `at` and `len` are the mapping made above, which no other code knows.
         let wiped = unsafe { libc::madvise(at, len, libc::MADV_WIPEONFORK) } == 0;
         let kept = if wiped { WIPED_BY_FORK } else { COPIED_BY_FORK };
-        // SAFETY: a page is writable, large enough and aligned for a word, and zero bytes are a valid `AtomicU32`.
+        // SAFETY: a page is writable, large enough and aligned for a word, and zero bytes are a
+        // valid `AtomicU32`.
         unsafe { word.as_ref() }.store(kept, Ordering::Relaxed);
         // SAFETY: asks for a number.
         let pid = unsafe { libc::getpid() };
         Ok(Self { word, pid, _page: Arc::new(Page { word, len }) })
     }
 
-    /// Whether it takes [`ForkGuard::forked`] to know which process this is, in the fewest instructions.
+    /// Whether it takes [`ForkGuard::forked`] to know which process this is, in the fewest
+    /// instructions.
     #[inline(always)]
     pub(crate) fn unsure(&self) -> bool {
         // SAFETY: the page is mapped while `self._page` lives.
@@ -96,7 +103,8 @@ impl ForkGuard {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `ForkGuard::new` with this length, and the last guard is gone.
+        // SAFETY: the mapping was made by `ForkGuard::new` with this length, and the last guard is
+        // gone.
         unsafe { libc::munmap(self.word.as_ptr().cast(), self.len) };
     }
 }

@@ -1,7 +1,8 @@
 //! The error queue of a socket (`IP_RECVERR`, ip(7) and ipv6(7)).
 //!
-//! *Responsible for* turning one entry into an [`IcmpError`]. Errors that this host found itself (a datagram larger than
-//! the path MTU it has learnt) take the form of the router's message that they repeat, without an offender.
+//! *Responsible for* turning one entry into an [`IcmpError`]. Errors that this host found itself (a
+//! datagram larger than the path MTU it has learnt) take the form of the router's message that they
+//! repeat, without an offender.
 
 use super::addr::{RAW_LEN, RawAddr};
 use super::errno::{from_errno, retry};
@@ -9,7 +10,8 @@ use crate::sys::Fd;
 use neater_base::net::{IcmpError, Quoted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Entries that are no errors (timestamps, notifications) are passed over, at most this many in one call.
+/// Entries that are no errors (timestamps, notifications) are passed over, at most this many in one
+/// call.
 const MAX_SKIPPED: usize = 16;
 const CONTROL_LEN: usize = 512;
 
@@ -37,11 +39,11 @@ fn next(fd: Fd) -> Option<Option<IcmpError>> {
     let len = retry(|| unsafe { libc::recvmsg(fd, &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) }).ok()?;
     let quoted = Quoted::new(payload.get(..len).unwrap_or(&[]));
     let destination = name.get(message.msg_namelen);
-    // SAFETY: the kernel has filled the control buffer and said how much of it.
+    // SAFETY: the kernel has filled the control buffer and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
     while !header.is_null() {
-        // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see to it. Its data follow it,
-        // and their length is checked against the end of the buffer.
+        // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see to
+        // it. Its data follow it, and their length is checked against the end of the buffer.
         let (level, kind, data) = unsafe {
             let start = libc::CMSG_DATA(header) as usize - control.0.as_ptr() as usize;
             let len = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
@@ -64,7 +66,8 @@ fn decode(destination: Option<SocketAddr>, data: &[u8], quoted: Quoted) -> Optio
     let errno = i32::from_ne_bytes([e0, e1, e2, e3]);
     let info = u32::from_ne_bytes([i0, i1, i2, i3]);
     let v6 = destination.map_or(origin == libc::SO_EE_ORIGIN_ICMP6, |d| d.is_ipv6());
-    // "Fragmentation needed" (RFC 792, RFC 1191 section 4) and "packet too big" (RFC 4443 section 3.2).
+    // "Fragmentation needed" (RFC 792, RFC 1191 section 4) and "packet too big" (RFC 4443 section
+    // 3.2).
     let too_big = if v6 { (2, 0) } else { (3, 4) };
     let (icmp_type, icmp_code) = match origin {
         libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6 => (icmp_type, icmp_code),
@@ -77,7 +80,7 @@ fn decode(destination: Option<SocketAddr>, data: &[u8], quoted: Quoted) -> Optio
         offender: decode_offender(offender),
         icmp_type,
         icmp_code,
-        // A router before RFC 1191 says zero.
+        // A router before RFC 1191 sends zero.
         mtu: ((icmp_type, icmp_code) == too_big && info > 0).then_some(info),
         error: from_errno(errno),
     })

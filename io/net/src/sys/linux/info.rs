@@ -6,8 +6,8 @@ use crate::sys::Fd;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, NetError, StreamInfo};
 
-/// The kernel's `struct tcp_info` up to the delivery rate (`linux/tcp.h`). It only ever grows at its end, and the kernel
-/// says how much of it there is.
+/// The kernel's `struct tcp_info` up to the delivery rate (`linux/tcp.h`). It only ever grows at
+/// its end, and the kernel returns how much of it there is.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct TcpInfo {
@@ -88,7 +88,8 @@ fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option
         rtt_var: field!(rttvar).filter(|_| info.rtt > 0).map(micros),
         congestion_window: field!(snd_cwnd).zip(mss).map(|(segments, mss)| u64::from(segments) * mss),
         retransmits: field!(total_retrans).map(u64::from),
-        // What the socket holds minus what it has not yet sent; from an older kernel, whole segments.
+        // What the socket holds minus what it has not yet sent; from an older kernel, whole
+        // segments.
         in_flight: match field!(notsent_bytes) {
             Some(unsent) => unacknowledged().map(|held| held.saturating_sub(u64::from(unsent))),
             None => field!(unacked).zip(mss).map(|(segments, mss)| u64::from(segments) * mss),

@@ -1,7 +1,8 @@
 //! Noticing that a file was replaced (inotify(7)).
 //!
-//! *Responsible for* watching directories: editors and network managers replace files rather than write into them, and
-//! what is watched by its inode is then gone. *Deliberately not here*: which files, and whether their contents changed.
+//! *Responsible for* watching directories: editors and network managers replace files rather than
+//! write into them, and what is watched by its inode is then gone. *Deliberately not here*: which
+//! files, and whether their contents changed.
 
 use super::Result;
 use super::errno::{check, from_io, retry};

@@ -1,7 +1,7 @@
 //! The interfaces of this host, out of three dumps.
 //!
-//! *Responsible for* links, addresses and default routes as [`Interface`]s, ordered by index, and for telling Wi-Fi from
-//! Ethernet. *Deliberately not here*: noticing changes.
+//! *Responsible for* links, addresses and default routes as [`Interface`]s, ordered by index, and
+//! for distinguishing Wi-Fi from Ethernet. *Deliberately not here*: noticing changes.
 //!
 //! *Invariant*: the lists are bounded by [`MAX_INTERFACES`] and [`MAX_ADDRS`].
 
@@ -54,7 +54,7 @@ pub(crate) fn list_interfaces() -> Result<Vec<Interface>> {
     Ok(table.interfaces.into_values().map(|(interface, _)| interface).collect())
 }
 
-/// What a link says of its kind.
+/// What a link reports of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Hints {
     loopback: bool,
@@ -63,7 +63,7 @@ struct Hints {
     driver: String,
 }
 
-/// What `/sys/class/net` says of it.
+/// What `/sys/class/net` reports of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sysfs {
     wireless: bool,
@@ -149,7 +149,8 @@ impl Table {
             index,
             name: String::new(),
             kind: InterfaceKind::Other,
-            // "Running" means that there is a carrier and nothing is in the way (RFC 2863 operational state).
+            // "Running" means that there is a carrier and nothing is in the way (RFC 2863
+            // operational state).
             up: flag(libc::IFF_UP) && flag(libc::IFF_RUNNING),
             addrs: Vec::new(),
             mtu: 0,
@@ -190,8 +191,8 @@ impl Table {
             }
         }
         let addr = local.or(address)?;
-        // Not (or not yet) this host's: duplicate address detection is running or has failed (RFC 4862 section 5.4). An
-        // optimistic address may be used meanwhile (RFC 4429).
+        // Not (or not yet) this host's: duplicate address detection is running or has failed (RFC
+        // 4862 section 5.4). An optimistic address may be used meanwhile (RFC 4429).
         let tentative = flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC) == IFA_F_TENTATIVE;
         if tentative || flags & IFA_F_DADFAILED != 0 {
             return None;
@@ -209,8 +210,9 @@ impl Table {
         Some(())
     }
 
-    /// `struct rtmsg`: family 0, destination length 1, source length 2, class 3, table 4, protocol 5, scope 6, type 7,
-    /// flags 8. A default route of any table counts: VPNs keep theirs in a table of their own.
+    /// `struct rtmsg`: family 0, destination length 1, source length 2, class 3, table 4, protocol
+    /// 5, scope 6, type 7, flags 8. A default route of any table counts: VPNs keep theirs in a
+    /// table of their own.
     fn route(&mut self, body: &[u8]) -> Option<()> {
         let (family, destination_len, table, kind) = (*body.first()?, *body.get(1)?, *body.get(4)?, *body.get(7)?);
         let cloned = u32_at(body, 8)? & libc::RTM_F_CLONED != 0;

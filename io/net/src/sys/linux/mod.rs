@@ -1,11 +1,13 @@
 //! Linux.
 //!
-//! *Responsible for* the system calls behind the list in `sys/mod.rs`. *Deliberately not here*: handles, tokens, caches.
+//! *Responsible for* the system calls behind the list in `sys/mod.rs`. *Deliberately not here*:
+//! handles, tokens, caches.
 //!
-//! *Invariants*: every descriptor is non-blocking and close-on-exec from the call that makes it; a function that fails
-//! leaves no descriptor behind; no system call is given a length that does not belong to its pointer.
+//! *Invariants*: every descriptor is non-blocking and close-on-exec from the call that makes it; a
+//! function that fails leaves no descriptor behind; no system call is given a length that does not
+//! belong to its pointer.
 
-// System calls are foreign functions; each call says why it is sound.
+// System calls are foreign functions; each call states why it is sound.
 #![allow(unsafe_code)]
 
 mod addr;

@@ -1,10 +1,10 @@
 //! Route netlink (rtnetlink(7)): dumps and notifications.
 //!
-//! *Responsible for* asking the kernel for lists, and for noticing that they have changed. *Deliberately not here*: what
-//! the lists mean, which is `interfaces`'.
+//! *Responsible for* asking the kernel for lists, and for noticing that they have changed.
+//! *Deliberately not here*: what the lists mean, which is `interfaces`'.
 //!
-//! *Invariants*: only the kernel is believed; whatever a message says of its length, reading stays within what was
-//! received; a dump ends after [`MAX_DUMP_BYTES`].
+//! *Invariants*: only the kernel is believed; whatever length a message states, reading stays
+//! within what was received; a dump ends after [`MAX_DUMP_BYTES`].
 
 use super::errno::{check, from_errno, retry};
 use super::poller::{Poller, own};
@@ -13,14 +13,15 @@ use crate::sys::{DATA_PATHS, Fd, PathChange};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// A dump is cut off here. Default routes come first in both families' tables, so that a full routing table of the
-/// Internet does no harm.
+/// A dump is cut off here. Default routes come first in both families' tables, so that a full
+/// routing table of the Internet does no harm.
 const MAX_DUMP_BYTES: usize = 4 << 20;
 /// The kernel writes at most 32 kB at a time.
 const BUFFER: usize = 65_536;
 /// A dump that the kernel calls inconsistent is repeated this often.
 const DUMP_TRIES: usize = 3;
-/// Receive calls in one [`PathMonitor::drain`]. What remains repeats what is already known: something has changed.
+/// Receive calls in one [`PathMonitor::drain`]. What remains repeats what is already known:
+/// something has changed.
 const MAX_DRAIN: usize = 64;
 /// The header of a message.
 const HEADER: usize = 16;
@@ -51,7 +52,8 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Cuts an item off the front whose length, header included, is `len`; items are padded to four bytes.
+/// Cuts an item off the front whose length, header included, is `len`; items are padded to four
+/// bytes.
 fn cut<'a>(rest: &mut &'a [u8], len: usize, header: usize) -> Option<&'a [u8]> {
     let body = rest.get(header..len)?;
     *rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
@@ -100,24 +102,26 @@ fn receive(fd: Fd, buffer: &mut [u8]) -> Result<Option<&[u8]>> {
 pub(super) enum Dumped<'a> {
     /// A message of the answer.
     Message(Message<'a>),
-    /// The answer is inconsistent and begins anew.
+    /// The answer is inconsistent and restarts.
     Restart,
 }
 
 /// Asks for all objects of a kind (an `RTM_GET…` number) and hands over the answer.
 ///
 /// # Errors
-/// What the system says; then what was handed over is not the whole.
+/// The error of the operating system; then what was handed over is not the whole.
 pub(super) fn dump(request: u16, mut each: impl FnMut(Dumped<'_>)) -> Result<()> {
     let mut buffer = vec![0; BUFFER];
     for attempt in 1..=DUMP_TRIES {
         let fd = open().map_err(|e| errno::from_io(&e))?;
-        // A header, and the longest of the three fixed parts (`struct ifinfomsg`), all zero: every family.
+        // A header, and the longest of the three fixed parts (`struct ifinfomsg`), all zero: every
+        // family.
         let mut bytes = [0u8; HEADER + 16];
         bytes[..4].copy_from_slice(&((HEADER + 16) as u32).to_ne_bytes());
         bytes[4..6].copy_from_slice(&request.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-        // SAFETY: `bytes` is readable for its length; an unconnected netlink socket sends to the kernel.
+        // SAFETY: `bytes` is readable for its length; an unconnected netlink socket sends to the
+        // kernel.
         retry(|| unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) })?;
         if read_dump(fd.as_raw_fd(), &mut buffer, &mut each)? || attempt == DUMP_TRIES {
             break;
@@ -127,7 +131,8 @@ pub(super) fn dump(request: u16, mut each: impl FnMut(Dumped<'_>)) -> Result<()>
     Ok(())
 }
 
-/// Returns whether the answer is consistent. The kernel answers during the call, so that this does not wait.
+/// Returns whether the answer is consistent. The kernel answers during the call, so that this does
+/// not wait.
 fn read_dump(fd: Fd, buffer: &mut [u8], each: &mut impl FnMut(Dumped<'_>)) -> Result<bool> {
     let (mut total, mut consistent) = (0, true);
     while total < MAX_DUMP_BYTES {
@@ -194,8 +199,8 @@ fn note(change: &mut PathChange, message: Message<'_>) {
     match message.kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK | libc::RTM_NEWADDR | libc::RTM_DELADDR => change.maybe = true,
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-            // Byte 4 of `struct rtmsg` is the table, its last four bytes are flags. The local table follows the
-            // addresses, and cloned routes are the kernel's notes to itself.
+            // Byte 4 of `struct rtmsg` is the table, its last four bytes are flags. The local table
+            // follows the addresses, and cloned routes are the kernel's notes to itself.
             let local = message.body.get(4).is_some_and(|table| *table == libc::RT_TABLE_LOCAL);
             let cloned = u32_at(message.body, 8).is_some_and(|flags| flags & libc::RTM_F_CLONED != 0);
             change.routes |= !local && !cloned;

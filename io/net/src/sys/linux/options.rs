@@ -1,7 +1,8 @@
 //! Socket options.
 //!
-//! *Responsible for* every field of `SocketOptions` and every `SocketOption`: each is set on the socket or refused.
-//! *Deliberately not here*: defaults; what is not asked for costs no system call.
+//! *Responsible for* every field of `SocketOptions` and every `SocketOption`: each is set on the
+//! socket or refused. *Deliberately not here*: defaults; what is not asked for costs no system
+//! call.
 
 use super::Result;
 use super::errno::check;
@@ -10,7 +11,8 @@ use crate::sys::{Fd, Traits};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, NetError, SocketOption, SocketOptions};
 
-/// Unanswered keep-alive probes before a connection is dead: the kernel's default, said so that no sysctl changes it.
+/// Unanswered keep-alive probes before a connection is dead: the kernel's default, set so that no
+/// sysctl changes it.
 const KEEP_ALIVE_PROBES: libc::c_int = 9;
 /// `TCP_KEEPIDLE` and `TCP_KEEPINTVL` take at most this many seconds.
 const MAX_KEEP_ALIVE_SECS: u64 = 32_767;
@@ -18,7 +20,8 @@ const MAX_KEEP_ALIVE_SECS: u64 = 32_767;
 const ECN_BITS: libc::c_int = 3;
 /// Not in `libc` for every target.
 pub(super) const SO_BINDTOIFINDEX: libc::c_int = 62;
-/// Checksum coverage of sent and least coverage of received datagrams (`linux/udp.h`); not in `libc`.
+/// Checksum coverage of sent and least coverage of received datagrams (`linux/udp.h`); not in
+/// `libc`.
 const UDPLITE_SEND_CSCOV: libc::c_int = 10;
 const UDPLITE_RECV_CSCOV: libc::c_int = 11;
 
@@ -76,10 +79,11 @@ fn apply_all(fd: Fd, traits: Traits, options: &SocketOptions) -> Result<()> {
 
 /// Ties a socket to an interface.
 ///
-/// SO_BINDTOIFINDEX comes first: since Linux 5.7 it needs no privilege on a socket that is not yet tied, takes an index
-/// where SO_BINDTODEVICE takes a name that can change its owner, and it is a real tie: TCP and UDP, both directions.
-/// On an older kernel an unprivileged UDP socket still gets IP_UNICAST_IF, which chooses the way out only. It has no
-/// effect on TCP connections, which are therefore refused rather than sent by the wrong interface.
+/// SO_BINDTOIFINDEX comes first: since Linux 5.7 it needs no privilege on a socket that is not yet
+/// tied, takes an index where SO_BINDTODEVICE takes a name that can change its owner, and it is a
+/// real tie: TCP and UDP, both directions. On an older kernel an unprivileged UDP socket still gets
+/// IP_UNICAST_IF, which chooses the way out only. It has no effect on TCP connections, which are
+/// therefore refused rather than sent by the wrong interface.
 fn bind_to_interface(fd: Fd, traits: Traits, index: u32) -> Result<()> {
     let Some(value) = libc::c_int::try_from(index).ok().filter(|i| *i > 0) else {
         return Err(NetError::new(ErrorKind::InvalidInput));
@@ -105,7 +109,8 @@ fn bind_to_interface(fd: Fd, traits: Traits, index: u32) -> Result<()> {
 /// Sets one option.
 ///
 /// # Errors
-/// `Unsupported` where the socket has no such thing, `InvalidInput` for a value out of range, or what the system says.
+/// `Unsupported` where the socket has no such thing, `InvalidInput` for a value out of range, or
+/// the error of the operating system.
 pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result<()> {
     match option {
         SocketOption::NoDelay(on) => {
@@ -119,7 +124,8 @@ pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result
         }
         SocketOption::UserTimeout(timeout) => {
             stream_only(traits)?;
-            // Zero means the system's default; what is shorter than a millisecond still means what it says.
+            // Zero means the system's default; what is shorter than a millisecond does not become
+            // that default.
             let millis = timeout.map_or(0, |t| t.as_millis().clamp(1, i32::MAX as u128) as libc::c_int);
             set_int(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)
         }
@@ -134,8 +140,9 @@ pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result
         }
         SocketOption::DontFragment(on) => set_dont_fragment(fd, traits, on),
         SocketOption::NoUdpChecksum(on) => {
-            // IPv6 forbids it outside of tunnels (RFC 6935), and Linux drops such packets.
-            // UDP-Lite has no datagrams without one (RFC 3828 section 3.1), and Linux would ignore the option.
+            // IPv6 forbids it outside of tunnels (RFC 6935), and Linux drops such packets. UDP-Lite
+            // has no datagrams without one (RFC 3828 section 3.1), and Linux would ignore the
+            // option.
             if traits.stream || traits.v6 || is_udp_lite(fd)? {
                 return Err(NetError::new(ErrorKind::Unsupported));
             }
@@ -170,7 +177,8 @@ fn set_dscp(fd: Fd, traits: Traits, codepoint: u8) -> Result<()> {
     }
     let (level, name) =
         if traits.v6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
-    // On a TCP socket the ECN bits are the congestion control's, on a UDP socket the application's: leave them.
+    // On a TCP socket the ECN bits are the congestion control's, on a UDP socket the application's:
+    // leave them.
     let ecn = get_int(fd, level, name)? & ECN_BITS;
     set_int(fd, level, name, libc::c_int::from(codepoint) << 2 | ecn)
 }
@@ -200,9 +208,10 @@ fn set_keep_alive(fd: Fd, idle: Option<Duration>) -> Result<()> {
     set_bool(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, idle.is_some())
 }
 
-/// TCP follows the path MTU that the kernel knows. On UDP the protocol above finds it out itself, with packets that are
-/// larger than what the kernel believes (RFC 8899); the interface's MTU remains the limit. `false` is the system's
-/// default: the kernel fragments what is larger than the path.
+/// TCP follows the path MTU that the kernel knows. On UDP the protocol above finds it out itself,
+/// with packets that are larger than what the kernel believes (RFC 8899); the interface's MTU
+/// remains the limit. `false` is the system's default: the kernel fragments what is larger than the
+/// path.
 fn set_dont_fragment(fd: Fd, traits: Traits, on: bool) -> Result<()> {
     let mode = match (on, traits.stream) {
         (true, true) => libc::IP_PMTUDISC_DO,

@@ -1,15 +1,16 @@
 //! One epoll with a timer and a wake-up inside.
 //!
-//! *Responsible for* making one descriptor readable whenever anything registered has news. *Deliberately not here*: what
-//! the news mean.
+//! *Responsible for* making one descriptor readable whenever anything registered has news.
+//! *Deliberately not here*: what the news mean.
 //!
 //! *Invariants*
 //!
-//! * Everything is registered edge-triggered, timer and wake-up too: an expiry or a write makes a new edge whether or not
-//!   the last one was looked at, so that neither is ever read, and the epoll stays readable (for those who watch it
-//!   level-triggered) exactly until [`Poller::wait`] has reported the edge.
-//! * A new edge travels upwards through any number of epolls, because the kernel wakes the watchers of an epoll on every
-//!   event and not only on the first.
+//! * Everything is registered edge-triggered, timer and wake-up too: an expiry or a write makes a
+//!   new edge whether or not the last one was looked at, so that neither is ever read, and the
+//!   epoll stays readable (for a level-triggered watcher) exactly until [`Poller::wait`] has
+//!   reported the edge.
+//! * A new edge travels upwards through any number of epolls, because the kernel wakes the watchers
+//!   of an epoll on every event and not only on the first.
 
 use super::errno;
 use super::{Result, errno::check};
@@ -42,7 +43,8 @@ impl WakeHandle {
     /// Makes the poller's descriptor readable, with a new edge.
     pub(crate) fn notify(&self) {
         let one = 1u64;
-        // SAFETY: eight readable bytes. The counter is never read; it would take 2^64 writes to fill it.
+        // SAFETY: eight readable bytes. The counter is never read; it would take 2^64 writes to
+        // fill it.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 }
@@ -56,7 +58,7 @@ pub(super) fn own(fd: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call that returned it made it, and nobody else has seen it.
+    // SAFETY: the call that returned it made it, and no other code has seen it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -101,8 +103,8 @@ impl Poller {
         self.wake.notify();
     }
 
-    /// Watches a socket; its events carry `data`. It is unwatched when it is closed. `writes`: it is watched for room to write,
-    /// too.
+    /// Watches a socket; its events carry `data`. It is unwatched when it is closed. `writes`: it
+    /// is watched for room to write, too.
     ///
     /// # Errors
     /// No memory, or the user's limit of watched descriptors.
@@ -111,8 +113,8 @@ impl Poller {
         self.register(fd, data, socket_events(writes))
     }
 
-    /// Watches a socket that is watched already for room to write, too, or for that no more. What is there to be told at this
-    /// time makes an edge, whether it was told or not.
+    /// Watches a socket that is watched already for room to write, too, or for that no more.
+    /// Present readiness makes an edge, whether it was reported before or not.
     ///
     /// # Errors
     /// None is documented for a socket that is watched.
@@ -140,8 +142,9 @@ impl Poller {
         Ok(())
     }
 
-    /// Reports what has happened, without waiting; returns true if the array was full, so that more may be there. The third
-    /// argument of `each`: a read may be short although something is left (the end, an error, the mark of urgent data).
+    /// Reports what has happened, without waiting; returns true if the array was full, so that more
+    /// may be there. The third argument of `each`: a read may be short although something is left
+    /// (the end, an error, the mark of urgent data).
     #[inline]
     pub(crate) fn wait(&mut self, mut each: impl FnMut(u64, Ready, bool)) -> bool {
         let (fd, at) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());

@@ -1,7 +1,8 @@
 //! Packets of an IP protocol that the kernel does not speak itself (raw(7)).
 //!
-//! *Responsible for* opening such sockets, for why they cannot be had, and for taking the IP header off what arrives: IPv4
-//! delivers it, IPv6 does not (RFC 3542 section 3). Sending and receiving are as for datagrams.
+//! *Responsible for* opening such sockets, for why they cannot be had, and for taking the IP header
+//! off what arrives: IPv4 delivers it, IPv6 does not (RFC 3542 section 3). Sending and receiving
+//! are as for datagrams.
 
 use super::addr::any;
 use super::socket::{bind, open_as};
@@ -19,7 +20,7 @@ const LINUX_SCTP: &str = "/proc/net/sctp";
 /// Opens a socket for the packets of a protocol, to `options.local` or to any address.
 ///
 /// # Errors
-/// `PermissionDenied` without CAP_NET_RAW, or what the system says.
+/// `PermissionDenied` without CAP_NET_RAW, or the error of the operating system.
 pub(crate) fn raw_open(protocol: u8, v6: bool, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: false, v6 };
     let fd = open_as(libc::SOCK_RAW, protocol.into(), traits, options)?;
@@ -78,7 +79,8 @@ mod tests {
             stride: len,
         };
         let mut batch = RecvBatch::default();
-        // Without options, with 40 bytes of them, a header that claims to be longer than the packet, one that is too short.
+        // Without options, with 40 bytes of them, a header that claims to be longer than the
+        // packet, one that is too short.
         for (first, len, left) in [(0x45, 100, 80), (0x4f, 100, 40), (0x4f, 30, 0), (0x44, 100, 0), (0x45, 20, 0)] {
             batch.metas.clear();
             batch.metas.push(meta(len));

@@ -1,7 +1,8 @@
 //! Raw ICMPv6 for router discovery (RFC 4861, raw(7), RFC 3542).
 //!
-//! *Responsible for* messages of one type in, with what tells a neighbour's from a stranger's, and messages to a group out with
-//! a hop limit of 255. The kernel verifies and computes checksums. *Deliberately not here*: what the messages say.
+//! *Responsible for* messages of one type in, with what distinguishes a neighbour's from a
+//! forwarded one, and messages to a group out with a hop limit of 255. The kernel verifies and
+//! computes checksums. *Deliberately not here*: the meaning of messages.
 
 use super::addr::{RAW_LEN, RawAddr};
 use super::errno::{check, retry};
@@ -66,13 +67,14 @@ impl RouterSocket {
             Some(SocketAddr::V6(source)) => *source.ip(),
             _ => return Err(NetError::new(ErrorKind::FamilyNotSupported)),
         };
-        // What the kernel does not say is as bad as what is wrong: a hop limit of 0 is no neighbour's.
+        // A value that the kernel does not report counts as a wrong one: a hop limit of 0 is no
+        // neighbour's.
         let (mut interface, mut hop_limit) = (0, 0);
-        // SAFETY: the kernel has filled the control buffer and said how much of it.
+        // SAFETY: the kernel has filled the control buffer and set its length.
         let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
         while !header.is_null() {
-            // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see to it. Its data follow it,
-            // and are read as far as they lie within the buffer.
+            // SAFETY: the header lies within the control buffer; CMSG_FIRSTHDR and CMSG_NXTHDR see
+            // to it. Its data follow it, and are read as far as they lie within the buffer.
             let (level, kind, data) = unsafe {
                 let start = libc::CMSG_DATA(header) as usize - control.0.as_ptr() as usize;
                 let len = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
@@ -109,7 +111,7 @@ impl RouterSocket {
         retry(send).map(drop)
     }
 
-    /// Sends from this interface only, and hears this one only.
+    /// Sends from this interface only, and receives on this one only.
     pub(crate) fn bind_to(&self, name: &str) -> Result<()> {
         let fd = self.fd.as_raw_fd();
         // SAFETY: the name is readable for its length; the kernel copies it.

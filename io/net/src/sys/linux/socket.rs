@@ -45,7 +45,7 @@ pub(super) fn bind(fd: &OwnedFd, traits: Traits, local: &SocketAddr) -> Result<(
 /// The socket's own address.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn local_addr(fd: Fd) -> Result<SocketAddr> {
     let (mut raw, mut len) = (RawAddr::empty(), RAW_LEN);
     // SAFETY: `raw` has room for `len` bytes.
@@ -56,7 +56,8 @@ pub(crate) fn local_addr(fd: Fd) -> Result<SocketAddr> {
 /// Releases a descriptor; the kernel takes it out of the epoll.
 #[inline]
 pub(crate) fn close(fd: Fd) {
-    // SAFETY: the caller owns the descriptor and forgets it. On Linux it is released even if a signal interrupts.
+    // SAFETY: the caller owns the descriptor and forgets it. On Linux it is released even if a
+    // signal interrupts.
     unsafe { libc::close(fd) };
 }
 

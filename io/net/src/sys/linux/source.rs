@@ -22,7 +22,7 @@ impl SourceProbe {
     /// The address that a packet to `remote` would carry; `None` when there is no route.
     ///
     /// # Errors
-    /// Nobody could be asked: this process has no descriptor, or the system no memory.
+    /// The query could not be made: this process has no descriptor, or the system no memory.
     pub(crate) fn ask(&mut self, remote: IpAddr) -> Result<Option<IpAddr>> {
         match self.try_ask(remote) {
             Ok(source) => Ok(Some(source)),
@@ -40,7 +40,8 @@ impl SourceProbe {
         };
         let fd = socket.as_raw_fd();
         let source = udp_connect(fd, &SocketAddr::new(remote, PORT)).and_then(|()| local_addr(fd));
-        // The address of one peer would stick for the next: dissolve the association. An address of no family does it.
+        // The address of one peer would stick for the next: dissolve the association. An address of
+        // no family does it.
         let (nobody, len) = (RawAddr::empty(), size_of::<libc::sockaddr>() as libc::socklen_t);
         // SAFETY: `nobody` is larger than the `sockaddr` whose length is given.
         unsafe { libc::connect(fd, nobody.as_ptr(), len) };

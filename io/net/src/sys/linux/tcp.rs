@@ -11,7 +11,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
-/// Connections that may wait to be accepted when the caller does not say.
+/// Connections that may wait to be accepted when the caller sets no number.
 const DEFAULT_BACKLOG: u32 = 1024;
 /// The kernel takes no more buffers in one call.
 const MAX_BUFFERS: usize = 1024;
@@ -46,11 +46,12 @@ pub(crate) fn tcp_connect(remote: &SocketAddr, options: &SocketOptions) -> Resul
 /// Gives a socket that will connect its address.
 fn bind_late(fd: &OwnedFd, traits: Traits, local: &SocketAddr) -> Result<()> {
     if local.port() == 0 {
-        // The port is chosen when the peer is known: only the pair must be unique, not the port. A kernel that does not
-        // know this (before 4.2) chooses early.
+        // The port is chosen when the peer is known: only the pair must be unique, not the port. A
+        // kernel that does not know this (before 4.2) chooses early.
         let _ = set_bool(fd.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true);
     } else {
-        // The attempts of a race come from one port, to several peers; what an earlier connection has left there holds up none.
+        // The attempts of a race come from one port, to several peers; what an earlier connection
+        // has left there holds up none.
         set_bool(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, true)?;
     }
     bind(fd, traits, local)
@@ -71,7 +72,7 @@ pub(crate) fn tcp_connect_error(fd: Fd) -> Result<()> {
 /// Listens.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn tcp_listen(local: &SocketAddr, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: true, v6: local.is_ipv6() };
     let fd = open(traits, options)?;
@@ -80,7 +81,7 @@ pub(crate) fn tcp_listen(local: &SocketAddr, options: &SocketOptions) -> Result<
         set_bool(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, true)?;
     }
     if traits.v6 {
-        // One family per socket, whatever the sysctl says: [::] and 0.0.0.0 can have the same port.
+        // One family per socket, regardless of the sysctl: [::] and 0.0.0.0 can have the same port.
         set_bool(fd.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, true)?;
     }
     bind(&fd, traits, local)?;
@@ -93,7 +94,7 @@ pub(crate) fn tcp_listen(local: &SocketAddr, options: &SocketOptions) -> Result<
 /// Takes one established connection.
 ///
 /// # Errors
-/// `WouldBlock` when there is none; what the system says.
+/// `WouldBlock` when there is none; else the error of the operating system.
 pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
     for _ in 0..MAX_DEAD_ACCEPTS {
         let (mut raw, mut len) = (RawAddr::empty(), RAW_LEN);
@@ -110,7 +111,8 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
             }
         }
         match last_code() {
-            // The connection died in the queue; accept(2) lists these as errors of the connection, not of the listener.
+            // The connection died in the queue; accept(2) lists these as errors of the connection,
+            // not of the listener.
             libc::EINTR
             | libc::ECONNABORTED
             | libc::EPROTO
@@ -123,12 +125,12 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
             code => return Err(from_errno(code)),
         }
     }
-    // There may be more behind them, and no new edge will tell: not `WouldBlock`.
+    // There may be more behind them, and no new edge follows: not `WouldBlock`.
     Err(NetError::new(ErrorKind::ConnectionAborted))
 }
 
-/// Reads bytes, saying what the system says: 0 at the end of the peer's direction, negative for an error, for which [`super::told`]
-/// is to be asked at once.
+/// Reads bytes, and returns the system's result: 0 at the end of the peer's direction, negative for
+/// an error, for which [`super::told`] is to be asked at once.
 #[inline(always)]
 pub(crate) fn tcp_read_once(fd: Fd, buf: &mut [u8]) -> isize {
     // Not recv(2), which is the same without flags and prepares three arguments more.
@@ -148,7 +150,7 @@ pub(crate) fn tcp_write(fd: Fd, bufs: &[IoSlice<'_>]) -> Result<usize> {
     }
 }
 
-/// As [`tcp_write`] of one buffer, saying what the system says, as [`tcp_read_once`] does.
+/// As [`tcp_write`] of one buffer, returning the system's result, as [`tcp_read_once`] does.
 #[inline(always)]
 pub(crate) fn tcp_write_once(fd: Fd, buf: &[u8]) -> isize {
     // SAFETY: `buf` is readable for its length.

@@ -1,17 +1,18 @@
 //! Datagrams.
 //!
-//! *Responsible for* opening, batched sending and receiving. Receiving is `quinn-udp`'s (`recvmmsg` and the decoding of
-//! its control messages), and so is the finding out of what the kernel can do.
+//! *Responsible for* opening, batched sending and receiving. Receiving is `quinn-udp`'s (`recvmmsg`
+//! and the decoding of its control messages), and so is the finding out of what the kernel can do.
 //!
 //! *Deliberately not `quinn-udp`'s*:
 //!
-//! * Its setup of a socket: ten system calls, of which timestamps, no fragmentation and the probing of the kernel are not
-//!   wanted for each socket. A resolver opens one per query.
-//! * Its sending: it overwrites the whole traffic class with the ECN bits, so that a DSCP is lost, and one `EINVAL` (an
-//!   IPv6 source address that has gone) switches ECN and segmentation off for good.
+//! * Its setup of a socket: ten system calls, of which timestamps, no fragmentation and the probing
+//!   of the kernel are not wanted for each socket. A resolver opens one per query.
+//! * Its sending: it overwrites the whole traffic class with the ECN bits, so that a DSCP is lost,
+//!   and one `EINVAL` (an IPv6 source address that has gone) switches ECN and segmentation off for
+//!   good.
 //!
-//! *Invariant*: a batch is handed to the kernel whole, or from its front; what the kernel then has no room for is lost
-//! like any datagram.
+//! *Invariant*: a batch is handed to the kernel whole, or from its front; what the kernel then has
+//! no room for is lost like any datagram.
 
 use super::Result;
 use super::addr::{RawAddr, any, in_addr};
@@ -58,7 +59,7 @@ impl UdpSupport {
 /// Opens a socket, bound to `options.local` or to any address.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn udp_open(support: &UdpSupport, v6: bool, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: false, v6 };
     let protocol = if options.udp_lite { libc::IPPROTO_UDPLITE } else { 0 };
@@ -90,7 +91,8 @@ pub(crate) fn udp_lite_obstacle() -> Option<&'static str> {
     }
 }
 
-/// Has everything told of what arrives that can be: where it was sent to, by which interface it came, how it is marked.
+/// Enables all metadata of arriving datagrams: where it was sent to, by which interface it came,
+/// how it is marked.
 pub(super) fn tell_all(fd: Fd, v6: bool) -> Result<()> {
     if v6 {
         set_bool(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, true)?;
@@ -112,12 +114,12 @@ pub(crate) fn udp_connect(fd: Fd, remote: &SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Sends a batch. `offload` says whether the kernel may be asked to cut it up, and becomes false when it turns out that
-/// the device cannot.
+/// Sends a batch. `offload` shows whether the kernel may be asked to cut it up, and becomes false
+/// when it turns out that the device cannot.
 ///
 /// # Errors
-/// `WouldBlock`, `MessageTooLarge`, a pending ICMP error; for a source that this host does not have, `AddrNotAvailable`, or
-/// `NetworkUnreachable` where the kernel does not tell it from that.
+/// `WouldBlock`, `MessageTooLarge`, a pending ICMP error; for a source that this host does not
+/// have, `AddrNotAvailable`, or `NetworkUnreachable` where the kernel does not distinguish the two.
 pub(crate) fn udp_send(fd: Fd, out: &Outgoing<'_>, offload: &mut bool) -> Result<()> {
     let Some(size) = out.segment_size else {
         return send_one(fd, out, out.contents, None);
@@ -126,8 +128,8 @@ pub(crate) fn udp_send(fd: Fd, out: &Outgoing<'_>, offload: &mut bool) -> Result
         match send_one(fd, out, out.contents, Some(size)) {
             // The device cannot compute checksums (udp(7)).
             Err(e) if e.code == Some(libc::EIO) => *offload = false,
-            // Something about this batch: more than 64 kB in all, or segments that need fragmentation. The error of a
-            // single datagram, if there is one, is the true one.
+            // Something about this batch: more than 64 kB in all, or segments that need
+            // fragmentation. The error of a single datagram, if there is one, is the true one.
             Err(NetError {
                 kind: ErrorKind::InvalidInput | ErrorKind::AddrNotAvailable | ErrorKind::MessageTooLarge,
                 ..
@@ -139,7 +141,8 @@ pub(crate) fn udp_send(fd: Fd, out: &Outgoing<'_>, offload: &mut bool) -> Result
         match send_one(fd, out, datagram, None) {
             Ok(()) => {}
             Err(e) if i == 0 => return Err(e),
-            // The front is on its way. Were the rest reported, the caller would send the front again.
+            // The front is on its way. Were the rest reported, the caller would send the front
+            // again.
             Err(_) => break,
         }
     }
@@ -163,8 +166,9 @@ impl Control {
             return;
         };
         let header = at.as_mut_ptr().cast::<libc::cmsghdr>();
-        // SAFETY: `at` is `CMSG_SPACE` bytes, aligned like every message because spaces are multiples of the alignment,
-        // so that header and value fit; the value may be less aligned than its type wants.
+        // SAFETY: `at` is `CMSG_SPACE` bytes, aligned like every message because spaces are
+        // multiples of the alignment, so that header and value fit; the value may be less aligned
+        // than its type wants.
         unsafe {
             (*header).cmsg_level = level;
             (*header).cmsg_type = kind;
@@ -216,7 +220,8 @@ fn send_one(fd: Fd, out: &Outgoing<'_>, contents: &[u8], segment: Option<u16>) -
         message.msg_control = control.bytes.as_mut_ptr().cast();
         message.msg_controllen = control.len as _;
     }
-    // SAFETY: name, payload and control messages live until the call returns, and the kernel does not write to them.
+    // SAFETY: name, payload and control messages live until the call returns, and the kernel does
+    // not write to them.
     match retry(|| unsafe { libc::sendmsg(fd, &message, libc::MSG_NOSIGNAL) }) {
         Ok(_) => Ok(()),
         Err(e) if e.code == Some(libc::EINVAL) && out.source.is_some() => {
@@ -247,8 +252,8 @@ pub(crate) fn udp_recv(support: &UdpSupport, fd: Fd, batch: &mut RecvBatch) -> R
         .state
         .recv(UdpSockRef::from(&socket), &mut slices[..count], &mut found[..count])
         .map_err(|e| from_io(&e))?;
-    // The kernel stops early for nothing else: an error that was pending is returned before anything is received (recvmmsg(2)), and one
-    // that came meanwhile makes an edge of its own.
+    // The kernel stops early for nothing else: an error that was pending is returned before
+    // anything is received (recvmmsg(2)), and one that came meanwhile makes an edge of its own.
     *drained = n < count;
     metas.extend(found[..n].iter().map(|m| RecvMeta {
         source: m.addr,

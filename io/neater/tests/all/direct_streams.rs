@@ -1,4 +1,5 @@
-//! Bytes that go around the engine: in order, to nobody else's connection, with nothing the system said lost.
+//! Bytes that go around the engine: in order, to no other connection, with no error of the system
+//! lost.
 
 use crate::common::{LIMIT, loopback, nothing_left};
 use neater::{ByteStream, Neater, Preconnection, SecurityParameters, Stack};
@@ -16,7 +17,7 @@ fn plain(neater: &Neater, port: u16) -> Preconnection {
     neater.preconnection().remote(loopback(port)).security(SecurityParameters::disabled()).stacks(&[Stack::Tcp])
 }
 
-/// Reads connections one thread each, and says how many bytes were not their connection's.
+/// Reads connections one thread each, and counts bytes that were not their connection's.
 fn judge(listener: TcpListener, strangers: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     thread::spawn(move || {
         let mut readers = Vec::new();
@@ -42,8 +43,9 @@ fn judge(listener: TcpListener, strangers: Arc<AtomicU64>, stop: Arc<AtomicBool>
     })
 }
 
-/// Writers write as fast as they can while other threads abort and close under them, and new connections get the
-/// descriptors of those that are gone. Nobody's byte must reach a connection that is not its own.
+/// Writers write as fast as they can while other threads abort and close under them, and new
+/// connections get the descriptors of those that are gone. No byte may reach a connection that is
+/// not its own.
 #[test]
 fn bytes_never_reach_the_connection_that_inherits_a_descriptor() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -73,7 +75,8 @@ fn bytes_never_reach_the_connection_that_inherits_a_descriptor() {
                             1 => stream.connection().close().await.expect("closed"),
                             _ => stream.connection().finish().expect("alive"),
                         }
-                        // What is used after that finds the connection closed, and the descriptor is free.
+                        // What is used after that finds the connection closed, and the descriptor
+                        // is free.
                         drop(stream);
                         tokio::task::spawn_blocking(move || writer.join().expect("a writer")).await.expect("joined");
                     }
@@ -136,7 +139,7 @@ async fn a_reset_is_an_error_wherever_it_is_noticed() {
         let sent = poll_fn(|cx| stream.poll_write_bytes(cx, &[IoSlice::new(b"bye")])).await;
         assert_eq!(sent.expect("sent"), 3);
         if round % 2 == 0 {
-            // Noticed on the lane, before the engine has been told by the poller.
+            // Noticed on the direct stream, before the poller has notified the engine.
             thread::sleep(Duration::from_millis(5));
         }
         let end =
@@ -148,7 +151,8 @@ async fn a_reset_is_an_error_wherever_it_is_noticed() {
     nothing_left(&neater).await;
 }
 
-/// Whoever waits on a lane that has nothing is told of whatever ends that, though nobody has asked the engine.
+/// A task that waits on an empty direct stream is notified of every end of it, although no call has
+/// asked the engine.
 #[tokio::test]
 async fn who_waits_for_bytes_is_told_of_every_end() {
     let neater = Neater::new().expect("engine");
@@ -160,7 +164,7 @@ async fn who_waits_for_bytes_is_told_of_every_end() {
         let (mut peer, _) = listener.accept().expect("a peer");
         let mut buf = [0; 64];
         for _ in 0..3 {
-            // The first makes the lane, the others use it.
+            // The first makes the direct stream, the others use it.
             peer.write_all(b"some").expect("room");
             assert_eq!(stream.read(&mut buf).await.expect("bytes"), 4);
         }
@@ -308,7 +312,8 @@ fn a_task_that_never_has_to_wait_lets_others_have_their_turn() {
     flood.join().expect("all sent");
 }
 
-/// What went around the engine counts, too: a connection that has carried something and is reset is no failure of its transport.
+/// What went around the engine counts, too: a connection that has carried something and is reset is
+/// no failure of its transport.
 #[tokio::test]
 async fn a_reset_after_bytes_have_come_does_not_cost_the_cached_outcome() {
     let near = Neater::new().expect("engine");

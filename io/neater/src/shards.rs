@@ -1,28 +1,29 @@
 //! Several engines of one process on the same ports.
 //!
-//! *Responsible for* their numbers, their common secret, and for carrying datagrams from the engine at which they arrive to
-//! the one that knows their connection. *Deliberately not here*: which engine gets a new connection (the system decides,
-//! by addresses), and threads.
+//! *Responsible for* their numbers, their common secret, and for carrying datagrams from the engine
+//! at which they arrive to the one that knows their connection. *Deliberately not here*: which
+//! engine gets a new connection (the system decides, by addresses), and threads.
 //!
-//! *Invariants*: no two living engines have the same number; no two engines are locked at once by one thread; engines are
-//! not kept alive.
+//! *Invariants*: no two living engines have the same number; no two engines are locked at once by
+//! one thread; engines are not kept alive.
 
 use crate::context::{Driver, Neater};
 use crate::shared::Shared;
-use neater_engine::ForeignDatagram;
+use neater_engine::MisroutedDatagram;
 use neater_tls::Crypto;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Engines of one process that may listen on the same ports: a server makes one [`crate::Neater`] per core with
-/// [`crate::Builder::sibling_of`], and lets each listen on the same address.
+/// Engines of one process that may listen on the same ports: a server makes one [`crate::Neater`]
+/// per core with [`crate::Builder::shard_of`], and lets each listen on the same address.
 ///
-/// The system spreads connections over them. A QUIC connection stays with its engine also when its peer's address changes:
-/// packets that arrive at another engine are passed on. Their tokens of stateless reset and address validation are the
-/// same. Tickets for the resumption of TLS sessions are common to the engines if they listen with one compiled
-/// [`crate::Request`] (see [`crate::Preconnection::request_of`]).
+/// The system spreads connections over them. A QUIC connection stays with its engine also when its
+/// peer's address changes: packets that arrive at another engine are passed on. Their tokens of
+/// stateless reset and address validation are the same. Tickets for the resumption of TLS sessions
+/// are common to the engines if they listen with one compiled [`crate::Request`] (see
+/// [`crate::Preconnection::request_of`]).
 #[derive(Clone, Debug)]
-pub struct Siblings(Arc<Family>);
+pub struct EngineShards(Arc<Family>);
 
 struct Family {
     secret: [u8; 32],
@@ -53,7 +54,7 @@ impl Place {
     }
 }
 
-/// A number that nobody else is given, until there is an engine that has it or there will be none.
+/// A number that is given only once, until there is an engine that has it or there will be none.
 struct Reserved<'a> {
     family: &'a Family,
     number: u8,
@@ -64,7 +65,9 @@ impl<'a> Reserved<'a> {
         let mut places = family.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.iter().position(Place::is_free).unwrap_or(places.len());
         let number = u8::try_from(place).map_err(|_| {
-            io::Error::other(format!("there are {ENGINES_MAX} siblings, as many as connection ids and tags tell apart"))
+            io::Error::other(format!(
+                "there are {ENGINES_MAX} engine shards, as many as connection ids and tags can address"
+            ))
         })?;
         match places.get_mut(place) {
             Some(free) => *free = Place::Reserved,
@@ -101,8 +104,8 @@ impl core::fmt::Debug for Family {
 /// Connection ids have a byte for the engine's number.
 const ENGINES_MAX: usize = 256;
 
-impl Siblings {
-    /// Nobody yet, with a secret of their own.
+impl EngineShards {
+    /// No engines yet, with a secret of their own.
     ///
     /// # Errors
     /// The operating system gives no random numbers.
@@ -119,30 +122,33 @@ impl Siblings {
         make: impl FnOnce(u8, [u8; 32]) -> io::Result<(Neater, Driver)>,
     ) -> io::Result<(Neater, Driver)> {
         if self.0.process != std::process::id() {
-            // Their ports and their secret are the parent's; and what one of its threads had locked would stay locked here.
-            return Err(io::Error::other("these siblings are those of the process that has forked: make others"));
+            // Their ports and their secret are the parent's; and what one of its threads had locked
+            // would stay locked here.
+            return Err(io::Error::other(
+                "these engine shards belong to the process that has forked: make new ones in the child",
+            ));
         }
         let reserved = Reserved::new(&self.0)?;
-        // Making one may take its time, and nobody who passes datagrams on waits for it.
+        // Making one may take its time, and no thread that passes datagrams on waits for it.
         let (neater, driver) = make(reserved.number, self.0.secret)?;
         reserved.take(neater.handle.downgrade());
         Ok((neater, driver))
     }
 
-    /// Gives each datagram to the engine that it is for, or back to the one at which it has arrived if there is none. Nothing may be
-    /// locked.
-    pub(crate) fn pass_on(&self, datagrams: Vec<ForeignDatagram>, arrived: &Shared) {
+    /// Gives each datagram to the engine that it is for, or back to the one at which it has arrived
+    /// if there is none. Nothing may be locked.
+    pub(crate) fn pass_on(&self, datagrams: Vec<MisroutedDatagram>, arrived: &Shared) {
         for datagram in datagrams {
             let engine = {
                 let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
                 places.get(usize::from(datagram.engine())).and_then(Place::engine)
             };
-            let unclaimed = match engine {
-                Some(engine) => engine.with(|s| s.engine.deliver_foreign(datagram)),
+            let unmatched = match engine {
+                Some(engine) => engine.with(|s| s.engine.deliver_misrouted(datagram)),
                 None => Some(datagram),
             };
-            if let Some(datagram) = unclaimed {
-                arrived.with(|s| s.engine.deliver_unclaimed(datagram));
+            if let Some(datagram) = unmatched {
+                arrived.with(|s| s.engine.deliver_unmatched(datagram));
             }
         }
     }

@@ -32,7 +32,7 @@ impl Framer for Talker {
 
 /// Nothing of their own brings those back who have nothing queued and found no room.
 #[test]
-fn who_waits_for_room_gets_what_a_greeting_has_kept_when_that_is_over() {
+fn a_task_that_waits_for_room_gets_what_a_framer_handshake_has_kept_when_that_is_over() {
     for ends in ["by the program", "with its time"] {
         let mut plan = Plan::new(1);
         plan.client_limits = Limits { engine_bytes: 1 << 20, send_buffer: 64 << 10, ..Limits::default() };

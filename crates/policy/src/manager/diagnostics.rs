@@ -1,5 +1,5 @@
-//! Names that mean nothing where they stand: most of them are slips of the one who wrote them, and a slip is a rule that says
-//! something else than it seems to.
+//! Names that mean nothing where they stand: most of them are typing errors, and a misspelt rule
+//! states something else than it seems to.
 
 use super::document::SECURITY;
 use super::file::Fault;
@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 /// The attributes of a property.
 const ATTRIBUTES: [&str; 5] = ["value", "precedence", "score", "evaluated", "banned"];
-/// How many slips of one file are told.
-const MAX_SLIPS: usize = 64;
+/// How many diagnostics of one file are reported.
+const MAX_DIAGNOSTICS: usize = 64;
 
-/// How many letters must be put in, taken out or changed to make one word of another; a few is all that matters.
+/// How many letters must be put in, taken out or changed to make one word of another; a few is all
+/// that matters.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -26,15 +27,15 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// The word of a list that somebody may have meant, in words.
+/// The word of a list that was probably meant, as a suggestion.
 fn meant(name: &str, words: &[&str]) -> String {
     // A long name costs time and is near to none.
     let near = |word: &&&str| name.len() <= 32 && distance(&name.to_lowercase(), word) <= 2;
     words.iter().find(near).map_or(String::new(), |word| format!(": is {word} meant?"))
 }
 
-/// A member that is most likely `match` or `properties`, where that one is missing: without it the document would be about everything,
-/// or say nothing.
+/// A member that is most likely `match` or `properties`, where that one is missing: without it the
+/// document would be about everything, or have no content.
 pub(super) fn misspelt(map: &Map<String, Value>, known: &[&str]) -> Option<(String, &'static str)> {
     [
         ("match", "this means nothing here: is match meant?"),
@@ -51,7 +52,8 @@ pub(super) fn misspelt(map: &Map<String, Value>, known: &[&str]) -> Option<(Stri
     })
 }
 
-/// The transport of neater's that somebody may have meant. Any other word is a name of his own, for a profile to match.
+/// The transport of neater's that was probably meant. Any other word is a name of the author's own,
+/// for a profile to match.
 fn misspelt_transport(name: &str) -> Option<&'static str> {
     const NAMES: [&str; 6] = ["TCP", "TLS", "QUIC", "UDP", "DTLS", "SCTP"];
     let name =
@@ -65,13 +67,13 @@ fn misspelt_transport(name: &str) -> Option<&'static str> {
 }
 
 /// What is odd in a file, by the pointer to it.
-pub(super) struct Slips<'a> {
+pub(super) struct Diagnostics<'a> {
     file: &'a str,
     text: &'a str,
     found: Vec<Fault>,
 }
 
-impl<'a> Slips<'a> {
+impl<'a> Diagnostics<'a> {
     pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text, found: Vec::new() }
     }
@@ -81,8 +83,8 @@ impl<'a> Slips<'a> {
     }
 
     fn found(&mut self, pointer: &str, why: String) {
-        // Where there is no text, nobody reads it.
-        if self.found.len() < MAX_SLIPS && !self.text.is_empty() {
+        // Without a text there is no reader.
+        if self.found.len() < MAX_DIAGNOSTICS && !self.text.is_empty() {
             self.found.push(Fault::harmless(self.file, self.text, pointer, why));
         }
     }
@@ -95,8 +97,9 @@ impl<'a> Slips<'a> {
         }
     }
 
-    /// An object of properties, or a list of groups or alternatives of such objects; whether they say what is to be, rather than
-    /// what must be there, counts for their values. Under this name among the members of a file.
+    /// An object of properties, or a list of groups or alternatives of such objects; `says`: they
+    /// state what is to be, rather than what must be there, which matters for their values. Under
+    /// this name among the members of a file.
     pub(super) fn properties(&mut self, name: &str, json: &Value, says: bool) {
         self.among(&Place { above: None, step: Step::Name(name) }, json, says);
     }
@@ -178,13 +181,15 @@ impl<'a> Slips<'a> {
     }
 }
 
-/// Whether a value under this key may be one that is told of: most are not, and taking them apart is most of the work.
+/// Whether a value under this key may be one that gets a diagnostic: most are not, and taking them
+/// apart is most of the work.
 fn is_judged(key: &str) -> bool {
     let begins = |word: &str| key.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
     begins("so/") || ["dscp", "transport", SECURITY].iter().any(|word| key.eq_ignore_ascii_case(word))
 }
 
-/// Where something stands in a document: a pointer (RFC 6901) that is written out only where somebody is to read it.
+/// Where something stands in a document: a pointer (RFC 6901) that is written out only where it
+/// will be read.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     above: Option<&'a Place<'a>>,
@@ -221,7 +226,7 @@ fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// A name that anybody may have written, as it can be shown.
+/// An untrusted name, as it can be shown.
 fn quoted(name: &str) -> String {
     format!("{name:.40?}")
 }

@@ -1,14 +1,18 @@
-//! [`Lane`]s: the bytes of one TCP connection around whoever owns the [`super::OsNet`], and around the lock it is under.
+//! [`DirectState`]s: the bytes of one TCP connection past the owner of the [`super::OsNet`], and
+//! past its lock.
 //!
-//! *Responsible for* reads and writes from any thread while the lane is open, and for nobody using a descriptor that has
-//! been closed. *Deliberately not here*: when a lane is open, which its owner says.
+//! *Responsible for* reads and writes from any thread while the direct stream is open, and for no
+//! use of a descriptor that has been closed. *Deliberately not here*: when a direct stream is open,
+//! which its owner decides.
 //!
 //! *Invariants*
 //!
-//! * Between [`Lane::close`] and [`Lane::open`] no call on the descriptor is under way or begins: `close` waits for the one
-//!   that is. The descriptor is non-blocking, so that this does not take long; a lane's own calls wait for nobody.
-//! * What the system says to a call on the lane (that nothing can be written now, why the connection is gone) is told to
-//!   the owner by its next call and not lost: the system says some of it only once.
+//! * Between [`DirectState::close`] and [`DirectState::open`] no call on the descriptor is under
+//!   way or begins: `close` waits for the one that is. The descriptor is non-blocking, so that this
+//!   does not take long; a direct stream's own calls never wait.
+//! * The system's result of a call on the direct stream (that nothing can be written now, why the
+//!   connection is gone) is returned to the owner by its next call and not lost: the system reports
+//!   some of it only once.
 
 use crate::sys::{self, Fd, ForkGuard};
 use core::num::NonZeroUsize;
@@ -16,15 +20,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use neater_base::net::{self, NetError};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whoever comes may use it.
+/// Free for use.
 const OPEN: u32 = 0;
-/// Somebody uses it.
+/// In use.
 const BUSY: u32 = OPEN + IN_USE;
-/// Nobody may use it.
+/// Not to be used.
 const CLOSED: u32 = 2;
-/// Nobody may use it until more is reported, and its owner has not said so.
+/// Not to be used until more is reported, although its owner has not closed it.
 const DRY: u32 = 4;
-/// Somebody uses it, and closes it afterwards, because somebody else waits for that.
+/// In use, and closed afterwards by its user, because another thread waits for that.
 const LAST: u32 = CLOSED + IN_USE;
 /// What a use is, so that one step ends it whatever comes after it.
 const IN_USE: u32 = 1;
@@ -38,11 +42,12 @@ struct Side {
     /// A read that is short may leave something behind.
     wary: AtomicBool,
     bytes: AtomicU64,
-    /// That nothing could be done, if its owner has not been told: [`BLOCKED`], and the reports when the system was asked.
+    /// That nothing could be done, if its owner has not been notified: [`BLOCKED`], and the reports
+    /// when the system was asked.
     blocked: AtomicU64,
     /// There is something in `said`.
     failed: AtomicBool,
-    /// Why the connection is gone, if its owner has not been told.
+    /// Why the connection is gone, if its owner has not been notified.
     said: Mutex<Option<NetError>>,
 }
 
@@ -78,14 +83,15 @@ impl Side {
         self.reports.load(Ordering::Acquire)
     }
 
-    /// Ends a use of the direction in which the system said `n`. If it moved less than `room`, nothing is left. Small on purpose,
-    /// as everything is that a use passes by when there is nothing the matter.
+    /// Ends a use of the direction in which the system returned `n`. If it moved less than `room`,
+    /// nothing is left. Small on purpose, as everything is that a use passes by when there is
+    /// nothing the matter.
     #[inline(always)]
     fn end(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         if n <= 0 {
             return self.not_at_once(n, room, reports);
         }
-        // Nobody else writes it while the direction is busy.
+        // Only this thread writes it while the direction is busy.
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + n.unsigned_abs() as u64, Ordering::Relaxed);
         if n.unsigned_abs() < room && !self.wary.load(Ordering::Relaxed) {
             // Nothing passes until more is reported, as [`super::OsNet`] has it.
@@ -100,14 +106,14 @@ impl Side {
     #[inline]
     fn stop_blocked(&self, reports: u32) {
         self.blocked.store(BLOCKED | u64::from(reports), Ordering::Relaxed);
-        // Somebody may be waiting to close it, who finds it closed then.
+        // Another thread may be waiting to close it, and finds it closed then.
         let dry = self.state.compare_exchange(BUSY, DRY, Ordering::Release, Ordering::Relaxed);
         if dry.is_err() {
             self.state.store(CLOSED, Ordering::Release);
         }
     }
 
-    /// See [`net::Lane::is_dry`].
+    /// See [`net::DirectStream::is_dry`].
     #[inline]
     fn is_dry(&self) -> bool {
         self.state.load(Ordering::Acquire) == DRY && self.is_still(self.blocked.load(Ordering::Relaxed))
@@ -119,12 +125,13 @@ impl Side {
         blocked == BLOCKED | u64::from(self.reports.load(Ordering::Relaxed))
     }
 
-    /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
+    /// The call moved nothing. If it was only interrupted, the owner makes it again: what that
+    /// would need is not kept for each byte.
     #[cold]
     #[inline(never)]
     fn not_at_once(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         match sys::told(n, || 0) {
-            // Nothing was asked for, which says nothing of the direction.
+            // Nothing was asked for, which is no evidence about the direction.
             Ok(0) if room == 0 => drop(self.state.fetch_sub(IN_USE, Ordering::Release)),
             Err(e) if e.is_would_block() => self.stop_blocked(reports),
             result => self.stop(result.err()),
@@ -132,8 +139,8 @@ impl Side {
         None
     }
 
-    /// The direction carries nothing any more. Without an error (the end of a stream, a child of `fork`) its owner finds out
-    /// again.
+    /// The direction carries nothing any more. Without an error (the end of a stream, a child of
+    /// `fork`) its owner finds out again.
     #[cold]
     fn stop(&self, error: Option<NetError>) {
         if error.is_some() {
@@ -168,7 +175,8 @@ impl Side {
         }
     }
 
-    /// What the owner has not been told; that nothing can be done now is told only as long as it is true.
+    /// The result that the owner has not got; that nothing can be done now is returned only as long
+    /// as it is true.
     fn take_said(&self) -> Option<NetError> {
         if self.failed.swap(false, Ordering::Acquire) {
             return self.said().take();
@@ -180,22 +188,23 @@ impl Side {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct DirectState {
     fd: Fd,
     guard: ForkGuard,
     write: Side,
     read: Side,
 }
 
-impl Lane {
+impl DirectState {
     pub(crate) fn new(fd: Fd, guard: ForkGuard, wary: bool) -> Self {
         Self { fd, guard, write: Side::new(false), read: Side::new(wary) }
     }
 
-    /// The poller has reported the socket; `wary`: from now on a read may be short although something is left.
+    /// The poller has reported the socket; `wary`: from now on a read may be short although
+    /// something is left.
     pub(crate) fn reported(&self, readable: bool, writable: bool, wary: bool) {
         if wary {
-            // Before the report: whoever has seen that knows of this.
+            // Before the report: a thread that has seen that sees this.
             self.read.wary.store(true, Ordering::Relaxed);
         }
         for (side, ready) in [(&self.read, readable), (&self.write, writable)] {
@@ -205,18 +214,18 @@ impl Lane {
         }
     }
 
-    /// What a write on the lane was told and its owner was not.
+    /// The result of a write on the direct stream that its owner has not got.
     pub(crate) fn take_write_error(&self) -> Option<NetError> {
         self.write.take_said()
     }
 
-    /// What a read on the lane was told and its owner was not.
+    /// The result of a read on the direct stream that its owner has not got.
     pub(crate) fn take_read_error(&self) -> Option<NetError> {
         self.read.take_said()
     }
 }
 
-impl Lane {
+impl DirectState {
     pub(crate) fn close(&self) {
         self.write.close(&self.guard);
         self.read.close(&self.guard);
@@ -233,7 +242,7 @@ impl Lane {
         self.write.end(sys::tcp_write_once(self.fd, buf), buf.len(), reports)
     }
 
-    /// As [`Lane::write_slowly`].
+    /// As [`DirectState::write_slowly`].
     #[cold]
     #[inline(never)]
     fn read_slowly(&self, buf: &mut [u8], reports: u32) -> Option<NonZeroUsize> {
@@ -246,45 +255,47 @@ impl Lane {
     }
 }
 
-/// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what [`net::Net::lane`] returns there.
+/// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what
+/// [`net::Net::direct`] returns there.
 ///
-/// Reading and writing are what the trait says, and here for whoever has found by `Any` that this is what he holds: they are
-/// compiled into his own loop, where nothing has to be kept and brought back for each piece.
+/// Reading and writing work as in the trait, and are here for callers that have found this type by
+/// `Any`: they are compiled into the caller's own loop, where nothing has to be kept and brought
+/// back for each piece.
 #[derive(Debug)]
-pub struct StreamLane(pub(crate) Arc<Lane>);
+pub struct OsDirectStream(pub(crate) Arc<DirectState>);
 
-impl StreamLane {
-    /// As [`net::Lane::write`].
+impl OsDirectStream {
+    /// As [`net::DirectStream::write`].
     #[inline(always)]
     pub fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
-        // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
-        // who is told by the next call, watches for more.
-        let lane = &*self.0;
-        if !lane.write.begin() {
+        // By epoll(7), on a stream a write of less than was asked for has used up the room, and a
+        // read likewise. The owner, notified by the next call, watches for more.
+        let direct = &*self.0;
+        if !direct.write.begin() {
             return None;
         }
-        let reports = lane.write.reports();
-        if lane.guard.unsure() {
-            return lane.write_slowly(buf, reports);
+        let reports = direct.write.reports();
+        if direct.guard.unsure() {
+            return direct.write_slowly(buf, reports);
         }
-        lane.write.end(sys::tcp_write_once(lane.fd, buf), buf.len(), reports)
+        direct.write.end(sys::tcp_write_once(direct.fd, buf), buf.len(), reports)
     }
 
-    /// As [`net::Lane::read`].
+    /// As [`net::DirectStream::read`].
     #[inline(always)]
     pub fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize> {
-        let (lane, room) = (&*self.0, buf.len());
-        if !lane.read.begin() {
+        let (direct, room) = (&*self.0, buf.len());
+        if !direct.read.begin() {
             return None;
         }
-        let reports = lane.read.reports();
-        if lane.guard.unsure() {
-            return lane.read_slowly(buf, reports);
+        let reports = direct.read.reports();
+        if direct.guard.unsure() {
+            return direct.read_slowly(buf, reports);
         }
-        lane.read.end(sys::tcp_read_once(lane.fd, buf), room, reports)
+        direct.read.end(sys::tcp_read_once(direct.fd, buf), room, reports)
     }
 
-    /// As [`net::Lane::is_dry`].
+    /// As [`net::DirectStream::is_dry`].
     #[inline]
     #[must_use]
     pub fn is_dry(&self) -> bool {
@@ -292,7 +303,7 @@ impl StreamLane {
     }
 }
 
-impl net::Lane for StreamLane {
+impl net::DirectStream for OsDirectStream {
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
         self.write(buf)
     }

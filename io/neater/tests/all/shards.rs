@@ -1,13 +1,15 @@
-//! Several engines listen on one port, and a QUIC or SCTP connection stays with its engine whatever its peer's address becomes.
+//! Several engines listen on one port, and a QUIC or SCTP connection stays with its engine whatever
+//! its peer's address becomes.
 
 use crate::common::{LIMIT, echo, loopback, nothing_left, security};
-use neater::{Connection, FramerSpec, LocalEndpoint, Neater, RemoteEndpoint, SecurityParameters, Siblings, Stack};
+use neater::{Connection, EngineShards, FramerSpec, LocalEndpoint, Neater, RemoteEndpoint, SecurityParameters, Stack};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A network address translator between a client and a server, which forgets its bindings when it is told to.
+/// A network address translator between a client and a server, which forgets its bindings on
+/// command.
 struct Nat {
     addr: SocketAddr,
     rebind: Arc<AtomicUsize>,
@@ -33,7 +35,8 @@ impl Nat {
             while !over.load(Ordering::Relaxed) {
                 if wanted.load(Ordering::Relaxed) != bound {
                     bound = wanted.load(Ordering::Relaxed);
-                    // What still comes to the old port is lost, as in a NAT: nobody says that the port is closed.
+                    // What still comes to the old port is lost, as in a NAT: no ICMP error reports
+                    // the port as closed.
                     old.push(std::mem::replace(&mut out, outside()));
                 }
                 let mut idle = true;
@@ -71,16 +74,15 @@ impl Drop for Nat {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_port() {
-    let siblings = Siblings::new().expect("random numbers");
-    let engines: Vec<Neater> =
-        (0..3).map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine")).collect();
+    let shards = EngineShards::new().expect("random numbers");
+    let engines: Vec<Neater> = (0..3).map(|_| Neater::builder().shard_of(&shards).build().expect("engine")).collect();
     let client = Neater::new().expect("engine");
     let (needs, server) = security();
     let framer = FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 };
     let (mut port, mut tasks) = (0, Vec::new());
     for engine in &engines {
         let pre = engine.preconnection().framer(framer.clone()).security(server.clone()).stacks(&[Stack::Quic]);
-        let listener = pre.local(loopback(port)).listen().expect("listening on a port that siblings share");
+        let listener = pre.local(loopback(port)).listen().expect("listening on a port that engine shards share");
         port = listener.port();
         tasks.push(tokio::spawn(echo(listener)));
     }
@@ -98,19 +100,18 @@ async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_por
     }
 }
 
-/// An association's packets come to another engine when a NAT has given it another port: its tag says whose they are. Nobody is told that
-/// there is no such association.
+/// An association's packets come to another engine when a NAT has given it another port: its
+/// verification tag names their engine. No peer is answered that there is no such association.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_association_whose_peer_moves_stays_with_its_engine() {
-    let siblings = Siblings::new().expect("random numbers");
-    let engines: Vec<Neater> =
-        (0..3).map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine")).collect();
+    let shards = EngineShards::new().expect("random numbers");
+    let engines: Vec<Neater> = (0..3).map(|_| Neater::builder().shard_of(&shards).build().expect("engine")).collect();
     let client = Neater::new().expect("engine");
     let over = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
     let (mut ports, mut tasks) = ((0, 0), Vec::new());
     for engine in &engines {
         let local = LocalEndpoint::from(loopback(ports.0)).with_udp_port(ports.1);
-        let listener = over(engine).local(local).listen().expect("listening on ports that siblings share");
+        let listener = over(engine).local(local).listen().expect("listening on ports that engine shards share");
         ports = (listener.port(), listener.udp_ports()[0]);
         tasks.push(tokio::spawn(echo(listener)));
     }
@@ -152,12 +153,12 @@ fn checksum(packet: &[u8]) -> u32 {
     })
 }
 
-/// The tag of a packet says that it is an engine's that is gone, with its connections: the peer is told so and need not wait for its
-/// timers.
+/// The verification tag of a packet names an engine that is gone, with its connections: the peer
+/// gets an ABORT and need not wait for its timers.
 #[tokio::test]
 async fn the_peer_of_an_engine_that_is_gone_is_told() {
-    let siblings = Siblings::new().expect("random numbers");
-    let neater = Neater::builder().sibling_of(&siblings).build().expect("engine");
+    let shards = EngineShards::new().expect("random numbers");
+    let neater = Neater::builder().shard_of(&shards).build().expect("engine");
     let over = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
     let listener = over.local(loopback(0)).listen().expect("listening");
     let tag = [200, 1, 2, 3];
@@ -185,8 +186,8 @@ async fn the_peer_of_an_engine_that_is_gone_is_told() {
 /// The same where the engine is there and has left the port.
 #[tokio::test]
 async fn the_peer_of_an_engine_that_has_left_the_port_is_told() {
-    let siblings = Siblings::new().expect("random numbers");
-    let engines = [0; 2].map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine"));
+    let shards = EngineShards::new().expect("random numbers");
+    let engines = [0; 2].map(|_| Neater::builder().shard_of(&shards).build().expect("engine"));
     let (_, server) = security();
     let over = |n: &Neater| n.preconnection().security(server.clone()).stacks(&[Stack::Quic]);
     let listener = over(&engines[0]).local(loopback(0)).listen().expect("listening");
@@ -201,17 +202,17 @@ async fn the_peer_of_an_engine_that_has_left_the_port_is_told() {
 
 #[tokio::test]
 async fn a_number_is_free_again_when_its_engine_is_gone() {
-    let siblings = Siblings::new().expect("random numbers");
+    let shards = EngineShards::new().expect("random numbers");
     for _ in 0..600 {
-        let (neater, driver) = Neater::builder().sibling_of(&siblings).without_driver().expect("a number is free");
+        let (neater, driver) = Neater::builder().shard_of(&shards).without_driver().expect("a number is free");
         drop((neater, driver));
     }
 }
 
 #[tokio::test]
 async fn strangers_do_not_share_a_port() {
-    let siblings = Siblings::new().expect("random numbers");
-    let (a, b) = (Neater::builder().sibling_of(&siblings).build().expect("engine"), Neater::new().expect("engine"));
+    let shards = EngineShards::new().expect("random numbers");
+    let (a, b) = (Neater::builder().shard_of(&shards).build().expect("engine"), Neater::new().expect("engine"));
     let (_, server) = security();
     let listen = |n: &Neater, port| n.preconnection().security(server.clone()).local(loopback(port)).listen();
     let listener = listen(&a, 0).expect("listening");
