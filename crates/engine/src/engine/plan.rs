@@ -38,7 +38,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<ConnectionId, EstablishmentError> {
         self.cx.now = self.cx.net.now();
         let (mut conn, outcome) = self.prepare(request, remotes, locals, None)?;
-        let (outcome, rated) = rated::heed(&mut conn, outcome, &self.outcomes, self.cx.now, None);
+        let (outcome, rated) = rated::apply(&mut conn, outcome, &self.outcomes, self.cx.now, None);
         conn.ext().planning = true;
         let conn = self.conns.insert(conn);
         self.report_advice(conn);

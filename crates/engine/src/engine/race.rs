@@ -103,7 +103,7 @@ impl<N: Net> Engine<N> {
     ) -> Result<ConnectionId, EstablishmentError> {
         let (mut conn, outcome) = self.prepare(request, remotes, locals, first.as_ref())?;
         let rng = Some(&mut self.cx.rng);
-        let (outcome, rated) = rated::heed(&mut conn, outcome, &self.outcomes, self.cx.now, rng);
+        let (outcome, rated) = rated::apply(&mut conn, outcome, &self.outcomes, self.cx.now, rng);
         self.cx.stats.initiated += 1;
         let conn = self.conns.insert(conn);
         self.report_advice(conn);

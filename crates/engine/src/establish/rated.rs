@@ -32,7 +32,7 @@ pub(crate) fn host(request: &Compiled, remotes: &[RemoteEndpoint]) -> Option<u64
 
 /// Puts the stacks of a connection in the order that rates make, and takes away the cached outcome
 /// if another stack goes first. `rng` decides whether another than the fastest is tried.
-pub(crate) fn heed(
+pub(crate) fn apply(
     conn: &mut Conn,
     outcome: Option<Outcome>,
     outcomes: &OutcomeCache,
