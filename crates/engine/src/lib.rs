@@ -75,7 +75,7 @@ pub use event::{
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
 pub use names::external::{NameFailure, NameQuestion};
 pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf, QuicError};
-pub use neater_race::{BadCause, MAX_SAVED, SavedError};
+pub use neater_race::{BadCause, MAX_SAVED, MIN_TRANSFER, SavedError};
 pub use neater_sctp::CloseReason as SctpClose;
 pub use path::{EndpointChange, EndpointError, PathInfo, PathUse};
 pub use policy::PolicyAccess;

@@ -42,7 +42,9 @@ pub use config::{
 pub use doubt::{BadCause, Doubt, Mark, Penalty};
 pub use event::{Address, Candidate, CandidateId, Family, Input, Output, PathId, Progress, Service, StackId};
 pub use race::{RTT_LIMIT, Race};
-pub use rates::{MAX_RATES, MIN_TRANSFER, RATE_LIFETIME, Rate, RateKey, RatedStack, Rates, TRY_OTHER_ONE_IN};
+pub use rates::{
+    MAX_RATES, MIN_TRANSFER, RATE_LIFETIME, Rate, RateKey, RatedStack, Rates, TRY_OTHER_ONE_IN, is_slower,
+};
 pub use report::{CandidateOutcome, CandidateReport, Record, ResolutionReport, ResolutionState};
 pub use resolution::{MAX_ADDRESSES, MAX_SERVICES};
 pub use sort::sort_destinations;

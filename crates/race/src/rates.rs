@@ -26,6 +26,9 @@ pub const TRY_OTHER_ONE_IN: u64 = 20;
 /// What is slower by less than one part in this many counts as equally fast, and goes in the order
 /// of the caller.
 const TOLERANCE: u64 = 4;
+/// A transfer of fewer bytes may have ended while its congestion window still grew: it raises a
+/// rate, and does not lower one.
+const FULL_TRANSFER: u64 = 32_000_000;
 
 /// What a rate was measured of, as numbers that the caller makes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,12 @@ pub struct Rate {
     pub until: Instant,
 }
 
+/// Whether one rate is so much lower than another that the two do not count as equally fast.
+#[must_use]
+pub const fn is_slower(rate: u64, than: u64) -> bool {
+    rate < than - than / TOLERANCE
+}
+
 /// A candidate's stack, in the order of the caller's preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatedStack {
@@ -59,7 +68,9 @@ pub struct RatedStack {
 }
 
 impl RatedStack {
-    fn is_as_good_as(&self, other: &Self) -> bool {
+    /// Whether rates may decide between the two.
+    #[must_use]
+    pub fn is_as_good_as(&self, other: &Self) -> bool {
         (self.class, self.secure) == (other.class, other.secure)
     }
 }
@@ -80,7 +91,12 @@ impl Rates {
         let per_second = u128::from(bytes) * 1_000_000_000 / took.as_nanos();
         let new = u64::try_from(per_second).unwrap_or(u64::MAX);
         let mean = |old: u64| old / 2 + new / 2 + (old & new & 1);
-        let bytes_per_second = self.get(now, &key).map_or(new, |old| mean(old.bytes_per_second));
+        let known = self.get(now, &key).map(|rate| rate.bytes_per_second);
+        let bytes_per_second = match known {
+            Some(old) if new < old && bytes < FULL_TRANSFER => old,
+            Some(old) => mean(old),
+            None => new,
+        };
         self.put(key, Rate { bytes_per_second, until: now + RATE_LIFETIME });
         true
     }
@@ -119,7 +135,7 @@ impl Rates {
         for (class, equal) in stacks.chunk_by_mut(|a, b| a.is_as_good_as(b)).enumerate() {
             let Some(most) = equal.iter().filter_map(rate).max().filter(|_| equal.len() > 1) else { continue };
             let measured: Vec<usize> = (0..equal.len()).filter(|i| equal.get(*i).and_then(rate).is_some()).collect();
-            let fast = |i: &usize| equal.get(*i).and_then(rate).is_some_and(|r| r >= most - most / TOLERANCE);
+            let fast = |i: &usize| equal.get(*i).and_then(rate).is_some_and(|r| !is_slower(r, most));
             if let (Some(first), Some(fastest)) = (measured.first(), measured.iter().find(|i| fast(i))) {
                 equal[*first..=*fastest].rotate_right(1);
             }

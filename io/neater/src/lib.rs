@@ -81,9 +81,9 @@ pub use neater_engine::SavedError as SavedOutcomesError;
 pub use neater_engine::{
     AttemptError, BadCause, BadEndpoint, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState,
     ConnectionStats, Delivery, Doubt, EndpointError, EngineConfig, EngineStats, EstablishmentError, Event, Fate,
-    GroupId, Limits, ListenerId, LocalEndpoint, MessageId, PathInfo, PathUse, QuicError, Reason, Refusals,
-    RemoteEndpoint, Request, SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step, StreamDirection,
-    TimelineEntry,
+    GroupId, Limits, ListenerId, LocalEndpoint, MIN_TRANSFER, MessageId, PathInfo, PathUse, QuicError, Reason,
+    Refusals, RemoteEndpoint, Request, SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step,
+    StreamDirection, TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Lines, Outbound, Readiness};
 pub use neater_policy::manager::Fault as PolicyFault;

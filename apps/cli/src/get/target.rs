@@ -16,7 +16,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The largest `NAME.part.json` that is looked at; ours are far smaller.
 const NOTE_MAX: u64 = 64 << 10;
@@ -116,6 +116,8 @@ pub(crate) struct Sink {
     takes_all: bool,
     /// Writes in a row to a file, or to what takes everything, that were not slow any more.
     quick: u32,
+    /// After how many such writes the file counts as quick again; twice as many each time.
+    patience: u32,
     /// Bytes that were taken: those that are written, being written, or held.
     written: u64,
     /// Of a slow target: what is being written elsewhere, and what is to be written next.
@@ -131,6 +133,26 @@ pub(crate) struct Sink {
     /// The note beside the part is ours.
     noted: bool,
     finished: bool,
+    _open: Open,
+}
+
+/// How many targets are open in this process.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a target that is open.
+struct Open;
+
+impl Open {
+    fn new() -> Self {
+        OPEN.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What is being written on another thread.
@@ -188,6 +210,7 @@ impl Sink {
                 slow: !takes_all,
                 takes_all,
                 quick: 0,
+                patience: QUICK,
                 out: Arc::new(out),
                 written: 0,
                 writing: None,
@@ -198,6 +221,7 @@ impl Sink {
                 made: false,
                 noted: false,
                 finished: false,
+                _open: Open::new(),
             }
         };
         match target {
@@ -335,9 +359,11 @@ impl Sink {
             self.held_bytes += data.len();
             self.held.push(data);
             let busy = self.writing.as_ref().is_some_and(|w| !w.task.is_finished());
-            if !busy && self.quick >= QUICK {
+            if !busy && self.quick >= self.patience {
                 self.flush().await?;
-                (self.slow, self.quick) = (false, 0);
+                if self.quick > self.patience {
+                    (self.slow, self.quick, self.patience) = (false, 0, self.patience.saturating_mul(2));
+                }
                 return Ok(());
             }
             return if busy && self.held_bytes < HELD { Ok(()) } else { self.pass_on().await };
@@ -411,7 +437,8 @@ impl Sink {
     async fn sync(&self) -> io::Result<()> {
         /// A small file was not brought to the disk at once.
         static SLOW: AtomicBool = AtomicBool::new(false);
-        if self.written <= SMALL && !SLOW.load(Ordering::Relaxed) {
+        let alone = OPEN.load(Ordering::Relaxed) == 1;
+        if alone && self.written <= SMALL && !SLOW.load(Ordering::Relaxed) {
             let began = std::time::Instant::now();
             let synced = self.out.sync_data();
             if began.elapsed() > SHORT {
@@ -500,14 +527,13 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         // Bytes that are for few are not shown to all while they come.
         take_mode(there.as_ref(), &file).map_err(|e| bad(&e))?;
     }
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let what = format!("{} is being written by another neater", part.display());
-            return Err(Failure::new(Exit::Local, "file", what));
-        }
-        // A file system without locks is no reason not to save a file.
-        Err(TryLockError::Error(_)) => {}
+    // A file system without locks is no reason not to save a file.
+    let locked_by_another = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    // Between its making and the lock another process may have written to it, or finished it.
+    let taken = made && (file.metadata().map_err(|e| bad(&e))?.len() > 0 || !is_still(&part, &file));
+    if locked_by_another || taken {
+        let what = format!("{} is being written by another neater", part.display());
+        return Err(Failure::new(Exit::Local, "file", what));
     }
     Ok((file, made))
 }

@@ -14,6 +14,7 @@ use hyper::body::Body as _;
 use neater::{CandidateOutcome, Stack};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What carries an answer.
 #[derive(Clone, Debug)]
@@ -70,6 +71,9 @@ pub struct Response {
     service: Arc<Service>,
     /// There is a body, and it has not come to its end.
     coming: Option<Coming>,
+    /// When a piece was last passed on, and for how long the program was busy with pieces.
+    passed_at: Option<Instant>,
+    program: Duration,
 }
 
 /// The paths of a transport, to be looked at while an answer comes.
@@ -156,6 +160,8 @@ impl Response {
             silence,
             coming: (expected != Some(0)).then(|| Coming::new(&line.service)),
             service: line.service,
+            passed_at: None,
+            program: Duration::ZERO,
         }
     }
 
@@ -208,7 +214,9 @@ impl Response {
             self.in_a_row = 0;
             tokio::task::yield_now().await;
         }
+        self.program += self.passed_at.map_or(Duration::ZERO, |at| at.elapsed());
         let piece = self.piece().await;
+        self.passed_at = Some(Instant::now());
         self.in_a_row += piece.as_ref().ok().and_then(Option::as_ref).map_or(0, Bytes::len);
         if let Err(e) = &piece {
             self.service.after(e);
@@ -286,7 +294,7 @@ impl Response {
                     Some(expected) if received < expected => Err(Error::Length { received, expected }),
                     _ => {
                         if let Some(coming) = self.coming.take() {
-                            coming.complete(received);
+                            coming.complete(received, self.program);
                         }
                         Ok(None)
                     }

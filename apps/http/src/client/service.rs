@@ -4,17 +4,17 @@
 //! candidate that the race had chosen, so that the next connection tries others first. *Not
 //! responsible for* whether there is a next one.
 
-use super::busy::Busy;
+use super::busy::{Busy, Crowd};
 use super::proxy::Wire;
 use crate::error::{Fault, chain, of_h3, of_hyper};
 use crate::{Error, HttpVersion, lock};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use neater::{Carrier, PathInfo, ServiceOutcome};
+use neater::{Carrier, MIN_TRANSFER, PathInfo, ServiceOutcome};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How much of what a peer sends first is kept, to show what it speaks.
@@ -48,23 +48,29 @@ pub(super) struct Service {
     busy: Mutex<Busy>,
 }
 
+/// The connections of all clients of this process.
+static CROWD: Mutex<Crowd> = Mutex::new(Crowd::new());
+
 /// The body of an answer that is coming.
 pub(super) struct Coming(Option<Arc<Service>>);
 
 impl Coming {
     /// From its head on.
     pub(super) fn new(service: &Arc<Service>) -> Self {
-        lock(&service.busy).begin(Instant::now());
+        lock(&service.busy).begin(Instant::now(), &mut lock(&CROWD));
         Self(Some(service.clone()))
     }
 
-    /// All of it has come.
-    pub(super) fn complete(mut self, bytes: u64) {
-        if let Some(service) = self.0.take() {
-            let done = lock(&service.busy).end(Instant::now(), Some(bytes));
-            if let Some((bytes, took)) = done {
-                service.report(ServiceOutcome::Transferred { bytes, took });
-            }
+    /// All of it has come, while the program was busy with what came for so long.
+    pub(super) fn complete(mut self, bytes: u64, program: Duration) {
+        let Some(service) = self.0.take() else { return };
+        let done = lock(&service.busy).end(Instant::now(), Some(bytes), &mut lock(&CROWD));
+        if let Some((bytes, took)) = done
+            && bytes >= MIN_TRANSFER
+            // Otherwise the rate is the program's.
+            && program < took / 2
+        {
+            service.report(ServiceOutcome::Transferred { bytes, took });
         }
     }
 }
@@ -72,7 +78,7 @@ impl Coming {
 impl Drop for Coming {
     fn drop(&mut self) {
         if let Some(service) = &self.0 {
-            lock(&service.busy).end(Instant::now(), None);
+            lock(&service.busy).end(Instant::now(), None, &mut lock(&CROWD));
         }
     }
 }

@@ -207,7 +207,8 @@ impl<N: Net> Engine<N> {
         };
         // Where the race has found it, wherever it has moved since.
         let addr = if c.flow.may_migrate() { self.carriers.found_at(c.flow)? } else { self.remote_addr(conn)? };
-        let host = rated::host(&c.request, &c.remotes);
+        // Bound to a part of the host it is on another network than others.
+        let host = c.network.and_then(|_| rated::host(&c.request, &c.remotes));
         Some(Carrier { network, key, stack, addr, host })
     }
 

@@ -84,6 +84,7 @@ impl<N: Net> Engine<N> {
         if let ([remote], [], None) = (&remotes[..], locals, &first)
             && let Some(network) = self.network
             && fast_path!(self).may_connect(request, remote)
+            && (self.outcomes.rates().is_empty() || request.0.stacks.len() == 1)
             && let Some(outcome) = self.outcomes.look_up(self.cx.now, &cache_key(network, remote, &request.0))
             && let Some(conn) = fast_path!(self).connect(request, remotes, network, outcome)
         {

@@ -14,7 +14,7 @@ use crate::request::Compiled;
 use core::hash::BuildHasher;
 use neater_base::{Instant, Rng};
 use neater_policy::weight;
-use neater_race::{Outcome, OutcomeCache, RateKey, RatedStack, StackId};
+use neater_race::{Outcome, OutcomeCache, RateKey, RatedStack, StackId, is_slower};
 
 /// The host that rates are remembered of, if they are for this request.
 pub(crate) fn host(request: &Compiled, remotes: &[RemoteEndpoint]) -> Option<u64> {
@@ -41,6 +41,9 @@ pub(crate) fn apply(
 ) -> (Option<Outcome>, Option<Step>) {
     let rates = outcomes.rates();
     let unranked = rates.is_empty() || conn.request.policy.capacity_profile.is_low_latency();
+    // Policies and endpoints that name a protocol have an order of their own.
+    let named = conn.advice().is_some() || conn.remotes.iter().any(|r| r.protocol.is_some());
+    let unranked = unranked || named;
     // A network that is not noted means that the connection is bound to a part of the host.
     let (Some(network), false) = (conn.network, unranked) else { return (outcome, None) };
     let Some(host) = host(&conn.request, &conn.remotes) else { return (outcome, None) };
@@ -55,22 +58,36 @@ pub(crate) fn apply(
     let mut order: Vec<_> = conn.request.stacks.iter().map(rated).collect();
     let tries_other = rates.order(now, network, host, &mut order, rng);
     let rate = |stack| rates.get(now, &RateKey { network, host, stack });
-    let known: Vec<_> =
-        order.iter().filter_map(|s| Some((Stack::from_number(s.stack.0)?, rate(s.stack)?.bytes_per_second))).collect();
-    let order: Vec<_> = order.iter().filter_map(|s| Stack::from_number(s.stack.0)).collect();
     let Some(first) = order.first().copied() else { return (outcome, None) };
-    let is_other = order != conn.request.stacks;
-    // What won a race, and is slower than what goes first, is not tried alone.
-    let counts = |o: &Outcome| {
-        let measured = known.iter().any(|(stack, _)| *stack == first);
-        let as_good = Stack::from_number(o.stack.0).is_some_and(|s| class(s) == class(first));
-        o.stack.0 == first as u16 || !as_good || !(is_other || measured && rate(o.stack).is_some())
+    let rated: Vec<_> = conn.request.stacks.iter().map(rated).collect();
+    // The stacks among which rates have decided which goes first.
+    let count = rated.iter().take_while(|s| s.is_as_good_as(&first)).count();
+    let changed = order.get(..count) != rated.get(..count);
+    let slower = |stack| match (rate(stack), rate(first.stack)) {
+        (Some(own), Some(best)) => is_slower(own.bytes_per_second, best.bytes_per_second),
+        _ => false,
+    };
+    let fails = |stack: StackId| {
+        let key = conn.cache_key();
+        key.is_some_and(|key| outcomes.marks(now, &key).any(|mark| mark.penalty.stack == stack))
+    };
+    // What has won a race, and is slower than what goes first, is not tried alone, unless what goes
+    // first has failed lately.
+    let gives_way = |o: &Outcome| {
+        let as_good = rated.iter().take(count).any(|s| s.stack == o.stack);
+        o.stack != first.stack && as_good && (tries_other || slower(o.stack)) && !fails(first.stack)
     };
     let had = outcome.is_some();
-    let outcome = outcome.filter(counts);
-    let changes = is_other || had && outcome.is_none();
-    if is_other {
+    let outcome = outcome.filter(|o| !gives_way(o));
+    let known = |s: &RatedStack| Some((Stack::from_number(s.stack.0)?, rate(s.stack)?.bytes_per_second));
+    let rates: Vec<_> = order.iter().take(count).filter_map(known).collect();
+    let order: Vec<_> = order.iter().filter_map(|s| Stack::from_number(s.stack.0)).collect();
+    let step = match order.first() {
+        Some(first) if changed || had && outcome.is_none() => Some(Step::ByRate { first: *first, rates, tries_other }),
+        _ => None,
+    };
+    if order != conn.request.stacks {
         conn.ext().order = Some(order.into());
     }
-    (outcome, changes.then_some(Step::ByRate { first, rates: known, tries_other }))
+    (outcome, step)
 }
