@@ -596,6 +596,7 @@ impl Association {
             path.remove();
             let (id, route) = (path.id, path.route);
             self.lose_all_on(index);
+            self.outbox.forward |= self.out.has_advanced();
             if self.candidate.is_some_and(|c| c.route == route) {
                 self.candidate = None;
             }

@@ -229,6 +229,8 @@ impl Association {
             self.lose_all_on(index);
             self.paths[index].t3 = None;
         }
+        // It was acknowledged by no path either, and no timer would send it again.
+        self.outbox.forward |= self.out.has_advanced();
     }
 
     /// What was sent before now shows nothing of any path; see [`Path::shows`].

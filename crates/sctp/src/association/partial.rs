@@ -24,7 +24,7 @@ pub(super) struct Forwarded {
     /// It was sent before.
     again: bool,
     /// The path, as an index.
-    path: usize,
+    pub(super) path: usize,
 }
 
 impl Association {

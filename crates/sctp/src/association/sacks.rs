@@ -222,7 +222,9 @@ impl Association {
     fn path_timers(&mut self, now: Instant, index: usize) {
         let rack = self.config.recovery.detection == LossDetection::RackTlp;
         let restart = self.restarts_timer(index);
-        let forwarding = self.out.has_advanced() && index == self.current;
+        // The chunk that moves the peer on is acknowledged like data, and waits where it was sent.
+        let forwarded = self.outbox.forwarded.is_some_and(|f| f.path == index);
+        let forwarding = self.out.has_advanced() && (forwarded || index == self.current);
         let single = self.out.len() == 1;
         let delay = self.config.sack_delay;
         let lost = self.out.has_lost();

@@ -582,3 +582,10 @@ fn sim_messages_are_delivered_once_in_order_or_reported() {
     println!("{well} of {} that were to end in order did", ends.len());
     assert!(ends.len() < 50 || well * 10 > ends.len() * 6, "{well} of {} ended in order", ends.len());
 }
+
+/// The end of a silence stopped the timer of a FORWARD TSN that was lost, and nothing else sent it
+/// again: the association never ended.
+#[test]
+fn sim_what_was_given_up_is_reported_again_after_a_silence() {
+    assert!(run(18864, false).is_some(), "it was to end in order");
+}
