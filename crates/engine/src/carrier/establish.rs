@@ -5,7 +5,7 @@
 //! which attempts are made, and when ([`crate::establish`]).
 
 use crate::Stack;
-use crate::carrier::channel::{Behind, Kind};
+use crate::carrier::channel::{Kind, SocketUse};
 use crate::carrier::sctp::{Below, There};
 use crate::carrier::terms::Taken;
 use crate::carrier::terms::{Abandoned, Silent, Target};
@@ -79,14 +79,14 @@ impl Carriers {
 
     /// The attempt that a socket of its own is used for.
     pub(crate) fn attempt_at(&self, socket: Key) -> Option<(Key, SessionId)> {
-        let attempt = self.sockets.channels.get(socket)?.behind.attempt()?;
+        let attempt = self.sockets.channels.get(socket)?.used_by.attempt()?;
         Some((attempt, SessionId::Channel(socket)))
     }
 
     /// The connection that is attempted.
     fn attempt_of(&self, session: SessionId) -> Option<Key> {
         match session {
-            SessionId::Channel(k) => self.sockets.channels.get(k)?.behind.attempt(),
+            SessionId::Channel(k) => self.sockets.channels.get(k)?.used_by.attempt(),
             SessionId::Quic(k) => self.quic.connections.get(k)?.attempt,
             SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt,
             SessionId::Dtls(k) => self.dtls.sessions.get(k)?.attempt(),
@@ -115,7 +115,7 @@ impl Carriers {
     /// answered, if it has.
     pub(crate) fn adopt(&mut self, now: Instant, session: SessionId, conn: Key) -> Option<Duration> {
         match session {
-            SessionId::Channel(k) => self.sockets.channels.get_mut(k)?.behind = Behind::Attempt(conn),
+            SessionId::Channel(k) => self.sockets.channels.get_mut(k)?.used_by = SocketUse::Attempt(conn),
             SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
             SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some(conn),
             SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn),
@@ -265,7 +265,7 @@ impl Carriers {
         match session {
             SessionId::Channel(k) => {
                 if let Some(ch) = self.sockets.channels.get_mut(k) {
-                    ch.behind = Behind::Conn(conn);
+                    ch.used_by = SocketUse::Conn(conn);
                     ch.deadline = None;
                 }
                 first = self.sockets.tls_took_first(k);

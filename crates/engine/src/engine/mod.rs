@@ -484,8 +484,8 @@ impl<N: Net> Engine<N> {
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
             Timer::FramerHandshake(k) => conns.get(*k).is_some_and(|c| c.is_framer_handshaking()),
             Timer::Idle(k) | Timer::Rate(k) => conns.contains(*k),
-            Timer::Expiry(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
-            Timer::Look(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.look_armed, at)),
+            Timer::Expiry(k) => conns.get(*k).and_then(|c| c.cold.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
+            Timer::Look(k) => conns.get(*k).and_then(|c| c.cold.as_ref()).is_some_and(|e| set(e.look_armed, at)),
             Timer::Closing(k) => closings.contains_key(k),
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Carrier(timer) => carriers.is_armed(*timer, at),
@@ -534,7 +534,7 @@ impl<N: Net> Engine<N> {
             self.notify(conn, Event::Timeline(copy));
         }
         if let Some(c) = self.conns.get_mut(conn) {
-            let timeline = &mut c.ext().timeline;
+            let timeline = &mut c.cold().timeline;
             // A race has at most max_candidates attempts with a handful of steps each.
             if timeline.len() < 512 {
                 timeline.push(entry);
