@@ -436,7 +436,7 @@ impl Driver {
     /// When there is no tokio runtime here.
     #[cfg(feature = "tokio")]
     pub fn into_task(self) -> io::Result<impl Future<Output = ()> + Send + 'static> {
-        crate::relay::task(self.shared, self.fd)
+        crate::reactor_waker::task(self.shared, self.fd)
     }
 }
 

@@ -130,7 +130,7 @@ impl Preconnection {
     /// a framer all may serve.
     #[must_use]
     pub fn framer(mut self, framer: FramerSpec) -> Self {
-        self.options.framer = crate::reentry::marked(framer, &self.handle.downgrade());
+        self.options.framer = crate::reentrancy::marked(framer, &self.handle.downgrade());
         self.request = None;
         self
     }

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 /// them without need might get to where nothing comes back, and the server would follow it there
 /// (RFC 9000 section 9.3).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
+pub(crate) struct PinnedAddress {
     pub(super) from: IpAddr,
     pub(super) interface: u32,
     /// When the peer was asked whether they still work.
@@ -52,7 +52,7 @@ impl Quic {
     /// bound, and packets would leave from elsewhere in any case. Returns when to look whether an
     /// answer has come from there. `elsewhere`: in another network than before.
     pub(super) fn move_on(&mut self, now: Instant, elsewhere: bool) -> Instant {
-        self.migration = None;
+        self.pinned = None;
         self.conn.local_address_changed();
         // Another address of the network in which no answer has come so far is no new chance.
         let since = self.moved.filter(|m| !elsewhere && self.heard <= m.since).map_or(now, |m| m.since);
@@ -79,15 +79,15 @@ impl Quic {
     /// it may answer.
     pub(super) fn ask_here(&mut self, now: Instant) -> Option<Instant> {
         let until = now + self.answer_time();
-        self.migration.as_mut()?.asked = now;
+        self.pinned.as_mut()?.asked = now;
         Some(until)
     }
 
     /// Whether nothing was acknowledged of what has left from where this connection stays. That
     /// packets of the peer arrive there is not enough: the path may be dead in one direction.
-    pub(super) fn migration_has_failed(&self, now: Instant) -> bool {
+    pub(super) fn pin_has_failed(&self, now: Instant) -> bool {
         let works = |asked| self.conn.acknowledgements().last.is_some_and(|at| at > asked);
-        self.migration.is_some_and(|s| !works(s.asked) && now >= s.asked + self.answer_time())
+        self.pinned.is_some_and(|s| !works(s.asked) && now >= s.asked + self.answer_time())
     }
 
     /// How long the peer has for its answer from where this connection stays.
@@ -114,7 +114,7 @@ impl QuicCarrier {
             let of = q.local.and_then(|from| Some((from, interfaces.iter().find(has)?.index)));
             match of {
                 Some((from, interface)) => {
-                    q.migration = Some(Migration { from, interface, asked: now });
+                    q.pinned = Some(PinnedAddress { from, interface, asked: now });
                     q.conn.ping();
                     let due = now + q.answer_time();
                     q.listens_at = Some(due);
