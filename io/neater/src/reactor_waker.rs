@@ -59,8 +59,8 @@ impl Wake for OnReady {
 }
 
 impl ReactorWaker {
-    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it
-    /// is.
+    /// Whether the descriptor is ready; `take` takes that. If it is not, the waker is called when
+    /// it is.
     ///
     /// # Errors
     /// The runtime has no reactor any more.
@@ -68,7 +68,7 @@ impl ReactorWaker {
     fn readiness(&self, take: bool) -> Poll<io::Result<()>> {
         // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it
         // is given, and where there is no scheduler it does so within this call, which would ring
-        // the bell within the bell.
+        // the waker within the waker.
         let ready = poll_fn(|cx| {
             self.fd.poll_read_ready(cx).map_ok(|mut guard| {
                 if take {
@@ -125,7 +125,7 @@ impl ReactorWaker {
         drop(replaced);
     }
 
-    /// What the task does when it is woken: by the bell, or by a call that has left work.
+    /// What the task does when it is woken: by the reactor, or by a call that has left work.
     fn drive(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.attend(cx.waker());
         if let Some(panic) = self.panicked.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -164,7 +164,8 @@ pub(crate) fn task(driving: Driving, fd: OwnedFd) -> io::Result<impl Future<Outp
         panicked: Mutex::new(None),
     });
     Ok(std::future::poll_fn(move |cx| {
-        // What drives is here and not with the relay, which the reactor may hold a moment longer.
+        // What drives is here and not with the reactor waker, which the reactor may hold a moment
+        // longer.
         let _driving = &driving;
         reactor_waker.drive(cx)
     }))
