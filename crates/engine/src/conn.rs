@@ -135,7 +135,8 @@ pub(crate) struct ColdState {
     /// Where its outcome is remembered, of a connection that has no [`Conn::network`]: the network,
     /// and the key.
     pub(crate) outcome_key: Option<(NonZeroU64, CacheKey)>,
-    /// The order of stacks that rates of earlier transfers make, if it is another than the request's.
+    /// The order of stacks that rates of earlier transfers make, if it is another than the
+    /// request's.
     pub(crate) order: Option<Box<[Stack]>>,
     /// While it was being established, a peer was found not to be the one that was meant: see
     /// [`crate::establish`].
