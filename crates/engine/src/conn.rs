@@ -145,7 +145,7 @@ pub(crate) struct ColdState {
 
 impl core::fmt::Debug for ColdState {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Ext").field("framed", &self.framer.is_some()).finish_non_exhaustive()
+        f.debug_struct("ColdState").field("framed", &self.framer.is_some()).finish_non_exhaustive()
     }
 }
 
