@@ -6,7 +6,7 @@
 
 use crate::Stack;
 use crate::carrier::channel::{Kind, SocketUse};
-use crate::carrier::sctp::{Below, There};
+use crate::carrier::sctp::{PacketLayer, RemoteTarget};
 use crate::carrier::terms::Taken;
 use crate::carrier::terms::{Abandoned, Silent, Target};
 use crate::carrier::{Carriers, FlowId, SessionId};
@@ -223,8 +223,8 @@ impl Carriers {
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
                 let udp_port = to.remote.and_then(|r| r.encapsulation_port).unwrap_or(neater_sctp::UDP_PORT);
                 let name = to.server_name();
-                let below = Below::of(stack).unwrap_or(Below::Udp);
-                let there = There { below, addr, udp_port, name: &name };
+                let below = PacketLayer::of(stack).unwrap_or(PacketLayer::Udp);
+                let there = RemoteTarget { below, addr, udp_port, name: &name };
                 let (sctp, mut layers) = self.over_layers();
                 sctp.connect(cx, &mut layers, attempt, there, to).map(SessionId::Sctp)
             }

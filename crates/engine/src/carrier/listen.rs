@@ -9,7 +9,7 @@
 
 use super::Carriers;
 use super::channel::{Channel, Kind, SocketUse};
-use super::sctp::Below;
+use super::sctp::PacketLayer;
 use super::udp::shared::Shared;
 use crate::Stack;
 use crate::carrier::ids::CarrierSocket;
@@ -159,7 +159,7 @@ impl Carriers {
                 Some(key) => key,
                 None => self.quic.open_socket(cx, addr, &options, Some((listener, request)))?,
             })
-        } else if let Some(below) = Below::of(stack) {
+        } else if let Some(below) = PacketLayer::of(stack) {
             let at = SocketAddr::new(addr.ip(), stack.encapsulation_port(udp_port).unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
             let (sctp, mut layers) = self.over_layers();
