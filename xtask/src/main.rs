@@ -1,18 +1,22 @@
 //! `cargo xtask`: chores of the project that a shell script would do badly.
 //!
-//! *Responsible for* what `./test` runs (`test`), the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
-//! targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long simulations (`sim`), the whole system under
-//! faults (`vopr`), and the peer that needs a machine of its own (`interop`).
+//! *Responsible for* what `./test` runs (`test`), the rules that no compiler checks (`tidy`), the
+//! licences of what we link (`licences`), the hook that checks subjects of commits (`hooks`),
+//! running fuzz targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long
+//! simulations (`sim`), the whole system under faults (`vopr`), and the peer that needs a machine
+//! of its own (`interop`).
 //!
 //! *Deliberately not*: building and formatting. Cargo does that.
 //!
-//! *Invariants*: a rule is a function of data and touches no file, so that each is tested by violating it; a chore exits with
-//! 0 when all is well, 1 when something is wrong with the project, 2 when it was called wrongly.
+//! *Invariants*: a rule is a function of data and touches no file, so that each is tested by
+//! violating it; a chore exits with 0 when all is well, 1 when something is wrong with the project,
+//! 2 when it was called wrongly.
 
 #![forbid(unsafe_code)]
 
 mod coverage;
 mod fuzz;
+mod hooks;
 mod interop;
 mod licences;
 mod sim;
@@ -28,7 +32,9 @@ usage: cargo xtask <chore>
 
   test [PART...] [--list]          everything that must hold before a change is merged; ./test calls this, and --help explains it
   tidy                             check the rules that no compiler checks
-  tidy --figures [--json]          print how far the engine is one object, beside the bounds; --json: one line of numbers
+  tidy --figures [--json]          print how far the engine is one object and the project has one language, beside the bounds;
+                                   --json: one line of numbers
+  hooks                            install the commit-msg hook, which checks subjects: at most 72 characters, imperative
   licences                         check licences, bans and sources of every crate in the lock file against deny.toml
   fuzz [TARGET] [--seconds N]      fuzz one target or all: with cargo-fuzz on nightly where both are installed,
                                    else the same targets on stable with random and mutated inputs (default: 10 s each)
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
             Err(why) => return usage(&why),
         },
         Some("licences") if args.len() == 1 => licences::chore(),
+        Some("hooks") if args.len() == 1 => hooks::chore(),
         Some("fuzz") => match fuzz::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => fuzz::chore(&request),
             Err(why) => return usage(&why),

@@ -6,11 +6,13 @@
 mod arrows;
 mod clippy_ban;
 mod crates;
+mod language;
 mod leftovers;
 mod length;
 mod links;
 mod mask;
 mod records;
+mod subjects;
 pub(crate) mod tested;
 mod unsafety;
 mod walls;
@@ -58,7 +60,7 @@ impl fmt::Display for Finding {
 pub(crate) enum Request {
     /// Check every rule.
     Check,
-    /// Print how far the engine is one object.
+    /// Print how far the engine is one object, and how far the project has one language.
     Figures {
         /// As one line of JSON.
         json: bool,
@@ -101,12 +103,15 @@ fn check() -> Result<bool, String> {
     let packages = workspace::members(&workspace::metadata(&root, &["--no-deps"])?, &root)?;
     let files = workspace::text_files(&root)?;
 
-    let rules: [(&str, Vec<Finding>); 10] = [
+    let subjects = workspace::subjects(&root, subjects::SINCE);
+
+    let rules: [(&str, Vec<Finding>); 11] = [
         ("arrows between the rooms", arrows::check(&packages)),
         ("unsafe only where the system is met", unsafety::check(&files)),
         ("length of files and functions", length::check(&files)),
         ("tests no shorter than what they test", tested::check(&files)),
-        ("the engine keeps within its walls", walls::check(&files)),
+        ("engine and language keep within their walls", walls::check(&files)),
+        ("commits have short subjects", subjects::check(&subjects)),
         ("nothing left over", leftovers::check(&files)),
         ("crates say what they are", crates::check(&packages, &files)),
         ("the sans-IO ban covers its rooms", clippy_ban::check(&packages, &files)),

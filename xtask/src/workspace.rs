@@ -111,6 +111,24 @@ pub(crate) fn members(metadata: &Value, root: &Path) -> Result<Vec<Package>, Str
     Ok(members)
 }
 
+/// The subjects of the commits since a commit, the last first; or why they cannot be had: without
+/// git, or in a part of the history.
+///
+/// # Errors
+/// The message of git, or that it cannot be run.
+pub(crate) fn subjects(root: &Path, since: &str) -> Result<Vec<String>, String> {
+    let range = format!("{since}..HEAD");
+    let out = Command::new("git")
+        .args(["log", "--format=%s", &range])
+        .current_dir(root)
+        .output()
+        .map_err(|e| format!("cannot run git: {e}"))?;
+    if !out.status.success() {
+        return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect())
+}
+
 /// An array that cargo promises.
 ///
 /// # Errors

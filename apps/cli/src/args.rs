@@ -182,7 +182,7 @@ that send parts, and that show by an ETag or a date whether the file is still th
 earlier run left in FILE.part is continued if the server vouches that the file is still the same,
 and given up only when its answer shows that it is not; a part of another URL, or one that neater
 did not write, is never touched. Redirections are followed, but never from https to http. The
-variables http_proxy, https_proxy, all_proxy and no_proxy are heeded as curl heeds them.
+variables http_proxy, https_proxy, all_proxy and no_proxy are used as curl uses them.
 
 Which transport and address worked for a server, and which did not, is kept for the next run, for ten
 minutes at most, in the file outcomes of the folder that NEATER_CACHE names (empty: nowhere), else of

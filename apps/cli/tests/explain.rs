@@ -352,7 +352,7 @@ fn of_what_serves_equally_well_the_faster_goes_first() {
     let rates = get("file", &["--transport", "TLS"]).1;
     assert_eq!(rates.len(), 2, "{rates:?}");
 
-    // Machines differ, so the file says which was how fast.
+    // Machines differ, so the file records the speed of each.
     let text = f.read("cache/outcomes");
     let text = String::from_utf8(text).expect("text");
     let with = |rate: &str, per_second: &str| {

@@ -276,8 +276,7 @@ async fn resetter(ends: bool) -> (Url, neater::SecurityParameters) {
     (url, trust)
 }
 
-/// A server of HTTP/2 that looks at nothing twice: it refuses the stream, or goes away. What comes
-/// then is answered with its content.
+/// A server of HTTP/2 that refuses the first stream, or goes away, and answers later requests.
 async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
     use tokio::io::AsyncWriteExt;
     let (neater, listener, url, trust) = certified(&["h2"], &[Stack::Tls]);
@@ -328,8 +327,7 @@ async fn busy(goes: bool) -> (Url, neater::SecurityParameters) {
     (url, trust)
 }
 
-/// RFC 9113 sections 6.8 and 8.7: it was not looked at, so that it may be sent again, whatever it
-/// is.
+/// RFC 9113 sections 6.8 and 8.7: an unprocessed request may be sent again, whatever it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_was_not_looked_at_is_sent_again() {
     for goes in [false, true] {
@@ -341,8 +339,7 @@ async fn a_request_that_was_not_looked_at_is_sent_again() {
     }
 }
 
-/// RFC 9113 section 8.1: a stream that is reset without an error behind its end is complete; before
-/// its end it is not.
+/// RFC 9113 section 8.1: a stream reset without an error is complete only behind its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_reset_before_its_end_is_not_whole() {
     for ends in [true, false] {
@@ -566,8 +563,7 @@ impl Faces {
     }
 }
 
-/// Over TLS, it answers `ok` over HTTP/1.1, and over HTTP/2 if that is not refused; `quic` is what
-/// it does with a QUIC session.
+/// Over TLS it answers `ok` over HTTP/1.1, and HTTP/2 unless refused; `quic` serves QUIC sessions.
 fn faces<F: Future<Output = ()> + Send + 'static>(
     h2_refused: bool,
     quic: impl Fn(neater::Group) -> F + Send + 'static,
@@ -659,8 +655,7 @@ fn answers(pieces: &'static [&'static [u8]]) -> Faces {
 /// RFC 9114 section 7.2.1: a DATA frame without bytes does not mean the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_may_have_frames_without_bytes_in_a_body() {
-    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA: among them more than a few that
-    // are empty.
+    // HEADERS with `:status: 200` (RFC 9204, appendix A), and DATA, many of them empty.
     let server = answers(&[
         b"\x01\x03\x00\x00\xd9\x00\x03hel\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
         b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02lo\x00\x00",
@@ -669,8 +664,8 @@ async fn http_3_may_have_frames_without_bytes_in_a_body() {
     assert_eq!(server.ask(&neater).await, (HttpVersion::Http3, b"hello".to_vec()));
 }
 
-/// RFC 9114 sections 4.1 and 7.1: an answer that is cut within a frame, or has content behind its
-/// trailers, is not whole.
+/// RFC 9114 sections 4.1 and 7.1: an answer cut within a frame, or with content behind trailers, is
+/// not whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_that_is_cut_or_out_of_order_is_not_whole() {
     let cut: &'static [&'static [u8]] = &[b"\x01\x03\x00\x00\xd9\x00\x0ahel"];
@@ -869,8 +864,7 @@ async fn a_slow_answer_is_taken_when_no_other_candidate_has_one() {
     assert_eq!(asked.load(Ordering::SeqCst), 1, "there is no other candidate");
 }
 
-/// RFC 8446 section 4.4.2.4: with TLS 1.3 a client is up before it learns that its certificate is
-/// missed. Asking again does not help.
+/// RFC 8446 section 4.4.2.4: with TLS 1.3 a client learns late that its certificate is missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_wants_a_certificate_is_not_asked_again() {
     let neater = Neater::new().expect("engine");

@@ -79,7 +79,7 @@ pub struct Delivery {
 
 /// What most connections never need.
 #[derive(Default)]
-pub(crate) struct Ext {
+pub(crate) struct ColdState {
     pub(crate) framer: Option<Box<dyn Framer>>,
     pub(crate) receiver: Receiver,
     /// The framer's handshake, until it is over.
@@ -135,16 +135,17 @@ pub(crate) struct Ext {
     /// Where its outcome is remembered, of a connection that has no [`Conn::network`]: the network,
     /// and the key.
     pub(crate) outcome_key: Option<(NonZeroU64, CacheKey)>,
-    /// The order of stacks that rates of earlier transfers make, if it is another than the request's.
+    /// The order of stacks that rates of earlier transfers make, if it is another than the
+    /// request's.
     pub(crate) order: Option<Box<[Stack]>>,
     /// While it was being established, a peer was found not to be the one that was meant: see
     /// [`crate::establish`].
     pub(crate) refused: bool,
 }
 
-impl core::fmt::Debug for Ext {
+impl core::fmt::Debug for ColdState {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Ext").field("framed", &self.framer.is_some()).finish_non_exhaustive()
+        f.debug_struct("ColdState").field("framed", &self.framer.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -173,7 +174,7 @@ pub(crate) struct Conn {
     /// Where the connection was to go: needed again for a clone.
     pub(crate) remotes: Arc<[RemoteEndpoint]>,
     pub(crate) est: Option<Box<Establishing>>,
-    pub(crate) ext: LazyBox<Ext>,
+    pub(crate) cold: LazyBox<ColdState>,
     pub(crate) tx: SendQueue,
     pub(crate) group: Option<Key>,
     /// When initiate was called.
@@ -264,7 +265,7 @@ impl Conn {
             request,
             remotes,
             est: None,
-            ext: LazyBox::NOTHING,
+            cold: LazyBox::NOTHING,
             tx: SendQueue::default(),
             group: None,
             began: now,
@@ -293,12 +294,12 @@ impl Conn {
 
     /// The advice of policies, if it changed anything.
     pub(crate) fn advice(&self) -> Option<&AdviceOf> {
-        self.ext.as_ref()?.advice.as_ref()
+        self.cold.as_ref()?.advice.as_ref()
     }
 
     /// The rarely needed part, made when first asked for.
-    pub(crate) fn ext(&mut self) -> &mut Ext {
-        self.ext.get_or_insert_default()
+    pub(crate) fn cold(&mut self) -> &mut ColdState {
+        self.cold.get_or_insert_default()
     }
 
     /// Whether nothing waits for its being established but the program: no race, no queue, no
@@ -306,12 +307,12 @@ impl Conn {
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         let waited_for = !self.send.is_open() || self.wants_room || self.close_wanted;
-        self.est.is_none() && self.ext.is_none() && self.tx.is_empty() && self.request.direct && !waited_for
+        self.est.is_none() && self.cold.is_none() && self.tx.is_empty() && self.request.direct && !waited_for
     }
 
     /// Why the connection failed, if it did.
     pub(crate) fn error(&self) -> Option<&ConnectionError> {
-        self.ext.as_ref()?.error.as_ref()
+        self.cold.as_ref()?.error.as_ref()
     }
 
     /// See [`ConnectionStats::ended`].
@@ -356,7 +357,7 @@ impl Conn {
     /// rate.
     #[inline]
     fn is_special(&self) -> bool {
-        self.ext.as_ref().is_some_and(|e| e.framer.is_some() || e.rates.is_some())
+        self.cold.as_ref().is_some_and(|e| e.framer.is_some() || e.rates.is_some())
     }
 
     /// Whether nothing waits for its socket to take it: no data, no end, and no call that wants
@@ -377,7 +378,7 @@ impl Conn {
 
     #[inline]
     pub(crate) fn framed(&self) -> bool {
-        self.ext.as_ref().is_some_and(|e| e.framer.is_some())
+        self.cold.as_ref().is_some_and(|e| e.framer.is_some())
     }
 
     /// Whether the program may read bytes from it, or why not.

@@ -40,6 +40,6 @@ impl Conn {
     /// Whether its framer is handshaking.
     #[inline]
     pub(crate) fn is_framer_handshaking(&self) -> bool {
-        self.ext.as_ref().is_some_and(|e| e.framer_handshake.is_some())
+        self.cold.as_ref().is_some_and(|e| e.framer_handshake.is_some())
     }
 }

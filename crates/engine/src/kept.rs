@@ -12,10 +12,10 @@ pub(crate) const EACH: usize = 64;
 
 /// The next datagram, out of the accounts: `kept` is the engine's.
 pub(crate) fn take_queued(c: &mut Conn, kept: &mut usize) -> Option<(Bytes, Ecn)> {
-    let ext = c.ext.as_deref_mut()?;
-    let d = ext.datagrams.pop_front()?;
+    let cold = c.cold.as_deref_mut()?;
+    let d = cold.datagrams.pop_front()?;
     let cost = d.data.len() + EACH;
-    ext.datagram_bytes = ext.datagram_bytes.saturating_sub(cost);
+    cold.datagram_bytes = cold.datagram_bytes.saturating_sub(cost);
     *kept = kept.saturating_sub(cost);
     Some((d.data, d.ecn))
 }

@@ -52,13 +52,13 @@ impl Conn {
 
     /// The Connection Properties as they are now.
     pub(crate) fn properties(&self) -> ConnectionProperties {
-        let changed = self.ext.as_ref().and_then(|e| e.changed.as_deref());
+        let changed = self.cold.as_ref().and_then(|e| e.changed.as_deref());
         changed.unwrap_or(&self.request.properties.connection).clone()
     }
 
     /// The defaults for its messages as they are now.
     pub(crate) fn messages(&self) -> &MessageProperties {
-        self.ext.as_ref().and_then(|e| e.messages.as_deref()).unwrap_or(&self.request.properties.message)
+        self.cold.as_ref().and_then(|e| e.messages.as_deref()).unwrap_or(&self.request.properties.message)
     }
 
     /// For how long its session waits for its peer, where it has such a time.
@@ -68,7 +68,7 @@ impl Conn {
 
     /// The priority within the group that the connection has now.
     pub(crate) fn priority(&self) -> u32 {
-        let set = self.ext.as_ref().and_then(|e| e.priority);
+        let set = self.cold.as_ref().and_then(|e| e.priority);
         set.unwrap_or(self.request.properties.connection.priority)
     }
 

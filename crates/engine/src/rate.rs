@@ -84,11 +84,11 @@ pub(crate) struct Rates {
 
 impl Conn {
     pub(crate) fn send_bucket(&mut self) -> Option<&mut Bucket> {
-        self.ext.as_mut()?.rates.as_mut()?.send.as_mut()
+        self.cold.as_mut()?.rates.as_mut()?.send.as_mut()
     }
 
     pub(crate) fn receive_bucket(&mut self) -> Option<&mut Bucket> {
-        self.ext.as_mut()?.rates.as_mut()?.receive.as_mut()
+        self.cold.as_mut()?.rates.as_mut()?.receive.as_mut()
     }
 
     /// How many bytes may be sent now, and whether a datagram may even if it is larger: the bucket

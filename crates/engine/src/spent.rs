@@ -5,7 +5,7 @@
 //! program's own code, which may call the engine. *Not responsible for* when it is dropped: the
 //! driver takes it with [`crate::Engine::take_spent`].
 
-use crate::conn::Ext;
+use crate::conn::ColdState;
 use bytes::Bytes;
 
 /// Things of the program's that the engine has finished with, to be dropped when the engine is not
@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub struct Spent {
     data: Vec<Bytes>,
     #[allow(clippy::vec_box, reason = "it comes boxed, and is large")]
-    rare: Vec<Box<Ext>>,
+    rare: Vec<Box<ColdState>>,
 }
 
 impl Spent {
@@ -38,7 +38,7 @@ impl Spent {
         self.data.push(data);
     }
 
-    pub(crate) fn keep_rare(&mut self, rare: Box<Ext>) {
+    pub(crate) fn keep_cold_state(&mut self, rare: Box<ColdState>) {
         self.rare.push(rare);
     }
 }

@@ -4,12 +4,12 @@ use crate::shared::Handle;
 use neater_engine::{ConnectionId, PathInfo, ServiceOutcome, Stack};
 use std::net::SocketAddr;
 
-/// What carries a connection: one candidate of its race. It can be reported on when the connection
-/// is over, or has gone into something else, such as an HTTP library.
+/// The candidate that carries a connection. A program can report on it also when the connection is
+/// over, or was handed to another library, such as one for HTTP.
 ///
-/// Only a program knows whether a connection is of use. Without its reports, one that is
-/// established and then answers nothing, or nonsense, counts as a success, and is what the next
-/// connection to the same endpoint tries first.
+/// Only a program knows whether a connection is of use. Without reports, a peer that accepts and
+/// then is silent, or sends nonsense, counts as a success, and the next connection to the same
+/// endpoint tries it first.
 ///
 /// ```no_run
 /// # async fn example(connection: neater::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -57,9 +57,9 @@ impl Carrier {
 
     /// Reports how it has served. A report against it is advice to later races to the same
     /// endpoint, for the same needs, on the same network: other candidates are tried first, though
-    /// none in the clear before one that is encrypted. It is never excluded, and it does not matter
-    /// where there is no other. The advice holds for a minute, and for up to ten when the same
-    /// happens again; [`ServiceOutcome::WantsOther`] holds for ten at once.
+    /// none in the clear before one that is encrypted. The candidate is never excluded, and the
+    /// report has no effect where there is no other. The advice holds for a minute, and for up to
+    /// ten when the same happens again; [`ServiceOutcome::WantsOther`] holds for ten at once.
     pub fn report(&self, outcome: ServiceOutcome) {
         self.handle.with(|s| s.engine.report_service(&self.inner, outcome));
     }

@@ -12,10 +12,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One transport system: connections, listeners and caches that belong together. There is no global
-/// one; a program may have several, which share nothing.
+/// One transport system: its connections, listeners and caches. There is no global one; a program
+/// may have several, which share nothing.
 ///
-/// Cheap to clone. On tokio, [`Neater::new`] starts a task that drives it; without tokio,
+/// Cheap to clone. On tokio, [`Neater::new`] starts its driver as a task; without tokio,
 /// [`Builder::without_driver`] gives a [`Driver`] with one descriptor to poll. It lives as long as
 /// any object made from it, and until what was sent on released connections is delivered.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Neater {
     pub(crate) handle: Handle,
 }
 
-/// How a [`Neater`] is made.
+/// The settings of a new [`Neater`].
 #[derive(Debug, Default)]
 pub struct Builder {
     limits: Limits,
@@ -41,21 +41,21 @@ pub struct Builder {
     names: Option<crate::names::Answers>,
     policies: Option<Whence>,
     application: Option<String>,
-    /// No policies count.
+    /// No policies apply.
     unadvised: bool,
 }
 
 impl Builder {
-    /// Other bounds than the default ones. Of what a listener may hold, untaken connections and
-    /// unfinished handshakes, each is at most a quarter of the descriptors that this process may
-    /// have (`RLIMIT_NOFILE`), so that some are left to it.
+    /// Limits in place of the default ones. The untaken connections and the unfinished handshakes
+    /// of a listener are each limited to a quarter of the descriptors of this process
+    /// (`RLIMIT_NOFILE`), so that the program keeps some.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Everything random follows from this instead of from the operating system. For tests.
+    /// Seeds all randomness in place of the operating system. For tests.
     #[must_use]
     pub fn seed(mut self, seed: [u8; 32]) -> Self {
         self.seed = Some(seed);
@@ -71,7 +71,7 @@ impl Builder {
     }
 
     /// This engine's number among those that share a port, and the secret that they share. For
-    /// engines of several processes, between which nothing is passed on; within one process,
+    /// engines of several processes, which do not pass datagrams on; within one process,
     /// [`Builder::shard_of`] does more.
     #[must_use]
     pub fn engine(mut self, number: u8, shared_secret: [u8; 32]) -> Self {
@@ -80,10 +80,10 @@ impl Builder {
         self
     }
 
-    /// A secret that a server keeps from one run to the next: clients of an earlier run learn at
-    /// their next packet that their QUIC connection is gone (stateless reset, RFC 9000 section
-    /// 10.3); without it they wait for their idle timeout, 30 s. 32 random bytes that are secret,
-    /// and that no other machine has which may serve at the same address and port.
+    /// A secret that a server keeps from one run to the next: with it, the next packet of an
+    /// earlier run's QUIC client is answered by a reset (stateless reset, RFC 9000 section 10.3);
+    /// without it clients wait for their idle timeout, 30 s. 32 random bytes that are secret, and
+    /// that no other machine has which may serve at the same address and port.
     #[must_use]
     pub fn reset_secret(mut self, secret: [u8; 32]) -> Self {
         self.reset_secret = Some(secret);
@@ -92,9 +92,8 @@ impl Builder {
 
     /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC
     /// 4960 appendix A). Where the peer offers them too, as Linux' SCTP and usrsctp do, a queue on
-    /// the way that marks brings the sender's window down without losing anything. Off by default:
-    /// RFC 9260 has taken the appendix out and only reserves its chunks. Over DTLS it has no
-    /// effect.
+    /// the path that marks packets reduces the sender's window without a loss. Off by default: RFC
+    /// 9260 has removed the appendix and only reserves its chunks. Over DTLS it has no effect.
     #[must_use]
     pub fn sctp_ecn(mut self, offered: bool) -> Self {
         self.sctp_ecn = offered;
@@ -131,11 +130,12 @@ impl Builder {
     }
 
     /// Names are looked up by the system's resolver (`getaddrinfo`) instead of at name servers:
-    /// what nsswitch.conf names counts, such as multicast DNS (`.local`) or a directory service. It
-    /// blocks, so that each lookup is made in a helper thread, of which there are at most 16 at a
-    /// time and none while there are no lookups. The system does not report how long an answer is
-    /// valid: ten seconds are assumed. It cannot ask through one interface, so that all have the
-    /// same answer; link-local addresses, which mean nothing without an interface, are left out.
+    /// with the sources of nsswitch.conf, such as multicast DNS (`.local`) or a directory service.
+    /// It blocks, so that each lookup is made in a helper thread, of which there are at most 16 at
+    /// a time and none while there are no lookups. The system does not report how long an answer is
+    /// valid: ten seconds are assumed. It cannot query through one interface, so that all
+    /// interfaces have the same answer; link-local addresses, which mean nothing without an
+    /// interface, are left out.
     #[must_use]
     pub fn names_by_system(mut self) -> Self {
         self.names = Some(crate::names::Answers::by(crate::names::system()));
@@ -143,20 +143,20 @@ impl Builder {
     }
 
     /// Writes the keys of all TLS and QUIC sessions to the file that the environment names in
-    /// `SSLKEYLOGFILE`, if it names one, behind what is there: then tools such as Wireshark can
-    /// read what was captured, and so can any reader of the file. Without the variable nothing is
-    /// written. Parameters with a `key_log` of their own keep it.
+    /// `SSLKEYLOGFILE`, if set, appending to it: then tools such as Wireshark can decrypt captures,
+    /// and so can any reader of the file. Without the variable nothing is written. Parameters with
+    /// a `key_log` of their own keep it.
     #[must_use]
     pub fn key_log_from_environment(mut self) -> Self {
         self.key_log = crate::logs::key_file();
         self
     }
 
-    /// Writes a log of each QUIC connection to a file of its own in this folder, which must be
-    /// there: `neater-PROCESS-NUMBER-client.sqlog` or `-server.sqlog`, in the qlog format
+    /// Writes a log of each QUIC connection to a file of its own in this folder, which must exist:
+    /// `neater-PROCESS-NUMBER-client.sqlog` or `-server.sqlog`, in the qlog format
     /// (draft-ietf-quic-qlog-main-schema), for tools such as qvis. It records sizes, times and
-    /// losses of packets, and nothing of their contents. A file is complete when its connection is
-    /// gone; it costs time, and one descriptor per connection.
+    /// losses of packets, not their contents. A file is complete when its connection is gone. The
+    /// log costs time, and one descriptor per connection.
     #[must_use]
     pub fn qlog_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.qlog = Some(folder.into());
@@ -164,37 +164,37 @@ impl Builder {
     }
 
     /// Has connections opened by the policies of these folders, of which each must exist; later
-    /// ones count more. Without this, it is the folders that the environment names in
-    /// `NEATER_POLICY` (with `:` between them; empty, none), and without that `/etc/neater/policy`
-    /// and `neater/policy` in the user's folder of configurations, where they are there. Files that
-    /// change are read again, a second later at most, when the next connection is opened.
+    /// ones take precedence. The default is the folders of the variable `NEATER_POLICY` (with `:`
+    /// between them; empty, none), and without that `/etc/neater/policy` and `neater/policy` in the
+    /// user's configuration folder, where they exist. Files that change are read again, a second
+    /// later at most, when the next connection is opened.
     ///
-    /// No policy has a connection opened that is less secure than the program asked.
+    /// No policy makes a connection less secure than the program asked.
     #[must_use]
     pub fn policies(mut self, folders: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         self.policies = Some(Whence::These(folders.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// Nothing begins while a file of policies cannot be used: its policies would not apply, and
-    /// what it denies would be allowed. Building fails with [`io::ErrorKind::InvalidData`] and the
-    /// first such file. While the program runs, a file that becomes invalid leaves its earlier
-    /// policies in force, and a new one that cannot be used is reported ([`Neater::policy_faults`])
-    /// and ignored.
+    /// The transport system does not start while a file of policies cannot be used: its policies
+    /// would not apply, and what it denies would be allowed. Building fails with
+    /// [`io::ErrorKind::InvalidData`] and the first such file. While the program runs, a file that
+    /// becomes invalid leaves its earlier policies in force, and a new one that cannot be used is
+    /// reported ([`Neater::policy_faults`]) and ignored.
     #[must_use]
     pub const fn strict_policies(mut self) -> Self {
         self.strict = true;
         self
     }
 
-    /// No policies, wherever they may lie.
+    /// No policies, wherever there are any.
     #[must_use]
     pub fn without_policies(mut self) -> Self {
         self.unadvised = true;
         self
     }
 
-    /// What policies call this program (`app`), instead of the name of its file.
+    /// The name of this program for policies (`app`), instead of the name of its file.
     #[must_use]
     pub fn application(mut self, name: impl Into<String>) -> Self {
         self.application = Some(name.into());
@@ -310,7 +310,7 @@ impl Neater {
         Builder::default().build()
     }
 
-    /// How to make one that is not the default.
+    /// The builder of a transport system with other settings.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
@@ -348,11 +348,10 @@ impl Neater {
         self.handle.with(|s| s.engine.caches().flush());
     }
 
-    /// What the races of this transport system have taught, as text for
-    /// [`Neater::import_outcomes`] in a later process of this host; `None` if it is nothing but
-    /// what was imported. It has at most 1 MiB, and counts for minutes: what has worked for ten at
-    /// most, and no longer than the name server allows for its address; what was no good for one
-    /// to ten.
+    /// The outcome history of this transport system, as text for [`Neater::import_outcomes`] in a
+    /// later process of this host; `None` if it has nothing beyond what was imported. It has at
+    /// most 1 MiB, and is valid for minutes: successes for ten at most, and no longer than the name
+    /// server allows for the address; failures for one to ten.
     ///
     /// There are addresses of servers in it, and numbers from which their names and this host's
     /// networks can be guessed: keep it where only the user can read it. Of connections with
@@ -362,13 +361,11 @@ impl Neater {
         self.handle.with(|s| s.engine.caches().export_outcomes())
     }
 
-    /// Lets connections begin with what earlier processes have found to work: see
-    /// [`Neater::export_outcomes`]. What is known here already stays. Returns how many entries have
-    /// come; what has expired has not.
+    /// Imports the outcome history of an earlier process: see [`Neater::export_outcomes`]. Entries
+    /// of this process stay. Returns how many entries were imported; expired ones are not.
     ///
     /// # Errors
-    /// The text is damaged, of another version, or from a time that is still to come. Nothing has
-    /// changed.
+    /// The text is damaged, of another version, or from the future. Nothing has changed.
     pub fn import_outcomes(&self, text: &str) -> Result<usize, SavedOutcomesError> {
         self.handle.with(|s| s.engine.caches().import_outcomes(text))
     }
@@ -436,7 +433,7 @@ impl Driver {
     /// When there is no tokio runtime here.
     #[cfg(feature = "tokio")]
     pub fn into_task(self) -> io::Result<impl Future<Output = ()> + Send + 'static> {
-        crate::relay::task(self.shared, self.fd)
+        crate::reactor_waker::task(self.shared, self.fd)
     }
 }
 

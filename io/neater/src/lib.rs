@@ -38,6 +38,7 @@
 
 #![deny(unsafe_code)]
 
+mod after_fork;
 mod bytes_view;
 mod carrier;
 mod connection;
@@ -45,16 +46,15 @@ mod context;
 mod gather;
 #[cfg(feature = "hyper")]
 pub mod hyper;
-mod inherited;
 mod listener;
 mod logs;
 mod message;
 mod names;
 pub mod policies;
 mod preconnection;
-mod reentry;
 #[cfg(feature = "tokio")]
-mod relay;
+mod reactor_waker;
+mod reentrancy;
 mod roots;
 #[cfg(feature = "self-signed")]
 mod self_made;

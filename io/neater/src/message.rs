@@ -8,7 +8,7 @@ use neater_engine::{Received, SendOptions};
 use neater_property::{MessageProperties, MessageProperty, PropertyError};
 use std::net::SocketAddr;
 
-/// The properties of a message to be sent, and what is known of a received one.
+/// The properties of a message to be sent, and the metadata of a received one.
 #[derive(Clone, Debug, Default)]
 pub struct MessageContext {
     properties: MessageProperties,
@@ -67,7 +67,7 @@ impl MessageContext {
         self
     }
 
-    /// The message is pointless when it could not be sent within this time.
+    /// The message expires when it could not be sent within this time.
     #[must_use]
     pub fn lifetime(mut self, lifetime: core::time::Duration) -> Self {
         self.properties.lifetime = Some(lifetime);
@@ -75,9 +75,9 @@ impl MessageContext {
         self
     }
 
-    /// The message goes on this stream of the SCTP association that the connection is. It means
-    /// something only where the peer is not one of ours, which gives streams a meaning of their
-    /// own; elsewhere streams are connections of a group.
+    /// The message goes on this stream, where the connection is a whole SCTP association. That is
+    /// so only with peers other than neater; between two of neater streams are connections of a
+    /// group.
     #[must_use]
     pub fn on_stream(mut self, stream: u16) -> Self {
         self.stream = Some(stream);
@@ -93,7 +93,7 @@ impl MessageContext {
 
     /// Sets the type of the bytes for such a peer: a payload protocol identifier of SCTP (RFC 9260
     /// section 3.3.1), from IANA's list or as both ends have agreed. 0 unless it is set; like the
-    /// stream it means something only where the peer is not one of ours.
+    /// stream it has an effect only with peers other than neater.
     #[must_use]
     pub fn with_payload_protocol(mut self, ppid: u32) -> Self {
         self.ppid = Some(ppid);
@@ -120,9 +120,9 @@ impl MessageContext {
         self.properties.safely_replayable
     }
 
-    /// Whether it is the last message, of one that is sent. Of one that was received: whether that
-    /// was known when it was received. Over a byte stream the end comes behind the message, and the
-    /// next receive reports it.
+    /// Whether the message is the last one. Of a received message: whether that was known when it
+    /// was received. Over a byte stream the end arrives after the message, and the next receive
+    /// reports it.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.properties.is_final || self.received_final
@@ -147,9 +147,9 @@ impl MessageContext {
     }
 
     /// Whether a received message came as early data, before the peer had finished its handshake:
-    /// it may be a replay by an observer, so nothing that must not be done twice may follow from it
-    /// (RFC 9622 section 9.3.3.2). Only on connections of a listener that prefers or requires
-    /// `zeroRttMsg`.
+    /// it may be a replay by an observer, so the program must not act on it in a way that must not
+    /// happen twice (RFC 9622 section 9.3.3.2). Only on connections of a listener that prefers or
+    /// requires `zeroRttMsg`.
     #[must_use]
     pub fn is_early_data(&self) -> bool {
         self.early
@@ -218,7 +218,7 @@ impl Stated {
 pub struct Message {
     /// The bytes.
     pub data: Bytes,
-    /// What is known of it.
+    /// Its metadata.
     pub context: MessageContext,
     /// Whether the message ends with these bytes.
     pub end_of_message: bool,

@@ -34,7 +34,7 @@ impl Answers {
 }
 
 /// What an engine keeps of it.
-pub(crate) struct Asker {
+pub(crate) struct ExternalResolver {
     answers: Answers,
     shared: Weak<Shared>,
 }
@@ -93,7 +93,7 @@ impl Drop for Lookup {
 
 /// From now on an engine asks `answers`.
 pub(crate) fn install(shared: &Arc<Shared>, answers: &Answers) {
-    let asker = Asker { answers: answers.clone(), shared: Arc::downgrade(shared) };
+    let asker = ExternalResolver { answers: answers.clone(), shared: Arc::downgrade(shared) };
     if shared.names.set(asker).is_ok() {
         shared.with(|s| s.engine.ask_program_for_names(true));
     }

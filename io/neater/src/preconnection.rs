@@ -21,8 +21,8 @@ use neater_tls::{Protection, TlsVersion};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What a connection or a listener is made from. It can be used any number of times; changing it
-/// afterwards does not affect what was made from it.
+/// The description of a connection or a listener (RFC 9622 section 6). It can be used any number of
+/// times; later changes do not affect what was made from it.
 ///
 /// Security is on unless it is switched off: by default a connection is encrypted with TLS 1.2 or
 /// better and the peer is authenticated by the system's roots of trust.
@@ -71,7 +71,7 @@ impl Preconnection {
         }
     }
 
-    /// Adds a remote endpoint. Several offer the same service, and any may be chosen.
+    /// Adds a remote endpoint. Several endpoints offer the same service, and any may be chosen.
     #[must_use]
     pub fn remote(mut self, endpoint: impl Into<RemoteEndpoint>) -> Self {
         self.remotes = self.remotes.iter().cloned().chain([endpoint.into()]).collect();
@@ -85,7 +85,7 @@ impl Preconnection {
         self
     }
 
-    /// What is asked of the transport.
+    /// The properties that the transport must have.
     #[must_use]
     pub fn properties(mut self, properties: TransportProperties) -> Self {
         self.properties = properties;
@@ -93,11 +93,10 @@ impl Preconnection {
         self
     }
 
-    /// What is asked, in words: `"reliable, low-delay, tls13"`. The words are those of
+    /// The needs, in words: `"reliable, low-delay, tls13"`. The words are those of
     /// [`TransportProperties::parse`], and those about security count, too: without
-    /// [`Preconnection::security`] they decide alone, and beside it they may ask for more than it
-    /// does. If they ask for less, nothing is made of it: that is
-    /// [`crate::Reason::InvalidConfiguration`].
+    /// [`Preconnection::security`] they decide alone, and with it they may ask for more than it
+    /// does. If they ask for less, the result is [`crate::Reason::InvalidConfiguration`].
     ///
     /// Besides these words, each property of RFC 9622 can be named with a preference or a value
     /// (`multistreaming=avoid`), and so can its profiles (`reliable-message`). Case, hyphens and
@@ -113,7 +112,7 @@ impl Preconnection {
         Ok(self.properties(parsed.properties))
     }
 
-    /// What is asked of security.
+    /// The security parameters.
     #[must_use]
     pub fn security(mut self, security: SecurityParameters) -> Self {
         self.security = security;
@@ -126,11 +125,11 @@ impl Preconnection {
     ///
     /// Without a framer TCP, TLS and QUIC streams join messages to a stream of bytes, and QUIC
     /// datagrams, UDP, DTLS and SCTP keep them apart. So they are not candidates of one connection
-    /// then: those are that the properties speak for, or else those that keep messages apart. With
-    /// a framer all may serve.
+    /// then: the candidates are the kind that the properties ask for, or else those with message
+    /// boundaries. With a framer all may serve.
     #[must_use]
     pub fn framer(mut self, framer: FramerSpec) -> Self {
-        self.options.framer = crate::reentry::marked(framer, &self.handle.downgrade());
+        self.options.framer = crate::reentrancy::marked(framer, &self.handle.downgrade());
         self.request = None;
         self
     }
@@ -145,9 +144,9 @@ impl Preconnection {
     }
 
     /// Properties beyond those of RFC 9622 for policies to look at, such as `profile` and
-    /// `flow_size`: a name, and a text or, where it reads as one, a number or a Boolean. What
-    /// connections have themselves (`transport`, `port`) is not changed by them. The ready-made
-    /// profiles and policies count from then on, if no others did; a program that wants none
+    /// `flow_size`: a name, and a text or, where it reads as one, a number or a Boolean. They do
+    /// not change what connections have themselves (`transport`, `port`). The ready-made profiles
+    /// and policies apply from then on, if there are no others; a program that wants none
     /// ([`Builder::without_policies`](crate::Builder::without_policies)) has no policies that could
     /// act on it. [`Neater::policy_profiles`](crate::Neater::policy_profiles) lists the profiles.
     #[must_use]
@@ -164,7 +163,8 @@ impl Preconnection {
         self
     }
 
-    /// How long establishment may take in all. By default as long as the candidates themselves do.
+    /// How long establishment may take in all. By default it has no limit beside those of the
+    /// candidates.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
@@ -177,10 +177,10 @@ impl Preconnection {
     /// not name its connection: the function gets no events of clones and of the streams that a
     /// [`Group`](crate::Group) opens or accepts; they have [`Connection::next_event`]. It gets the
     /// events of a received connection from when the program has accepted it; if that has ended
-    /// before, it gets that event then. It runs on the thread that drives, when the engine is not
+    /// before, it gets that event then. It runs on the driver's thread, when the engine is not
     /// borrowed: it may call anything. It gets no more events of a connection that the program has
     /// dropped. If it panics, that is reported as an error by `tracing` (target `neater::event`),
-    /// and everything goes on; it is called with the next event again.
+    /// and the connection goes on; the function is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
@@ -191,11 +191,11 @@ impl Preconnection {
 
     /// Checks and compiles the needs now, so that many connections share the work. Sends nothing.
     /// The first request that is verified by the system's roots of trust ([`crate::Trust::System`])
-    /// reads them from their files; no other one does.
+    /// reads them from their files; no other request does.
     ///
     /// # Errors
-    /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with what rules
-    /// out each protocol.
+    /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with the
+    /// properties that rule out each protocol.
     pub fn compile(&mut self, role: Role) -> Result<Request, EstablishmentError> {
         let request = self.request(role)?;
         self.request = Some((Some(role), request.clone()));

@@ -46,10 +46,10 @@ pub(crate) struct Shared {
     /// Looks for them where there are none yet.
     pub(crate) later: OnceLock<crate::policies::Later>,
     /// The external resolver of names, if there is one.
-    pub(crate) names: OnceLock<crate::names::Asker>,
+    pub(crate) names: OnceLock<crate::names::ExternalResolver>,
     /// What stands in such a child for what another thread of the parent's had locked.
-    inherited: OnceLock<Box<Mutex<State>>>,
-    callbacks: Mutex<crate::reentry::Callbacks>,
+    after_fork: OnceLock<Box<Mutex<State>>>,
+    callbacks: Mutex<crate::reentrancy::Callbacks>,
     /// What was let go of while the engine was borrowed: dropping it may run the program's code.
     outside: Mutex<Vec<Box<dyn Send>>>,
     /// There is something.
@@ -120,7 +120,7 @@ impl Shared {
             policies: OnceLock::new(),
             later: OnceLock::new(),
             names: OnceLock::new(),
-            inherited: OnceLock::new(),
+            after_fork: OnceLock::new(),
             callbacks: Mutex::default(),
             outside: Mutex::default(),
             has_outside: AtomicBool::new(false),
@@ -138,12 +138,12 @@ impl Shared {
 
     #[cold]
     fn lock_slowly(&self) -> MutexGuard<'_, State> {
-        crate::reentry::check(self.address());
+        crate::reentrancy::check(self.address());
         if (self.forked)() {
             // Its holder may be a thread that does not exist in this process. Behind the lock there
             // is nothing but refusals in any case.
-            let elsewhere = || Box::new(Mutex::new(State::new(crate::inherited::engine())));
-            return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
+            let elsewhere = || Box::new(Mutex::new(State::new(crate::after_fork::engine())));
+            return self.after_fork.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

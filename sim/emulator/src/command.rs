@@ -1,8 +1,8 @@
 //! Commands in hosts: started, listened to, waited for with a limit, and ended with all they have started.
 
-use super::cradle::Cradle;
 use super::error::{LiveError, Result, failed};
 use super::netns::Netns;
+use super::pid_namespace::PidNamespace;
 use super::sys;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Read};
@@ -366,7 +366,7 @@ impl Drop for Running {
 
 /// Where a command runs.
 pub(crate) struct Place<'a> {
-    pub cradle: &'a Cradle,
+    pub pid_namespace: &'a PidNamespace,
     pub netns: &'a Netns,
     /// What it finds as `/etc/hosts`.
     pub hosts: &'a str,
@@ -402,7 +402,7 @@ pub(crate) fn start(place: &Place<'_>, cmd: &Cmd) -> Result<Running> {
     }
     let started = Instant::now();
     let born = sys::on_thread(|| {
-        place.cradle.adopt_children()?;
+        place.pid_namespace.adopt_children()?;
         command.spawn().or_else(|e| match e.kind() {
             io::ErrorKind::NotFound => Err(LiveError::Usage(format!("{name}: there is no such program"))),
             _ => failed(&name, e),

@@ -2,11 +2,11 @@
 
 use super::capture::{Capture, Captured};
 use super::command::{self, Cmd, Output, Place, Running};
-use super::cradle::Cradle;
 use super::emulator::{Emulator, EmulatorReport};
 use super::error::{LiveError, Result};
 use super::hosts::{Happened, Hosts};
 use super::netns::Netns;
+use super::pid_namespace::PidNamespace;
 use super::plan::{Kind, Plan, Routes};
 use super::record::Record;
 use super::settle;
@@ -69,7 +69,7 @@ pub struct LinkReport {
 #[derive(Debug)]
 pub struct Lab {
     // Dropped in this order: commands first, so that nobody sees the network go.
-    cradle: Cradle,
+    pid_namespace: PidNamespace,
     happenings: Hosts,
     emulator: Emulator,
     hosts: Vec<Host>,
@@ -90,7 +90,7 @@ impl Lab {
         privileges::check()?;
         let record = Record::begin();
         let ipv6 = settle::has_ipv6();
-        let cradle = Cradle::new()?;
+        let pid_namespace = PidNamespace::new()?;
         let routes = plan.routes();
         let (emulator, hosts) = Self::over_tun(plan, options, &routes, ipv6)?;
         let netns = |node: usize| match hosts.iter().find(|h: &&Host| h.node == node) {
@@ -102,7 +102,7 @@ impl Lab {
         let start = emulator.report()?.start;
         let happenings = Hosts::start(plan, start, netns, restore)?;
         let hosts_file = settle::hosts_file(plan, ipv6);
-        Ok(Self { cradle, happenings, emulator, hosts, plan: plan.clone(), hosts_file, ipv6, record, start })
+        Ok(Self { pid_namespace, happenings, emulator, hosts, plan: plan.clone(), hosts_file, ipv6, record, start })
     }
 
     /// The hosts, their interfaces TUN devices of the emulator.
@@ -173,7 +173,8 @@ impl Lab {
     /// # Errors
     /// There is no such host or program.
     pub fn spawn(&self, host: &str, cmd: Cmd) -> Result<Running> {
-        let place = Place { cradle: &self.cradle, netns: &self.host(host)?.netns, hosts: &self.hosts_file, host };
+        let place =
+            Place { pid_namespace: &self.pid_namespace, netns: &self.host(host)?.netns, hosts: &self.hosts_file, host };
         command::start(&place, &cmd)
     }
 
@@ -345,6 +346,6 @@ impl Lab {
     /// The process with which all commands end.
     #[must_use]
     pub fn init_pid(&self) -> i32 {
-        self.cradle.pid()
+        self.pid_namespace.pid()
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! *Responsible for* hosts as network namespaces ([`netns`], [`settle`]), the emulator that moves their packets through the
 //! link model in real time ([`emulator`], [`fabric`]), commands in hosts ([`command`]), captures ([`capture`], [`pcap`]), a
-//! record of what ran on what ([`record`]), and for nothing of it being left behind ([`cradle`]).
+//! record of what ran on what ([`record`]), and for nothing of it being left behind ([`pid_namespace`]).
 //!
 //! *Deliberately not here*: any model of a link (`neater-link` has them), any experiment.
 //!
@@ -19,7 +19,6 @@
 
 pub mod capture;
 pub mod command;
-pub mod cradle;
 pub mod emulator;
 pub mod error;
 pub mod fabric;
@@ -28,6 +27,7 @@ pub mod lab;
 pub mod netns;
 pub mod packet;
 pub mod pcap;
+pub mod pid_namespace;
 pub mod plan;
 pub mod pool;
 pub mod privileges;

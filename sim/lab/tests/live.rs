@@ -1,6 +1,6 @@
 //! The live lab, with real packets in namespaces. Skips loudly without the privileges it needs.
 
-use neater_emulator::{Cmd, Lab, LiveError, Options, Plan, cradle, pcap, privileges};
+use neater_emulator::{Cmd, Lab, LiveError, Options, Plan, pcap, pid_namespace, privileges};
 use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -215,7 +215,7 @@ fn commands_end_when_they_are_told_to_and_take_their_children_with_them() {
     assert_eq!(out.code, 0);
     let init = lab.init_pid();
     drop(lab);
-    assert!(cradle::gone(init, Duration::ZERO));
+    assert!(pid_namespace::gone(init, Duration::ZERO));
     assert!(!running("sleep 61"));
 }
 

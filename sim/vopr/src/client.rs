@@ -1,5 +1,6 @@
 //! Clients: they open connections as their plan says, and flows on them.
 
+use crate::cancel::Cancel;
 use crate::content::{self, HEAD, Way};
 use crate::events::Events;
 use crate::ledger::{Fate, Ledger};
@@ -7,7 +8,6 @@ use crate::node::Place;
 use crate::pipe::Pipe;
 use crate::plan::{Answer, AppPlan, First, Target};
 use crate::talk::{Part, conclude};
-use crate::whim::Whim;
 use crate::world::{NOBODY, name};
 use bytes::Bytes;
 use core::time::Duration;
@@ -147,9 +147,9 @@ async fn streams(
 
 /// One flow.
 async fn speak(place: &Place, app: &AppPlan, flow: u32, salt: u64, connection: Connection, with_head: bool) {
-    let whim = Whim::new(app.whim, place.plan.seed ^ salt ^ u64::from(flow) << 40);
+    let cancel = Cancel::new(app.cancel, place.plan.seed ^ salt ^ u64::from(flow) << 40);
     let (ledger, clock) = (place.ledger.clone(), place.clock.clone());
-    let made = Pipe::new(connection, app.bytes, app.service.framed, flow, Way::Up, ledger, clock, whim);
+    let made = Pipe::new(connection, app.bytes, app.service.framed, flow, Way::Up, ledger, clock, cancel);
     let mut pipe = match made {
         Ok(pipe) => pipe,
         Err(stop) => return place.ledger.set_fate(place.clock.now(), flow, 0, Fate::Failed(format!("{stop:?}"))),

@@ -137,7 +137,7 @@ fn app(d: &mut Dice, hosts: &[HostPlan], calm_at: Millis, budget: &mut u64) -> A
         server_end: ending(d, up + down),
         client_slow: slow(d),
         server_slow: slow(d),
-        whim: d.percent(30),
+        cancel: d.percent(30),
         bytes: !service.framed && service.is_stream() && d.percent(50),
     }
 }

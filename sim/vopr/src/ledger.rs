@@ -65,7 +65,7 @@ pub(crate) struct Flow {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct LedgerState {
     pub(crate) flows: Vec<Flow>,
     /// The first thing that cannot be true.
     pub(crate) failure: Option<String>,
@@ -81,15 +81,15 @@ pub(crate) struct Book {
 
 /// A handle to the book of a world.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger(Rc<RefCell<Book>>);
+pub(crate) struct Ledger(Rc<RefCell<LedgerState>>);
 
 impl Ledger {
     pub(crate) fn new(start: Instant, tracing: bool) -> Self {
         let lines = tracing.then(Vec::new);
-        Self(Rc::new(RefCell::new(Book { lines, started: start, ..Book::default() })))
+        Self(Rc::new(RefCell::new(LedgerState { lines, started: start, ..LedgerState::default() })))
     }
 
-    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Book) -> T) -> T {
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut LedgerState) -> T) -> T {
         call(&mut self.0.borrow_mut())
     }
 

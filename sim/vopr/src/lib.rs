@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cancel;
 mod client;
 mod content;
 mod dice;
@@ -40,7 +41,6 @@ mod proof;
 mod run;
 mod server;
 mod talk;
-mod whim;
 mod world;
 
 pub use minimise::smaller;

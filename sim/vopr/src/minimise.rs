@@ -75,7 +75,7 @@ fn cuts(plan: &Plan) -> Vec<Plan> {
     for n in 0..plan.apps.len() {
         with(&|p| p.apps[n].rounds = 1);
         with(&|p| p.apps[n].clones = 0);
-        with(&|p| p.apps[n].whim = false);
+        with(&|p| p.apps[n].cancel = false);
         with(&|p| p.apps[n].bytes = false);
         with(&|p| (p.apps[n].client_slow, p.apps[n].server_slow) = (0, 0));
         with(&|p| p.apps[n].impatient = None);

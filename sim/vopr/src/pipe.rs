@@ -3,9 +3,9 @@
 //! *Responsible for* moving bytes over either of the public views of a connection, with futures that may be given up. *Not
 //! for* what is to be said (`talk`).
 
+use crate::cancel::Cancel;
 use crate::content::{self, Way};
 use crate::ledger::{Fate, Ledger};
-use crate::whim::Whim;
 use bytes::Bytes;
 use core::future::poll_fn;
 use neater::{ByteStream, Connection};
@@ -46,7 +46,7 @@ pub(crate) struct Pipe {
     mute: Cell<bool>,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Clock,
-    pub(crate) whim: Whim,
+    pub(crate) cancel: Cancel,
 }
 
 impl Drop for Pipe {
@@ -66,7 +66,7 @@ impl Pipe {
         speaks: Way,
         ledger: Ledger,
         clock: Clock,
-        whim: Whim,
+        cancel: Cancel,
     ) -> Result<Self, Stop> {
         let view = if bytes {
             View::Bytes(connection.into_bytes().map_err(|(_, e)| failed(e))?)
@@ -75,7 +75,7 @@ impl Pipe {
         };
         let hears = if speaks == Way::Up { Way::Down } else { Way::Up };
         let (said, heard, mute) = Default::default();
-        Ok(Self { view, flow, speaks, hears, framed, said, heard, mute, ledger, clock, whim })
+        Ok(Self { view, flow, speaks, hears, framed, said, heard, mute, ledger, clock, cancel })
     }
 
     fn other(&self) -> Way {
@@ -114,14 +114,14 @@ impl Pipe {
         match &self.view {
             View::Messages(c) => {
                 let head = Bytes::copy_from_slice(&head);
-                self.whim.patiently(|| c.send(head.clone())).await.map_err(failed)?;
+                self.cancel.patiently(|| c.send(head.clone())).await.map_err(failed)?;
             }
             View::Bytes(b) => {
                 let mut done = 0;
                 while done < head.len() {
                     let rest = &head[done..];
                     done += self
-                        .whim
+                        .cancel
                         .patiently(|| poll_fn(|cx| b.poll_write_bytes(cx, &[IoSlice::new(rest)])))
                         .await
                         .map_err(failed)?;
@@ -137,7 +137,7 @@ impl Pipe {
         self.ledger.offer(self.flow, self.speaks, self.said() + len as u64);
         match &self.view {
             View::Messages(c) => {
-                self.whim.patiently(|| c.send(data.clone())).await.map_err(failed)?;
+                self.cancel.patiently(|| c.send(data.clone())).await.map_err(failed)?;
                 self.advance(len);
             }
             View::Bytes(b) => {
@@ -146,7 +146,7 @@ impl Pipe {
                     let (first, second) = rest.split_at(rest.len() / 2);
                     let both = [IoSlice::new(first), IoSlice::new(second)];
                     let write = || poll_fn(|cx| b.poll_write_bytes(cx, &both));
-                    let n = self.whim.patiently(write).await.map_err(failed)?;
+                    let n = self.cancel.patiently(write).await.map_err(failed)?;
                     self.advance(n);
                     rest = &rest[n..];
                 }
@@ -163,7 +163,7 @@ impl Pipe {
     /// Hears what comes next; `None` is the end. It is checked already.
     pub(crate) async fn hear(&self) -> Result<Option<usize>, Stop> {
         let data = match &self.view {
-            View::Messages(c) => match self.whim.patiently(|| c.receive()).await.map_err(failed)? {
+            View::Messages(c) => match self.cancel.patiently(|| c.receive()).await.map_err(failed)? {
                 Some(m) => m.data,
                 None => return Ok(self.hear_end()),
             },

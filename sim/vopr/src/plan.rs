@@ -270,7 +270,7 @@ pub struct AppPlan {
     /// The server does.
     pub server_slow: Millis,
     /// Futures are given up at random, and asked again.
-    pub whim: bool,
+    pub cancel: bool,
     /// The client reads and writes bytes instead of messages.
     pub bytes: bool,
 }
@@ -502,7 +502,7 @@ impl fmt::Display for AppPlan {
         if self.client_slow + self.server_slow > 0 {
             write!(f, "; slow by {} and {} ms", self.client_slow, self.server_slow)?;
         }
-        let flags = [(self.whim, "; whimsical"), (self.bytes, "; bytes")];
+        let flags = [(self.cancel, "; cancelling"), (self.bytes, "; bytes")];
         flags.iter().filter(|(on, _)| *on).try_for_each(|(_, word)| f.write_str(word))
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn proofs(plan: &Plan) -> Vec<AppPlan> {
             server_end: Ending::Close,
             client_slow: 0,
             server_slow: 0,
-            whim: false,
+            cancel: false,
             bytes: false,
             ..app.clone()
         });

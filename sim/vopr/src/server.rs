@@ -1,12 +1,12 @@
 //! Servers: they take whoever comes, and do for each flow what its plan says.
 
+use crate::cancel::Cancel;
 use crate::content::{self, HEAD, Way};
 use crate::ledger::{Fate, Ledger};
 use crate::node::{Place, everywhere};
 use crate::pipe::Pipe;
 use crate::plan::Service;
 use crate::talk::{Part, conclude};
-use crate::whim::Whim;
 use bytes::Bytes;
 use core::time::Duration;
 use futures_util::future::{Either, select};
@@ -99,10 +99,10 @@ async fn stream(place: &Place, service: Service, connection: Connection) {
         place.ledger.fail(|| format!("flow {flow} to port {} arrived at {}", app.service.port, service.port));
         return;
     }
-    let whim = Whim::new(app.whim, place.plan.seed ^ u64::from(flow) << 32);
+    let cancel = Cancel::new(app.cancel, place.plan.seed ^ u64::from(flow) << 32);
     let (ledger, clock) = (place.ledger.clone(), place.clock.clone());
     let bytes = app.bytes && rest.is_empty();
-    match Pipe::new(connection, bytes, service.framed, flow, Way::Down, ledger, clock, whim) {
+    match Pipe::new(connection, bytes, service.framed, flow, Way::Down, ledger, clock, cancel) {
         Ok(mut pipe) => {
             if app.answer == crate::plan::Answer::Echo {
                 pipe.hears = Way::Up;

@@ -70,7 +70,7 @@ fn app(service: Service, answer: Answer) -> AppPlan {
         server_end: Ending::Close,
         client_slow: 0,
         server_slow: 0,
-        whim: true,
+        cancel: true,
         bytes: !service.framed,
     }
 }

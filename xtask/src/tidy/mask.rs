@@ -1,25 +1,51 @@
-//! Rust source with comments, strings and character literals blanked out, so that a search for a word finds code.
+//! Rust source taken apart into code, comments and literals.
 
-/// The source with the same lines, in which everything that is not code is spaces.
-pub(super) fn mask(source: &str) -> String {
+use std::ops::Range;
+
+/// What a part of a source is that is not code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// From `//` to the end of the line, or a block.
+    Comment,
+    /// With its quotes.
+    Text,
+    /// A character.
+    Character,
+}
+
+/// The parts of a source that are not code, in order, by their bytes.
+pub(super) fn parts(source: &str) -> Vec<(Kind, Range<usize>)> {
     let bytes = source.as_bytes();
-    let mut out = bytes.to_vec();
+    let mut parts = Vec::new();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         let rest = &bytes[at..];
         let after_word = at > 0 && bytes.get(at - 1).copied().is_some_and(is_word);
-        let len = match byte {
-            b'/' if rest.starts_with(b"//") => rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with(b"/*") => block_comment(rest),
-            b'r' | b'b' | b'c' if !after_word && raw_string(rest).is_some() => raw_string(rest).unwrap_or(1),
-            b'"' => quoted(rest, b'"'),
-            b'\'' => char_literal(rest).unwrap_or(0),
-            _ => 0,
+        let part = match byte {
+            b'/' if rest.starts_with(b"//") => {
+                Some((Kind::Comment, rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())))
+            }
+            b'/' if rest.starts_with(b"/*") => Some((Kind::Comment, block_comment(rest))),
+            b'r' | b'b' | b'c' if !after_word => raw_string(rest).map(|len| (Kind::Text, len)),
+            b'"' => Some((Kind::Text, quoted(rest, b'"'))),
+            b'\'' => char_literal(rest).map(|len| (Kind::Character, len)),
+            _ => None,
         };
-        for blank in out.iter_mut().skip(at).take(len).filter(|b| **b != b'\n') {
+        let len = part.map_or(1, |(_, len)| len.max(1));
+        let end = bytes.len().min(at + len);
+        parts.extend(part.map(|(kind, _)| (kind, at..end)));
+        at = end;
+    }
+    parts
+}
+
+/// The source with the same lines, in which everything that is not code is spaces.
+pub(super) fn mask(source: &str) -> String {
+    let mut out = source.as_bytes().to_vec();
+    for (_, range) in parts(source) {
+        for blank in out[range].iter_mut().filter(|b| **b != b'\n') {
             *blank = b' ';
         }
-        at += len.max(1);
     }
     // Whole characters were blanked, so what is left is still UTF-8.
     String::from_utf8_lossy(&out).into_owned()
@@ -77,7 +103,8 @@ fn quoted(rest: &[u8], quote: u8) -> usize {
     rest.len()
 }
 
-/// The length of `r"…"`, `br#"…"#` and their like; `None` if this is something else (a raw identifier, a name).
+/// The length of `r"…"`, `br#"…"#` and their like; `None` if this is something else (a raw
+/// identifier, a name).
 fn raw_string(rest: &[u8]) -> Option<usize> {
     let mut at = usize::from(matches!(rest.first(), Some(b'b' | b'c')));
     if rest.get(at) != Some(&b'r') {
@@ -136,6 +163,22 @@ mod tests {
             assert!(mask(source).trim().is_empty(), "{source}");
         }
         assert_eq!(mask("'"), "'");
+    }
+
+    #[test]
+    fn parts_are_comments_texts_and_characters_with_their_bytes() {
+        let source = "a /* b */ \"c\" 'd' br#\"e\"# // f";
+        let found: Vec<_> = parts(source).into_iter().map(|(kind, range)| (kind, &source[range])).collect();
+        assert_eq!(
+            found,
+            [
+                (Kind::Comment, "/* b */"),
+                (Kind::Text, "\"c\""),
+                (Kind::Character, "'d'"),
+                (Kind::Text, "br#\"e\"#"),
+                (Kind::Comment, "// f"),
+            ]
+        );
     }
 
     #[test]

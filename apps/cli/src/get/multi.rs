@@ -60,7 +60,7 @@ pub(super) struct Way {
 
 /// What a way has done.
 #[derive(Clone, Debug, Default)]
-struct Deeds {
+struct Counts {
     bytes: u64,
     pieces: u64,
     failures: u32,
@@ -84,7 +84,7 @@ enum State {
 struct Board {
     pieces: Vec<State>,
     left: usize,
-    deeds: Vec<Deeds>,
+    counts: Vec<Counts>,
     /// What ends it all: a disk that is full.
     fatal: Option<Failure>,
 }
@@ -177,7 +177,7 @@ impl Board {
 
     /// Nothing more will happen.
     fn is_over(&self) -> bool {
-        self.left == 0 || self.fatal.is_some() || self.deeds.iter().all(|d| d.gave_up.is_some())
+        self.left == 0 || self.fatal.is_some() || self.counts.iter().all(|d| d.gave_up.is_some())
     }
 }
 
@@ -257,7 +257,7 @@ impl Shared {
         if range.total.is_some_and(|t| t != self.total) || !self.is_also(response.headers()) {
             return Err(other());
         }
-        self.board().deeds[way].transport = Some(response.transport().clone());
+        self.board().counts[way].transport = Some(response.transport().clone());
         let mut at = first;
         while let Some(data) = response.chunk().await.map_err(|e| trouble(&e))? {
             if at + data.len() as u64 > range.last + 1 {
@@ -267,7 +267,7 @@ impl Shared {
             written.map_err(|e| Trouble::Fatal(super::file("write", &self.kept.path, &e)))?;
             at += data.len() as u64;
             let mut board = self.board();
-            board.deeds[way].bytes += data.len() as u64;
+            board.counts[way].bytes += data.len() as u64;
             if board.pieces[piece] == State::There {
                 return Ok(None);
             }
@@ -320,10 +320,10 @@ impl Shared {
         match done {
             Ok(whole) => {
                 // A way that had failed for long is as good as any again.
-                board.deeds[way].gave_up = None;
+                board.counts[way].gave_up = None;
                 if whole && board.pieces[piece] != State::There {
                     board.has_come(piece);
-                    board.deeds[way].pieces += 1;
+                    board.counts[way].pieces += 1;
                 }
                 true
             }
@@ -333,11 +333,11 @@ impl Shared {
             }
             Err(Trouble::Broken(why) | Trouble::Strange(why) | Trouble::Busy(why, _)) => {
                 board.give_back(piece);
-                board.deeds[way].failures += 1;
+                board.counts[way].failures += 1;
                 // What wants to be left alone for so long does not keep the end waiting.
                 if failures > u32::from(self.retries) || long {
-                    board.deeds[way].strange = strange;
-                    board.deeds[way].gave_up = Some(why);
+                    board.counts[way].strange = strange;
+                    board.counts[way].gave_up = Some(why);
                     // What sends another file will do so again; what is broken may be well by and
                     // by, and the others go on meanwhile.
                     return !strange;
@@ -551,7 +551,7 @@ pub(super) async fn run(
     let there = (kept.there.len() - left) as u64 * kept.piece;
     let progress = Progress::new(output, &url.to_string(), &url.file_name().unwrap_or_default());
     progress.begin(&format!("by {} ways", ways.len()), Some(total), there.min(total));
-    let board = Board { pieces, left, deeds: vec![Deeds::default(); ways.len()], fatal: None };
+    let board = Board { pieces, left, counts: vec![Counts::default(); ways.len()], fatal: None };
     let (url, options) = (url.clone(), options.clone());
     let (board, changed) = (Mutex::new(board), Notify::new());
     let shared = Arc::new(Shared { board, changed, kept, url, options, total, retries });
@@ -569,7 +569,7 @@ pub(super) async fn run(
             Some(_) = tasks.join_next() => {}
             // The pieces come meanwhile, and this run may be ended before it is through.
             _ = noting.tick() => {
-                progress.at((there + shared.board().deeds.iter().map(|d| d.bytes).sum::<u64>()).min(total));
+                progress.at((there + shared.board().counts.iter().map(|d| d.bytes).sum::<u64>()).min(total));
                 let shared = shared.clone();
                 let _ = tokio::task::spawn_blocking(move || shared.keep()).await;
             }
@@ -578,7 +578,7 @@ pub(super) async fn run(
     // Ways that hang have nothing to bring any more.
     tasks.shutdown().await;
     drop(progress);
-    report_ways(ways, &shared.board().deeds, output);
+    report_ways(ways, &shared.board().counts, output);
     let failed = failed(&shared, ways);
     if let Some(failure) = failed {
         return Err(match running.keep() {
@@ -591,11 +591,11 @@ pub(super) async fn run(
     let board = shared.board();
     Ok(Multi::Done(Done {
         target: target.clone(),
-        transports: alike_once(board.deeds.iter().filter_map(|d| d.transport.clone())),
+        transports: alike_once(board.counts.iter().filter_map(|d| d.transport.clone())),
         written: total,
-        came: board.deeds.iter().map(|d| d.bytes).sum(),
+        came: board.counts.iter().map(|d| d.bytes).sum(),
         took: started.elapsed(),
-        retries: board.deeds.iter().map(|d| d.failures).sum::<u32>().try_into().unwrap_or(u8::MAX),
+        retries: board.counts.iter().map(|d| d.failures).sum::<u32>().try_into().unwrap_or(u8::MAX),
         outcome: if continued { Outcome::Continued } else { Outcome::Fetched },
     }))
 }
@@ -610,9 +610,9 @@ fn failed(shared: &Shared, ways: &[Way]) -> Option<Failure> {
         return None;
     }
     let reasons =
-        board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
+        board.counts.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
     let what = format!("no way brought all of it: {}", reasons.collect::<Vec<_>>().join("; "));
-    if board.deeds.iter().all(|d| d.strange) {
+    if board.counts.iter().all(|d| d.strange) {
         return Some(Failure::new(Exit::Failed, CHANGED, what).advise("if the file has changed, -C begins it again"));
     }
     Some(Failure::new(Exit::Failed, "interrupted", what).advise("--retries lets each way try more often"))
@@ -637,8 +637,8 @@ fn cut(total: u64, ways: u64) -> (u64, usize) {
     (piece, usize::try_from(total.div_ceil(piece)).unwrap_or(usize::MAX))
 }
 
-fn report_ways(ways: &[Way], deeds: &[Deeds], output: &Output) {
-    for (way, d) in ways.iter().zip(deeds) {
+fn report_ways(ways: &[Way], counts: &[Counts], output: &Output) {
+    for (way, d) in ways.iter().zip(counts) {
         let transport = d.transport.as_ref().map(|t| t.stack.as_str());
         if output.json {
             output.event(&json!({"event": "way", "interface": way.interface, "bytes": d.bytes, "pieces": d.pieces,
@@ -657,8 +657,8 @@ mod tests {
     use super::*;
 
     fn board(pieces: usize) -> Board {
-        let deeds = vec![Deeds::default(); 2];
-        Board { pieces: vec![State::Wanted; pieces], left: pieces, deeds, fatal: None }
+        let counts = vec![Counts::default(); 2];
+        Board { pieces: vec![State::Wanted; pieces], left: pieces, counts, fatal: None }
     }
 
     #[test]
@@ -743,7 +743,7 @@ mod tests {
         let kept = Kept::open(&path, &url.to_string(), &version, 10, cut(10, 1), false).unwrap();
         let client = Client::builder(neater::Neater::new().unwrap()).build();
         let (board, changed, options) = (Mutex::new(board(1)), Notify::new(), RequestOptions::default());
-        board.lock().unwrap().deeds.truncate(1);
+        board.lock().unwrap().counts.truncate(1);
         let shared = Arc::new(Shared { board, changed, kept, url, options, total: 10, retries });
         let began = Instant::now();
         let working = shared.clone().work(0, client);
@@ -760,7 +760,7 @@ mod tests {
         // Too long to wait for, and too often: the way gives up.
         for (after, times, retries) in [("3600", 1, 3), ("0", 2, 1)] {
             let (took, shared) = fetch_from_busy(after, times, retries).await;
-            let gave_up = shared.board().deeds[0].gave_up.clone();
+            let gave_up = shared.board().counts[0].gave_up.clone();
             assert!(took < Duration::from_secs(2) && gave_up.is_some_and(|why| why.contains("503")), "{after}");
         }
     }
@@ -768,9 +768,9 @@ mod tests {
     #[test]
     fn it_is_over_when_the_last_way_gives_up() {
         let mut b = board(1);
-        b.deeds[0].gave_up = Some("x".into());
+        b.counts[0].gave_up = Some("x".into());
         assert!(!b.is_over());
-        b.deeds[1].gave_up = Some("y".into());
+        b.counts[1].gave_up = Some("y".into());
         assert!(b.is_over());
     }
 }

@@ -166,10 +166,12 @@ const HELD: usize = 256 * 1024;
 /// A write to a file that takes longer goes to another thread from then on: a transport that is not
 /// attended to for as long slows down.
 const LONG: Duration = Duration::from_millis(20);
-/// After so many shorter ones in a row it was the machine that was busy, and not the file that is slow.
+/// After so many shorter ones in a row it was the machine that was busy, and not the file that is
+/// slow.
 const QUICK: u32 = 32;
-/// A file of at most so many bytes is brought to the disk by the thread that has written it, unless that has taken longer than
-/// [`SHORT`] before: where it takes microseconds, handing it over takes longer.
+/// A file of at most so many bytes is brought to the disk by the thread that has written it, unless
+/// that has taken longer than [`SHORT`] before: where it takes microseconds, handing it over takes
+/// longer.
 const SMALL: u64 = 1 << 20;
 const SHORT: Duration = Duration::from_millis(2);
 
@@ -418,7 +420,8 @@ impl Sink {
         self.flush().await?;
         let Target::File(path) = &self.target else { return Ok(()) };
         let part = beside(path, ".part");
-        // A disk that is full or broken may report that only now; under its name the file must be whole.
+        // A disk that is full or broken may report that only now; under its name the file must be
+        // whole.
         self.sync().await.map_err(|e| super::file("write", &part, &e))?;
         if !is_still(&part, &self.out) {
             let what = format!("{} was removed or replaced while it was being written", part.display());
@@ -433,7 +436,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Brings what is written to the disk. Where that takes long, or may, other transfers go on meanwhile.
+    /// Brings what is written to the disk. Where that takes long, or may, other transfers go on
+    /// meanwhile.
     async fn sync(&self) -> io::Result<()> {
         /// A small file was not brought to the disk at once.
         static SLOW: AtomicBool = AtomicBool::new(false);

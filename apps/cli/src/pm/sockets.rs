@@ -138,7 +138,7 @@ pub(super) async fn accept(listening: Listening, shared: Arc<Shared>) {
 }
 
 /// What reading came to.
-enum Came {
+enum ReadOutcome {
     Something,
     Broken,
     /// Nothing, for too long.
@@ -153,14 +153,14 @@ async fn read(
     clock: &mut Pin<&mut Sleep>,
     session: &mut Session,
     shared: &Shared,
-) -> (Came, Vec<Effect>) {
+) -> (ReadOutcome, Vec<Effect>) {
     poll_fn(|context| {
         let mut piece = [const { MaybeUninit::uninit() }; PIECE];
         let mut piece = ReadBuf::uninit(&mut piece);
         match Pin::new(&mut *stream).poll_read(context, &mut piece) {
-            Poll::Ready(Ok(())) => Poll::Ready((Came::Something, receive(piece.filled(), session, shared))),
-            Poll::Ready(Err(_)) => Poll::Ready((Came::Broken, Vec::new())),
-            Poll::Pending => clock.as_mut().poll(context).map(|()| (Came::Late, Vec::new())),
+            Poll::Ready(Ok(())) => Poll::Ready((ReadOutcome::Something, receive(piece.filled(), session, shared))),
+            Poll::Ready(Err(_)) => Poll::Ready((ReadOutcome::Broken, Vec::new())),
+            Poll::Pending => clock.as_mut().poll(context).map(|()| (ReadOutcome::Late, Vec::new())),
         }
     })
     .await
@@ -187,9 +187,9 @@ async fn serve(mut stream: UnixStream, door: Door, place: &mut Place, shared: &S
         let (was_idle, taken) = (session.is_idle(), session.taken());
         let (came, effects) = read(&mut stream, &mut clock, &mut session, shared).await;
         match came {
-            Came::Something => {}
-            Came::Broken => return,
-            Came::Late => {
+            ReadOutcome::Something => {}
+            ReadOutcome::Broken => return,
+            ReadOutcome::Late => {
                 if !was_idle {
                     shared.refused(door.file(), Some(user), "it took too long");
                 }

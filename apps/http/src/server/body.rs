@@ -1,9 +1,9 @@
 //! The bodies of answers.
 
 use super::Common;
-use super::spare::Opened;
-use super::turns::Turn;
-use super::watch::{Record, UnderWay};
+use super::admission::Admitted;
+use super::liveness::{Record, UnderWay};
+use super::reserve::Opened;
 use bytes::{Bytes, BytesMut};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -66,7 +66,7 @@ struct Witness {
     record: Option<Arc<Record>>,
     common: Arc<Common>,
     /// Also of a piece that is being read, for as long as that takes.
-    turn: Option<Arc<Turn>>,
+    admitted: Option<Arc<Admitted>>,
     /// A piece was given to the connection. That alone is nothing of the client's doing; that it
     /// wants another is.
     given: bool,
@@ -88,8 +88,8 @@ impl Witness {
     fn piece(&mut self, bytes: Bytes) -> Bytes {
         if core::mem::replace(&mut self.given, true) {
             self.under_way.moves();
-            if let Some(turn) = &self.turn {
-                turn.moves();
+            if let Some(admitted) = &self.admitted {
+                admitted.moves();
             }
         }
         let length = bytes.len() as u64;
@@ -128,7 +128,7 @@ impl FileBody {
     /// Over HTTP/2 a stream is over for hyper when all of its answer is with h2, which keeps it for
     /// as long as the client gives it no room. So the last of it is passed on when the rest has
     /// left: otherwise a client would have a piece of each answer kept that it never takes, and no
-    /// turn for it.
+    /// admission for it.
     pub(crate) fn tailed(mut self) -> Self {
         self.tailed = self.left > SMALL;
         self
@@ -166,22 +166,22 @@ impl FileBody {
         self.left
     }
 
-    /// The turn, if it has one, for code that knows better whether it progresses.
-    pub(crate) fn turn(&self) -> Option<Weak<Turn>> {
-        self.witness.as_ref()?.turn.as_ref().map(Arc::downgrade)
+    /// The admission, if it has one, for code that knows better whether it progresses.
+    pub(crate) fn admitted(&self) -> Option<Weak<Admitted>> {
+        self.witness.as_ref()?.admitted.as_ref().map(Arc::downgrade)
     }
 
-    /// Reports every piece. The answer is under way until the body and its pieces are gone; `turn`
-    /// is kept until the body is gone and what it has begun to read is read.
+    /// Reports every piece. The answer is under way until the body and its pieces are gone;
+    /// `admitted` is kept until the body is gone and what it has begun to read is read.
     pub(crate) fn witnessed(
         mut self,
         under_way: UnderWay,
         record: Option<Arc<Record>>,
         common: Arc<Common>,
-        turn: Option<Turn>,
+        admitted: Option<Admitted>,
     ) -> Self {
-        let (under_way, turn) = (Arc::new(under_way), turn.map(Arc::new));
-        self.witness = Some(Witness { under_way, record, common, turn, given: false });
+        let (under_way, admitted) = (Arc::new(under_way), admitted.map(Arc::new));
+        self.witness = Some(Witness { under_way, record, common, admitted, given: false });
         self
     }
 }
@@ -241,10 +241,10 @@ impl Body for FileBody {
                     let witness = &this.witness;
                     let task = reading.get_or_insert_with(|| {
                         let (file, at, left) = (file.clone(), *at, this.left);
-                        let turn = witness.as_ref().and_then(|w| w.turn.clone());
+                        let admitted = witness.as_ref().and_then(|w| w.admitted.clone());
                         tokio::task::spawn_blocking(move || {
                             let piece = read(&file, at, left);
-                            drop(turn);
+                            drop(admitted);
                             piece
                         })
                     });
@@ -317,7 +317,7 @@ mod tests {
         let contents: Vec<u8> = (0..length as u32).map(|i| (i >> 3) as u8).collect();
         std::fs::write(&path, &contents).expect("written");
         for (from, wanted) in [(0, vec![CHUNK as usize, 100]), (100, vec![CHUNK as usize - 510, 255, 255])] {
-            let file = super::super::spare::Spare::new(0).open(|| File::open(&path)).expect("opened");
+            let file = super::super::reserve::DescriptorReserve::new(0).open(|| File::open(&path)).expect("opened");
             let body = FileBody::file((file, Reading::Cached), from, (length as u64) - from).tailed();
             assert_eq!(pieces(body).await, (wanted, contents[from as usize..].to_vec()));
         }

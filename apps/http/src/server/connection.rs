@@ -1,12 +1,12 @@
 //! One connection of a server, whatever its HTTP.
 
 use super::Common;
+use super::admission::{Admitted, ClientKey};
 use super::body::FileBody;
 use super::files::{complete, date, text};
+use super::liveness::{Activity, Over, Record, Timeouts};
 use super::stream::Shared;
 use super::target::{self, has_fields_of_connections};
-use super::turns::{Turn, Who};
-use super::watch::{Activity, Over, Patience, Record};
 use crate::streams::{Session, Taken, TwoWay};
 use bytes::Bytes;
 use core::time::Duration;
@@ -71,7 +71,7 @@ type H3Stream = h3::server::RequestStream<TwoWay, Bytes>;
 pub(super) async fn serve(
     common: Arc<Common>,
     accepted: Accepted,
-    (who, activity): (Who, Activity),
+    (client_key, activity): (ClientKey, Activity),
     stop: watch::Receiver<bool>,
 ) {
     let stack = match &accepted {
@@ -79,7 +79,7 @@ pub(super) async fn serve(
         Accepted::Group(g) => g.stack(),
     };
     let secured = stack.is_some_and(Stack::is_secure);
-    let client = Client { common, activity, who, peer: super::address(&accepted), secured };
+    let client = Client { common, activity, client_key, peer: super::address(&accepted), secured };
     let done = match accepted {
         Accepted::Group(group) if group.stack().is_some_and(Stack::is_sctp) => serve_streams(client, group, stop).await,
         Accepted::Group(group) => serve_h3(client, group, stop).await,
@@ -109,8 +109,8 @@ pub(super) async fn serve(
 struct Client {
     common: Arc<Common>,
     activity: Activity,
-    who: Who,
-    /// Its whole address, of which `who` has a network.
+    client_key: ClientKey,
+    /// Its whole address, of which `client_key` has a network.
     peer: Option<IpAddr>,
     /// Whether it is encrypted and authenticated.
     secured: bool,
@@ -123,9 +123,9 @@ impl Client {
     }
 
     /// How long it may be of no use.
-    fn patience(&self, step: u64, exact: bool) -> Patience {
+    fn timeouts(&self, step: u64, exact: bool) -> Timeouts {
         let limits = &self.common.limits;
-        Patience { idle: limits.idle, standstill: limits.standstill, step, exact }
+        Timeouts { idle: limits.idle, standstill: limits.standstill, step, exact }
     }
 }
 
@@ -149,20 +149,20 @@ async fn answer_with<B>(
 where
     B: Send + 'static,
 {
-    let Client { common, activity, who, peer, secured } = client;
+    let Client { common, activity, client_key, peer, secured } = client;
     let (begun, mut under_way) = (Instant::now(), activity.begin());
-    let turn = common.turns.wait(who, end).await;
+    let admitted = common.admission.wait(client_key, end).await;
     let (parts, _) = request.into_parts();
     let request = Request::from_parts(parts, ());
     let refused = target::refused(&request, secured, common.serves_host.as_ref());
     let asked = (request.method().clone(), request.uri().clone(), request.version());
-    // The file system may keep us waiting; connections must not. The turn goes where the work is: a
-    // client that cancels a request has not ended the work for it, and could have any amount of it
-    // done at once otherwise.
+    // The file system may keep us waiting; connections must not. The admission goes where the work
+    // is: a client that cancels a request has not ended the work for it, and could have any amount
+    // of it done at once otherwise.
     let shared = common.clone();
-    let (response, turn) = match refused {
-        Some(status) => (complete(&request, text(status)), turn),
-        None => answer_in_time(shared, request, turn).await,
+    let (response, admitted) = match refused {
+        Some(status) => (complete(&request, text(status)), admitted),
+        None => answer_in_time(shared, request, admitted).await,
     };
     let (method, uri, version) = asked;
     let answered = (response.status().as_u16(), response.body().left());
@@ -180,29 +180,29 @@ where
     if by_connection {
         under_way.record.clone_from(&record);
     }
-    (Response::from_parts(parts, body.witnessed(under_way, record.clone(), common, turn)), record)
+    (Response::from_parts(parts, body.witnessed(under_way, record.clone(), common, admitted)), record)
 }
 
 /// Answers when there is a descriptor for the file, which others give back.
 async fn answer_in_time(
     common: Arc<Common>,
     request: Request<()>,
-    mut turn: Option<Turn>,
-) -> (Response<FileBody>, Option<Turn>) {
+    mut admitted: Option<Admitted>,
+) -> (Response<FileBody>, Option<Admitted>) {
     // Most files are in memory: another thread would cost more than they do.
     if let Some(response) = common.files.answer_at_once(&request) {
-        return (response, turn);
+        return (response, admitted);
     }
     let request = Arc::new(request);
-    let patience = Instant::now() + common.limits.head_time;
+    let timeouts = Instant::now() + common.limits.head_time;
     loop {
         let (common, asked) = (common.clone(), request.clone());
-        let answered = tokio::task::spawn_blocking(move || (common.files.answer(&asked), turn)).await;
+        let answered = tokio::task::spawn_blocking(move || (common.files.answer(&asked), admitted)).await;
         let Ok((response, kept)) = answered else { return (bare(StatusCode::INTERNAL_SERVER_ERROR), None) };
-        if response.status() != StatusCode::SERVICE_UNAVAILABLE || Instant::now() >= patience {
+        if response.status() != StatusCode::SERVICE_UNAVAILABLE || Instant::now() >= timeouts {
             return (response, kept);
         }
-        turn = kept;
+        admitted = kept;
         tokio::time::sleep(NO_DESCRIPTOR).await;
     }
 }
@@ -399,15 +399,15 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .serve_connection(TokioIo::new(Shared::new(bytes.clone())), service);
     let delivery = || bytes.connection().delivery();
     // One answer at a time: it moves as its connection does.
-    let moved = |_: &Delivery| client.common.turns.all_move(client.who);
-    let over = client.activity.over(client.patience(1, alone), delivery, moved);
+    let moved = |_: &Delivery| client.common.admission.all_move(client.client_key);
+    let over = client.activity.over(client.timeouts(1, alone), delivery, moved);
     drive!(connection, client, bytes, end, stop, over)
 }
 
 /// Over SCTP, each stream of an association is a connection of HTTP/1.1 (decision 0023).
 async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
     let limits = client.common.limits;
-    let patience = client.patience(1, false);
+    let timeouts = client.timeouts(1, false);
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut streams = JoinSet::new();
     // Without one no stream is taken: those that wait are bounded where they wait, and the client
@@ -437,7 +437,7 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
             Some(_) = streams.join_next() => client.activity.touch(),
             () = gone(|| group.is_over()), if slot.is_none() => break Err("gone".into()),
             // Each stream has limits of its own.
-            why = client.activity.over(patience, || None, |_| ()), if streams.is_empty() => break Err(why.as_str().into()),
+            why = client.activity.over(timeouts, || None, |_| ()), if streams.is_empty() => break Err(why.as_str().into()),
             () = client.activity.evicted(), if !streams.is_empty() => break Err(Over::Evicted.as_str().into()),
             () = stopped(&mut stop), if !told => told = true,
         }
@@ -474,10 +474,10 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
     let moved = |seen: &Delivery| {
         // Else a stream that does not move is kept by its own window.
         if seen.pending >= FULL {
-            client.common.turns.all_move(client.who);
+            client.common.admission.all_move(client.client_key);
         }
     };
-    let over = client.activity.over(client.patience(1, true), delivery, moved);
+    let over = client.activity.over(client.timeouts(1, true), delivery, moved);
     drive!(connection, client, bytes, end, stop, over)
 }
 
@@ -504,7 +504,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     let (taken, delivery) = (session.taken(), session.delivery());
     let mut builder = h3::server::builder();
     let made = builder.max_field_section_size(limits.head as u64).build(session);
-    // A client that gives no room for our control streams must not have a seat for it.
+    // A client that gives no room for our control streams must not have a slot for it.
     let made = tokio::select! {
         made = tokio::time::timeout(limits.head_time.min(limits.idle), made) => made,
         () = stopped(&mut stop) => return Ok(()),
@@ -527,9 +527,9 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // transport, so that its limit alone would let any number wait for a slot.
     let mut slot = None;
     let heads = Arc::new(Heads::default());
-    let patience = client.patience(QUIC_STEP, false);
+    let timeouts = client.timeouts(QUIC_STEP, false);
     let done = {
-        let over = client.activity.over(patience, &delivery, |_| ());
+        let over = client.activity.over(timeouts, &delivery, |_| ());
         tokio::pin!(over);
         let mut told = false;
         loop {
@@ -594,7 +594,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
         tokio::select! {
             () = arrived => {}
             () = gone(&is_over) => {}
-            why = client.activity.over(patience, &delivery, |_| ()) => {
+            why = client.activity.over(timeouts, &delivery, |_| ()) => {
                 if why != Over::Idle {
                     close(Code::H3_EXCESSIVE_LOAD, why.as_str().as_bytes());
                 }
@@ -613,17 +613,17 @@ async fn taken_back(stream: &mut H3Stream, taken: &Taken) {
     }
 }
 
-/// Keeps the turn of an answer whose stream takes more now and then. A whole piece of a file takes
-/// longer than a turn may stand still, where a client is slow.
-async fn keep_turn(taken: &Taken, turn: Option<Weak<Turn>>, pace: Duration) -> Infallible {
+/// Keeps the admission of an answer whose stream takes more now and then. A whole piece of a file
+/// takes longer than an admission may stand still, where a client is slow.
+async fn keep_turn(taken: &Taken, admitted: Option<Weak<Admitted>>, pace: Duration) -> Infallible {
     let mut counted = 0;
     loop {
         tokio::time::sleep(pace.max(Duration::from_millis(1))).await;
         let written = taken.written();
         if written.abs_diff(counted) >= QUIC_STEP {
             counted = written;
-            if let Some(turn) = turn.as_ref().and_then(Weak::upgrade) {
-                turn.moves();
+            if let Some(admitted) = admitted.as_ref().and_then(Weak::upgrade) {
+                admitted.moves();
             }
         }
     }
@@ -662,7 +662,7 @@ async fn serve_h3_request(
     if let Some(record) = record {
         taken.on_end(move |in_order| record.conclude(in_order));
     }
-    let turn = answered.body().turn();
+    let admitted = answered.body().admitted();
     let sent = async {
         let (parts, mut body) = answered.into_parts();
         stream.send_response(Response::from_parts(parts, ())).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
@@ -672,7 +672,7 @@ async fn serve_h3_request(
             };
             stream.send_data(data).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
         }
-        // The last piece may still be on its way, but the turn ends with the body.
+        // The last piece may still be on its way, but the admission ends with the body.
         drop(body);
         match tokio::time::timeout(limits.standstill, stream.finish()).await {
             Ok(Ok(())) => Ok(()),
@@ -683,7 +683,7 @@ async fn serve_h3_request(
         done = sent => done,
         // A client that takes nothing for so long has gone, or is an attack.
         () = end.notified() => Err(Code::H3_REQUEST_CANCELLED),
-        never = keep_turn(&taken, turn, limits.stall / 4) => match never {},
+        never = keep_turn(&taken, admitted, limits.stall / 4) => match never {},
     };
     if let Err(code) = done {
         stream.stop_stream(code);
@@ -692,22 +692,22 @@ async fn serve_h3_request(
 
 #[cfg(test)]
 mod tests {
+    use super::super::admission::{Admission, Bounds};
     use super::super::body::CHUNK;
-    use super::super::turns::{Bounds, Turns};
     use super::super::{Counters, Files, ServerLimits};
     use super::*;
     use core::future::poll_fn;
     use core::task::Poll;
     use http::header::HOST;
 
-    /// What a server has that gives one turn at a time.
+    /// What a server has that gives one admission at a time.
     fn common(folder: &std::path::Path) -> Arc<Common> {
         let bounds = Bounds { total: 1, per_address: 1, stall: Duration::from_secs(60), idle: Duration::from_secs(60) };
         Arc::new(Common {
             files: Files::new(folder).expect("a folder").never_at_once(),
             limits: ServerLimits::default(),
             counters: Counters::default(),
-            turns: Turns::new(bounds),
+            admission: Admission::new(bounds),
             alt_svc: None,
             on_answer: None,
             serves_host: None,
@@ -744,7 +744,7 @@ mod tests {
             let client = Client {
                 common: common.clone(),
                 activity: Activity::new(),
-                who: Who::new(None, 1),
+                client_key: ClientKey::new(None, 1),
                 peer: None,
                 secured: false,
             };
@@ -773,7 +773,7 @@ mod tests {
                     }
                 }
                 drop(response);
-                let mut next = Box::pin(common.turns.wait(Who::new(None, 2), Arc::default()));
+                let mut next = Box::pin(common.admission.wait(ClientKey::new(None, 2), Arc::default()));
                 for _ in 0..3 {
                     assert!(poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending())).await, "{reads}");
                     tokio::task::yield_now().await;

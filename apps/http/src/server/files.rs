@@ -10,7 +10,7 @@
 use super::body::{FileBody, Reading};
 use super::conditions::{Part, Validators, Verdict, judge, part};
 use super::listing;
-use super::spare::{Opened, Spare, is_exhausted};
+use super::reserve::{DescriptorReserve, Opened, is_exhausted};
 use crate::url::unescape;
 use http::header::{
     ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION,
@@ -38,7 +38,7 @@ pub struct Files {
     memory: Option<u64>,
     listings: bool,
     hidden: bool,
-    spare: Arc<Spare>,
+    reserve: Arc<DescriptorReserve>,
 }
 
 /// File systems that are memory (`statfs(2)`).
@@ -65,7 +65,7 @@ impl Files {
         let memory = rustix::fs::statfs(&root).is_ok_and(|fs| [TMPFS, RAMFS].contains(&fs.f_type));
         let memory = if memory { Some(root.metadata()?.dev()) } else { None };
         let at_once = !matches!(look_up_at_once(&root, OFlags::PATH), Err(Errno::NOSYS | Errno::INVAL | Errno::PERM));
-        Ok(Self { root, at_once, memory, listings: true, hidden: false, spare: Arc::default() })
+        Ok(Self { root, at_once, memory, listings: true, hidden: false, reserve: Arc::default() })
     }
 
     /// As on a kernel that cannot report what would need a disk.
@@ -76,8 +76,8 @@ impl Files {
     }
 
     /// Keeps these descriptors back for files.
-    pub(super) fn keep_back(&mut self, spare: Arc<Spare>) {
-        self.spare = spare;
+    pub(super) fn keep_back(&mut self, reserve: Arc<DescriptorReserve>) {
+        self.reserve = reserve;
     }
 
     /// Whether a folder without `index.html` is answered with a page that lists it. Default: yes.
@@ -187,8 +187,8 @@ impl Files {
             return text(StatusCode::FORBIDDEN);
         }
         let shown = unescape(path).unwrap_or_else(|| path.to_owned());
-        let listed = self.spare.with(|| listing::page(folder, &shown, &self.root, self.hidden));
-        self.spare.refill();
+        let listed = self.reserve.with(|| listing::page(folder, &shown, &self.root, self.hidden));
+        self.reserve.refill();
         match listed {
             Ok(page) => made_now(request.headers(), with_length(StatusCode::OK, "text/html; charset=utf-8", page)),
             Err(e) => text(status_of(&e)),
@@ -236,7 +236,7 @@ impl Files {
     /// behind it are plain: where no link is followed nothing leads out.
     fn open_at_once(&self, path: &Path) -> Option<(Opened, Metadata)> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.spare.open(|| Ok(File::from(look_up_at_once(path, flags)?))).ok()?;
+        let file = self.reserve.open(|| Ok(File::from(look_up_at_once(path, flags)?))).ok()?;
         let meta = file.metadata().ok()?;
         meta.is_file().then_some((file, meta))
     }
@@ -252,7 +252,7 @@ impl Files {
         }
         // Without O_NONBLOCK a pipe would block until there is a writer.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-        let opened = self.spare.open(|| OpenOptions::new().read(true).custom_flags(flags).open(&real));
+        let opened = self.reserve.open(|| OpenOptions::new().read(true).custom_flags(flags).open(&real));
         let (file, meta) = match opened.and_then(|f| f.metadata().map(|m| (f, m))) {
             Ok(both) => both,
             Err(e) => return Found::Nothing(status_of(&e)),

@@ -8,41 +8,41 @@
 //! [`ServerLimits::idle`] is ended, and one that has and of which nothing is taken for
 //! [`ServerLimits::standstill`]; after [`Server::run`] returns, nothing of it runs any more.
 
+mod admission;
 mod body;
 pub(crate) mod conditions;
 mod connection;
 mod files;
 mod listing;
+mod liveness;
 mod reports;
-mod seats;
-mod spare;
+mod reserve;
+mod slots;
 mod stream;
 mod target;
-mod turns;
-mod watch;
 
 pub use body::FileBody;
 pub use files::Files;
+pub use liveness::Answered;
 pub use reports::TurnedAway;
-pub use watch::Answered;
 
+use admission::{Admission, Bounds, ClientKey};
 use core::time::Duration;
+use liveness::{Activity, OnAnswer};
 use neater::{Accepted, EstablishmentError, Listener, Preconnection};
 use reports::Reports;
-use seats::Seats;
-use spare::Spare;
+use reserve::DescriptorReserve;
+use slots::Slots;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use target::ServesHost;
 use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
-use turns::{Bounds, Turns, Who};
-use watch::{Activity, OnAnswer};
 
 /// Descriptors that connections cannot have, so that files can be opened when these have all
 /// others.
-const SPARE: usize = 8;
+const RESERVE: usize = 8;
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub(crate) struct Common {
     files: Files,
     limits: ServerLimits,
     counters: Counters,
-    turns: Arc<Turns>,
+    admission: Arc<Admission>,
     alt_svc: Option<http::HeaderValue>,
     on_answer: Option<OnAnswer>,
     serves_host: Option<ServesHost>,
@@ -217,13 +217,13 @@ impl Server {
     /// those that are left, are kept back from connections meanwhile, so that there is one for a
     /// file.
     pub async fn run(mut self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
-        let spare = Spare::new(SPARE);
-        self.files.keep_back(spare.clone());
+        let reserve = DescriptorReserve::new(RESERVE);
+        self.files.keep_back(reserve.clone());
         let common = Arc::new(Common {
             files: self.files,
             limits: self.limits,
             counters: Counters::default(),
-            turns: Turns::new(Bounds {
+            admission: Admission::new(Bounds {
                 total: self.limits.requests,
                 per_address: self.limits.requests_per_address,
                 stall: self.limits.stall,
@@ -236,7 +236,7 @@ impl Server {
         let mut summary = Summary::default();
         let (stopping, told) = signal::channel(false);
         let mut connections = JoinSet::new();
-        let seats = Seats::new(seats::Bounds {
+        let slots = Slots::new(slots::Bounds {
             total: self.limits.connections,
             per_address: self.limits.connections_per_address,
             stall: self.limits.stall,
@@ -244,7 +244,7 @@ impl Server {
         });
         let mut reports = self.reports;
         let mut number = 0;
-        let mut look_around = tokio::time::interval(common.turns.pace());
+        let mut look_around = tokio::time::interval(common.admission.pace());
         look_around.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         tokio::pin!(stop);
         loop {
@@ -253,11 +253,11 @@ impl Server {
                 accepted = next(&listeners) => accepted,
                 Some(_) = connections.join_next() => continue,
                 _ = look_around.tick() => {
-                    common.turns.look_around();
-                    if !spare.refill() {
-                        seats.relieve();
+                    common.admission.look_around();
+                    if !reserve.refill() {
+                        slots.relieve();
                     }
-                    reports.ended(seats.take_evicted());
+                    reports.ended(slots.take_evicted());
                     reports.look();
                     continue;
                 }
@@ -265,23 +265,23 @@ impl Server {
             // Every listener has stopped: there is nothing to wait for but the end.
             let Some(accepted) = accepted else { break };
             number += 1;
-            let who = Who::new(address(&accepted), number);
+            let client_key = ClientKey::new(address(&accepted), number);
             let activity = Activity::new();
-            let seat = match seats.take(who.address(), &activity) {
-                Ok(seat) => seat,
+            let slot = match slots.take(client_key.address(), &activity) {
+                Ok(slot) => slot,
                 Err(why) => {
                     reports.refused(why);
                     refuse(accepted);
                     continue;
                 }
             };
-            let served = connection::serve(common.clone(), accepted, (who, activity), told.clone());
+            let served = connection::serve(common.clone(), accepted, (client_key, activity), told.clone());
             connections.spawn(async move {
                 served.await;
-                drop(seat);
+                drop(slot);
             });
         }
-        reports.ended(seats.take_evicted());
+        reports.ended(slots.take_evicted());
         (summary.refused, summary.ended_for_others) = reports.finish();
         for l in &listeners {
             l.stop();

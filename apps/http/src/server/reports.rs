@@ -3,7 +3,7 @@
 //! *Responsible for* reporting the first at once, and others together, not more often than every
 //! [`EVERY`]. *Not responsible for* which connection has to go.
 
-use super::seats::Refused;
+use super::slots::Refused;
 use core::time::Duration;
 use tokio::time::Instant;
 

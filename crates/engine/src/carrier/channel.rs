@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The owner of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum SocketUse {
     /// An attempt of a race for a connection.
     Attempt(Key),
     /// The cached outcome, tried alone for a connection.
@@ -27,7 +27,7 @@ pub(crate) enum Behind {
     Lingering(Lingering),
 }
 
-impl Behind {
+impl SocketUse {
     /// The connection that is attempted.
     pub(crate) fn attempt(self) -> Option<Key> {
         match self {
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
 pub(crate) struct Channel {
     pub(crate) sock: Sock,
     pub(crate) kind: Kind,
-    pub(crate) behind: Behind,
+    pub(crate) used_by: SocketUse,
     pub(crate) remote: SocketAddr,
     /// Worth reading, as far as is known.
     pub(crate) readable: bool,
@@ -97,16 +97,16 @@ pub(crate) struct Channel {
 
 impl Target<'_> {
     /// What stands behind a socket that is the attempt's own.
-    pub(in crate::carrier) const fn behind(&self, attempt: Key) -> Behind {
-        if self.alone { Behind::Alone(attempt) } else { Behind::Attempt(attempt) }
+    pub(in crate::carrier) const fn used_by(&self, attempt: Key) -> SocketUse {
+        if self.alone { SocketUse::Alone(attempt) } else { SocketUse::Attempt(attempt) }
     }
 }
 
 impl Channel {
     /// A socket of a stream without anything above it.
     #[inline(always)]
-    pub(crate) fn plain(sock: Sock, behind: Behind, remote: SocketAddr, now: Instant) -> Self {
-        Self::new(sock, Kind::Tcp, behind, remote, now)
+    pub(crate) fn plain(sock: Sock, used_by: SocketUse, remote: SocketAddr, now: Instant) -> Self {
+        Self::new(sock, Kind::Tcp, used_by, remote, now)
     }
 
     /// Whether it is the socket of a stream without anything above it.
@@ -116,11 +116,11 @@ impl Channel {
     }
 
     #[inline(always)]
-    pub(crate) fn new(sock: Sock, kind: Kind, behind: Behind, remote: SocketAddr, now: Instant) -> Self {
+    pub(crate) fn new(sock: Sock, kind: Kind, used_by: SocketUse, remote: SocketAddr, now: Instant) -> Self {
         Self {
             sock,
             kind,
-            behind,
+            used_by,
             remote,
             readable: false,
             writable: false,

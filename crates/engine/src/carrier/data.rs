@@ -125,9 +125,12 @@ impl Carriers {
     /// The socket of a flow, if `conn` alone uses it.
     fn socket_of(&self, flow: FlowId, conn: Key) -> Option<Sock> {
         match flow {
-            FlowId::Channel(k) => {
-                self.sockets.channels.get(k).filter(|c| c.behind == super::channel::Behind::Conn(conn)).map(|c| c.sock)
-            }
+            FlowId::Channel(k) => self
+                .sockets
+                .channels
+                .get(k)
+                .filter(|c| c.used_by == super::channel::SocketUse::Conn(conn))
+                .map(|c| c.sock),
             FlowId::Dtls { dtls } => self.dtls.socket_of(dtls, conn),
             _ => None,
         }

@@ -20,7 +20,7 @@ impl Carriers {
             Due::Quic(k) => self.quic.connections.get(k).is_some_and(|q| q.armed == Some(at)),
             Due::QuicTrial(k) => self.quic.connections.get(k).is_some_and(|q| q.on_trial),
             Due::QuicSilence(k) => self.quic.connections.contains(k),
-            Due::Sctp(k) | Due::SctpEnd(k) => self.sctp.endpoints.contains(k),
+            Due::Sctp(k) | Due::SctpEndpoint(k) => self.sctp.endpoints.contains(k),
             Due::SctpTrial(k) => self.sctp.associations.contains(k),
             Due::Dtls(k) | Due::DtlsIncoming(k) => self.dtls.sessions.contains(k),
             Due::DtlsUnverified(k) => self.dtls.sockets.contains(k),
@@ -190,7 +190,7 @@ impl Carriers {
             Due::QuicSilence(quic) => self.quic.silence(cx, quic),
             Due::Sctp(end) => self.sctp.on_timeout(cx, end),
             Due::SctpTrial(key) => self.sctp.trial_over(cx, key),
-            Due::SctpEnd(end) => self.sctp.endpoint_over(cx, end),
+            Due::SctpEndpoint(end) => self.sctp.endpoint_over(cx, end),
             Due::Dtls(dtls) => match self.dtls.begin_timeout(cx, dtls) {
                 Some(socket) => self.read_sessions(socket, Some(dtls)),
                 None => self.dtls.on_timeout(cx, dtls),

@@ -6,7 +6,7 @@
 //! and for what the program is notified of: these are decided by what the operations here return
 //! (`closing`, `terminate`).
 
-use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Channel, Kind, SocketUse};
 use crate::carrier::peer::Peer;
 use crate::carrier::tcp::tls_out;
 use crate::carrier::terms::{Closed, Delivery, End, Progress, SessionOver};
@@ -345,12 +345,12 @@ impl Carriers {
             FlowId::Channel(k) => {
                 // One that lingers goes with its connection, as long as that waits: nothing else
                 // would end it.
-                let is_its = |behind: &Behind| match behind {
-                    Behind::Conn(of) => *of == conn,
-                    Behind::Lingering(l) => l.is_for(conn),
+                let is_its = |used_by: &SocketUse| match used_by {
+                    SocketUse::Conn(of) => *of == conn,
+                    SocketUse::Lingering(l) => l.is_for(conn),
                     _ => false,
                 };
-                if self.sockets.channels.get(k).is_some_and(|ch| is_its(&ch.behind))
+                if self.sockets.channels.get(k).is_some_and(|ch| is_its(&ch.used_by))
                     && let Some(ch) = self.sockets.channels.remove(k)
                 {
                     cx.net.close(ch.sock);
@@ -385,13 +385,13 @@ impl Carriers {
             }
             FlowId::Dtls { dtls } => self.dtls.drop_session(cx, dtls),
             FlowId::Peer { channel } => {
-                if let (Some(Channel { kind: Kind::UdpShared(shared), behind, .. }), Some(peer)) =
+                if let (Some(Channel { kind: Kind::UdpShared(shared), used_by, .. }), Some(peer)) =
                     (self.sockets.channels.get_mut(channel), peer)
                 {
                     shared.peers.remove(&peer);
                     // The last connection of a listener that has stopped takes the socket with it.
                     if shared.peers.is_empty()
-                        && !matches!(*behind, Behind::Listener(l) if listens(l))
+                        && !matches!(*used_by, SocketUse::Listener(l) if listens(l))
                         && let Some(c) = self.sockets.channels.remove(channel)
                     {
                         cx.net.close(c.sock);

@@ -5,8 +5,8 @@
 //! which attempts are made, and when ([`crate::establish`]).
 
 use crate::Stack;
-use crate::carrier::channel::{Behind, Kind};
-use crate::carrier::sctp::{Below, There};
+use crate::carrier::channel::{Kind, SocketUse};
+use crate::carrier::sctp::{PacketLayer, RemoteTarget};
 use crate::carrier::terms::Taken;
 use crate::carrier::terms::{Abandoned, Silent, Target};
 use crate::carrier::{Carriers, FlowId, SessionId};
@@ -79,14 +79,14 @@ impl Carriers {
 
     /// The attempt that a socket of its own is used for.
     pub(crate) fn attempt_at(&self, socket: Key) -> Option<(Key, SessionId)> {
-        let attempt = self.sockets.channels.get(socket)?.behind.attempt()?;
+        let attempt = self.sockets.channels.get(socket)?.used_by.attempt()?;
         Some((attempt, SessionId::Channel(socket)))
     }
 
     /// The connection that is attempted.
     fn attempt_of(&self, session: SessionId) -> Option<Key> {
         match session {
-            SessionId::Channel(k) => self.sockets.channels.get(k)?.behind.attempt(),
+            SessionId::Channel(k) => self.sockets.channels.get(k)?.used_by.attempt(),
             SessionId::Quic(k) => self.quic.connections.get(k)?.attempt,
             SessionId::Sctp(k) => self.sctp.associations.get(k)?.attempt,
             SessionId::Dtls(k) => self.dtls.sessions.get(k)?.attempt(),
@@ -115,7 +115,7 @@ impl Carriers {
     /// answered, if it has.
     pub(crate) fn adopt(&mut self, now: Instant, session: SessionId, conn: Key) -> Option<Duration> {
         match session {
-            SessionId::Channel(k) => self.sockets.channels.get_mut(k)?.behind = Behind::Attempt(conn),
+            SessionId::Channel(k) => self.sockets.channels.get_mut(k)?.used_by = SocketUse::Attempt(conn),
             SessionId::Quic(k) => self.quic.connections.get_mut(k)?.attempt = Some(conn),
             SessionId::Sctp(k) => self.sctp.associations.get_mut(k)?.attempt = Some(conn),
             SessionId::Dtls(k) => self.dtls.sessions.get_mut(k)?.adopt(conn),
@@ -223,8 +223,8 @@ impl Carriers {
             Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
                 let udp_port = to.remote.and_then(|r| r.encapsulation_port).unwrap_or(neater_sctp::UDP_PORT);
                 let name = to.server_name();
-                let below = Below::of(stack).unwrap_or(Below::Udp);
-                let there = There { below, addr, udp_port, name: &name };
+                let below = PacketLayer::of(stack).unwrap_or(PacketLayer::Udp);
+                let there = RemoteTarget { below, addr, udp_port, name: &name };
                 let (sctp, mut layers) = self.over_layers();
                 sctp.connect(cx, &mut layers, attempt, there, to).map(SessionId::Sctp)
             }
@@ -265,7 +265,7 @@ impl Carriers {
         match session {
             SessionId::Channel(k) => {
                 if let Some(ch) = self.sockets.channels.get_mut(k) {
-                    ch.behind = Behind::Conn(conn);
+                    ch.used_by = SocketUse::Conn(conn);
                     ch.deadline = None;
                 }
                 first = self.sockets.tls_took_first(k);

@@ -241,7 +241,7 @@ pub(in crate::carrier) enum Due {
     /// An SCTP attempt that was withdrawn has had its time to be answered.
     SctpTrial(Key),
     /// An SCTP port that is unused has answered for long enough.
-    SctpEnd(Key),
+    SctpEndpoint(Key),
     /// A DTLS session.
     Dtls(Key),
     /// DTLS clients of a listener's socket that have not proved their address are forgotten.

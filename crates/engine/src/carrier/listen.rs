@@ -8,8 +8,8 @@
 //! it is closed with the last of them.
 
 use super::Carriers;
-use super::channel::{Behind, Channel, Kind};
-use super::sctp::Below;
+use super::channel::{Channel, Kind, SocketUse};
+use super::sctp::PacketLayer;
 use super::udp::shared::Shared;
 use crate::Stack;
 use crate::carrier::ids::CarrierSocket;
@@ -85,7 +85,7 @@ impl Carriers {
             }
         };
         let local = cx.net.local_addr(sock).inspect_err(|_| cx.net.close(sock))?;
-        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, cx.now);
+        let mut channel = Channel::new(sock, kind, SocketUse::Listener(listener), addr, cx.now);
         channel.connected = true;
         channel.writable = stack.over_udp();
         self.sockets.channels.insert(channel);
@@ -113,7 +113,7 @@ impl Carriers {
         let at = self.sockets.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
         let (key, options) = self.sockets.left_behind.swap_remove(at);
         let channel = channels.get_mut(key)?;
-        channel.behind = Behind::Listener(listener);
+        channel.used_by = SocketUse::Listener(listener);
         if let Kind::UdpShared(shared) = &mut channel.kind {
             shared.soft_errors = request.soft_errors;
         }
@@ -127,7 +127,7 @@ impl Carriers {
             .sockets
             .channels
             .iter()
-            .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
+            .filter(|(_, c)| c.used_by == SocketUse::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
             .map(|(k, _)| k)
             .collect();
         for key in unfinished {
@@ -159,7 +159,7 @@ impl Carriers {
                 Some(key) => key,
                 None => self.quic.open_socket(cx, addr, &options, Some((listener, request)))?,
             })
-        } else if let Some(below) = Below::of(stack) {
+        } else if let Some(below) = PacketLayer::of(stack) {
             let at = SocketAddr::new(addr.ip(), stack.encapsulation_port(udp_port).unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
             let (sctp, mut layers) = self.over_layers();

@@ -1,4 +1,4 @@
-//! What carries connections: the protocols, side by side.
+//! The carriers: one machine for each protocol, side by side.
 //!
 //! *Responsible for* holding each protocol's state. This is the one file that names them all.
 
@@ -46,7 +46,7 @@ use crate::carrier::packet::PacketInfo;
 use crate::context::Context;
 use neater_base::net::{Ecn, Net};
 
-/// All protocols.
+/// The carriers of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Carriers {
     pub(crate) quic: QuicCarrier,
@@ -56,7 +56,7 @@ pub(crate) struct Carriers {
 }
 
 impl Carriers {
-    /// What a carrier reports next.
+    /// The next event of a carrier.
     pub(crate) fn poll_event(&mut self) -> Option<CarrierEvent> {
         let (quic, dtls, sctp) = (&mut self.quic.events, &mut self.dtls.events, &mut self.sctp.events);
         let sockets = self.sockets.events.pop_front();
@@ -82,13 +82,13 @@ impl Carriers {
         Layers(&mut self.dtls)
     }
 
-    /// The carrier that uses layers, and these.
+    /// The carrier that sends over packet layers, with those layers.
     pub(super) fn over_layers(&mut self) -> (&mut SctpCarrier, Layers<'_>) {
         (&mut self.sctp, Layers(&mut self.dtls))
     }
 
-    /// Passes on what a layer reports next, after what its user has left to do to layers. False:
-    /// there is nothing to report.
+    /// Passes the next event of a packet layer to its user, after the commands that the user has
+    /// left for layers. False: there is no event.
     pub(crate) fn pass_between_layers<N: Net>(&mut self, cx: &mut Context<N>) -> bool {
         self.tie(cx);
         let Some(event) = self.dtls.layer_events.pop_front() else { return false };
@@ -106,7 +106,7 @@ impl Carriers {
         true
     }
 
-    /// Does what users have left to do to layers.
+    /// Executes the commands that users have left for packet layers.
     pub(super) fn tie<N: Net>(&mut self, cx: &mut Context<N>) {
         let (sctp, mut layers) = self.over_layers();
         sctp.tie(cx, &mut layers);

@@ -22,7 +22,7 @@ impl Carriers {
     /// The listener to which new peers would come by what is read.
     pub(crate) fn listener_read(&self, Reading(at): &Reading) -> Option<Key> {
         match at {
-            At::Shared { socket, .. } => self.sockets.channels.get(*socket)?.behind.listener(),
+            At::Shared { socket, .. } => self.sockets.channels.get(*socket)?.used_by.listener(),
             At::Sessions { socket, .. } => self.dtls.listener_at(*socket),
             At::Late { .. } => None,
         }

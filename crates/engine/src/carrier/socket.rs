@@ -5,7 +5,7 @@
 //! of: that is returned, not reported, because it is the commonest of all.
 
 use super::SessionId;
-use super::channel::{Behind, Channel, Kind};
+use super::channel::{Channel, Kind, SocketUse};
 use super::event::{CarrierEvent, Events};
 use super::terms::{At, Reading};
 use crate::config::Refusal;
@@ -43,14 +43,14 @@ impl Channel {
     #[inline]
     fn wake(&mut self, ready: Ready) -> Woken {
         let (readable, writable) = self.note(ready);
-        match self.behind {
-            Behind::Conn(conn) if ready.error => Woken::Error { conn },
-            Behind::Conn(conn) => {
+        match self.used_by {
+            SocketUse::Conn(conn) if ready.error => Woken::Error { conn },
+            SocketUse::Conn(conn) => {
                 let readable = readable || ready.readable || ready.hangup;
                 Woken::Conn { conn, readable, writable: writable || ready.writable }
             }
-            Behind::Alone(conn) => Woken::Alone { conn },
-            Behind::Listener(listener) if self.accepts() => Woken::Accepts { listener },
+            SocketUse::Alone(conn) => Woken::Alone { conn },
+            SocketUse::Listener(listener) if self.accepts() => Woken::Accepts { listener },
             _ => Woken::Other { writable },
         }
     }
@@ -99,14 +99,14 @@ impl SocketCarrier {
     /// Does what there is to do about a socket that is ready and no connection's.
     pub(crate) fn on_socket_ready<N: Net>(&mut self, cx: &mut Context<N>, key: Key, writable: bool) {
         let Some(c) = self.channels.get(key) else { return };
-        match (c.behind, &c.kind) {
-            (Behind::Attempt(_) | Behind::Alone(_), _) => self.advance_attempt(cx, key),
-            (Behind::Listener(_), Kind::UdpShared(_)) => self.shared_ready(cx, key, writable),
+        match (c.used_by, &c.kind) {
+            (SocketUse::Attempt(_) | SocketUse::Alone(_), _) => self.advance_attempt(cx, key),
+            (SocketUse::Listener(_), Kind::UdpShared(_)) => self.shared_ready(cx, key, writable),
             // Its handshake has not begun.
-            (Behind::Listener(_), Kind::Accepted(_)) => {}
-            (Behind::Listener(_), _) => self.advance_incoming(cx, key),
-            (Behind::Lingering(_), _) => self.go_on_lingering(cx, key),
-            (Behind::Conn(_), _) => {}
+            (SocketUse::Listener(_), Kind::Accepted(_)) => {}
+            (SocketUse::Listener(_), _) => self.advance_incoming(cx, key),
+            (SocketUse::Lingering(_), _) => self.go_on_lingering(cx, key),
+            (SocketUse::Conn(_), _) => {}
         }
     }
 
@@ -120,33 +120,33 @@ impl SocketCarrier {
     /// The deadline of a socket has come.
     pub(in crate::carrier) fn on_socket_timer<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(ch) = self.channels.get(key) else { return };
-        match (ch.behind, &ch.kind) {
-            (Behind::Lingering(_), _) => self.lingered(cx, key),
-            (Behind::Listener(_), Kind::Accept(_) | Kind::UdpShared(_)) => {}
-            (Behind::Listener(_), Kind::Accepted(_)) => {
+        match (ch.used_by, &ch.kind) {
+            (SocketUse::Lingering(_), _) => self.lingered(cx, key),
+            (SocketUse::Listener(_), Kind::Accept(_) | Kind::UdpShared(_)) => {}
+            (SocketUse::Listener(_), Kind::Accepted(_)) => {
                 // It has waited so long for its handshake to begin that its peer will have given
                 // up.
                 self.abort_channel(cx, key);
                 cx.stats.refuse(Refusal::NotBegun);
             }
-            (Behind::Listener(_), _) if cx.now - ch.started < HANDSHAKE_TIMEOUT => self.advance_incoming(cx, key),
-            (Behind::Listener(listener), _) => {
+            (SocketUse::Listener(_), _) if cx.now - ch.started < HANDSHAKE_TIMEOUT => self.advance_incoming(cx, key),
+            (SocketUse::Listener(listener), _) => {
                 self.abort_channel(cx, key);
                 cx.stats.refuse(Refusal::Handshake);
                 self.events.push_back(CarrierEvent::HandshakeOver { listener });
             }
-            (Behind::Attempt(attempt) | Behind::Alone(attempt), Kind::Tls(t))
+            (SocketUse::Attempt(attempt) | SocketUse::Alone(attempt), Kind::Tls(t))
                 if t.is_handshaking() && ch.deadline.is_some_and(|d| d <= cx.now) =>
             {
                 let session = SessionId::Channel(key);
                 let error = AttemptError::TimedOut;
                 self.events.push_back(CarrierEvent::Failed { attempt, session, error });
             }
-            (Behind::Attempt(_) | Behind::Alone(_), _) => self.advance_attempt(cx, key),
-            (Behind::Conn(conn), _) if super::tcp::early::unfinished(ch) => {
+            (SocketUse::Attempt(_) | SocketUse::Alone(_), _) => self.advance_attempt(cx, key),
+            (SocketUse::Conn(conn), _) if super::tcp::early::unfinished(ch) => {
                 self.events.push_back(CarrierEvent::HandshakeDue { conn });
             }
-            (Behind::Conn(_), _) => {}
+            (SocketUse::Conn(_), _) => {}
         }
     }
 }

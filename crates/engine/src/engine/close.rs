@@ -142,7 +142,7 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closing || c.recv.reset_code().is_some() {
             return self.fail_connection(conn, error);
         }
-        c.ext().error = Some(error.clone());
+        c.cold().error = Some(error.clone());
         self.report_unsent(conn, &error);
         // A task that waits for room learns that there is none to come.
         self.notify(conn, Event::Writable);
@@ -258,7 +258,7 @@ impl<N: Net> Engine<N> {
         match c.state {
             // What was accepted is delivered: the connection is established for it, and closed
             // then.
-            ConnectionState::Establishing if !c.tx.is_empty() || c.ext.as_ref().is_some_and(|e| e.early.is_some()) => {
+            ConnectionState::Establishing if !c.tx.is_empty() || c.cold.as_ref().is_some_and(|e| e.early.is_some()) => {
                 c.close_wanted = true;
             }
             ConnectionState::Establishing => {
@@ -275,7 +275,7 @@ impl<N: Net> Engine<N> {
                 c.state = ConnectionState::Closing;
                 c.send = c.send.on_end();
                 c.batching = false;
-                if let Some(framer) = c.ext.as_mut().and_then(|e| e.framer.as_mut()) {
+                if let Some(framer) = c.cold.as_mut().and_then(|e| e.framer.as_mut()) {
                     let mut out = Outbound::default();
                     framer.stop(&mut out);
                     for data in out.pieces {
@@ -385,7 +385,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn detach(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let flow = core::mem::replace(&mut c.flow, FlowId::None);
-        let (sides, peer) = (c.sides(), c.ext.as_ref().and_then(|e| e.peer));
+        let (sides, peer) = (c.sides(), c.cold.as_ref().and_then(|e| e.peer));
         let listeners = &self.listeners;
         if let Some(over) =
             self.carriers.release(&mut self.cx, conn, flow, sides, peer, |listener| listeners.contains(listener))
@@ -416,9 +416,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn remove(&mut self, conn: Key) {
         self.detach(conn);
         // The framer is the program's.
-        if let Some(Some(rare)) = self.conns.discard_if(conn, |c| Some(c.ext.take())) {
+        if let Some(Some(rare)) = self.conns.discard_if(conn, |c| Some(c.cold.take())) {
             self.cx.kept = self.cx.kept.saturating_sub(rare.datagram_bytes);
-            self.notices.spend(ConnectionId(conn), |s| s.keep_rare(rare));
+            self.notices.spend(ConnectionId(conn), |s| s.keep_cold_state(rare));
         }
     }
 
@@ -455,7 +455,7 @@ impl<N: Net> Engine<N> {
         }
         // The program has declared that it will not read from a closing connection.
         let keep = keep && c.state != ConnectionState::Closing;
-        c.ext().error = Some(error.clone());
+        c.cold().error = Some(error.clone());
         self.note_early_death(conn, &error);
         self.report_unsent(conn, &error);
         self.notify(conn, Event::ConnectionError(error));
@@ -529,7 +529,7 @@ impl<N: Net> Engine<N> {
         self.carriers.abort(&mut self.cx, c.flow, code);
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        c.ext().error = Some(ConnectionError::LocalAbort);
+        c.cold().error = Some(ConnectionError::LocalAbort);
         // If this was the last of its session, the session does not end in order either.
         let group = c.group;
         if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
@@ -551,7 +551,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
             // What will carry it is notified as soon as it is known.
-            c.ext().refusal = Some(code);
+            c.cold().refusal = Some(code);
             return;
         }
         if c.stack.is_some_and(|s| !s.is_stream()) {
@@ -565,8 +565,8 @@ impl<N: Net> Engine<N> {
         c.recv = c.recv.on_stop(code);
         // Of datagrams, those that are here can still be looked at.
         let stream = c.stack.is_some_and(Stack::is_stream);
-        if let Some(ext) = c.ext.as_mut().filter(|_| stream) {
-            ext.receiver.stop();
+        if let Some(cold) = c.cold.as_mut().filter(|_| stream) {
+            cold.receiver.stop();
         }
         if c.state != ConnectionState::Closed {
             // A task that waits for more learns that there is none to come.
@@ -588,7 +588,7 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Establishing {
             // What will carry it is notified as soon as it is known.
             c.send = c.send.on_end();
-            c.ext().abandoned = Some(code);
+            c.cold().abandoned = Some(code);
             self.give_up_first(conn.0, &ConnectionError::LocalAbort);
             self.report_unsent(conn.0, &ConnectionError::LocalAbort);
             return self.wake_sender(conn.0);
@@ -647,7 +647,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn keep_first(&mut self, conn: Key, data: Bytes) {
         if let Some(c) = self.conns.get_mut(conn) {
             c.tx.next_id = FIRST.0;
-            c.ext().early = Some(data);
+            c.cold().early = Some(data);
         }
     }
 
@@ -655,16 +655,16 @@ impl<N: Net> Engine<N> {
     /// any more.
     pub(crate) fn first_was_taken(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let Some(data) = c.ext.as_mut().and_then(|e| e.early.take()) else { return };
+        let Some(data) = c.cold.as_mut().and_then(|e| e.early.take()) else { return };
         c.bytes_sent += data.len() as u64;
         c.messages_sent = c.messages_sent.saturating_add(1);
-        c.ext().first_taken = true;
+        c.cold().first_taken = true;
         self.notices.spend(ConnectionId(conn), |s| s.keep(data));
     }
 
     /// The first message is not to be sent any more, and attempts that begin later do not offer it.
     pub(crate) fn give_up_first(&mut self, conn: Key, error: &ConnectionError) {
-        let first = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()).and_then(|e| e.early.take());
+        let first = self.conns.get_mut(conn).and_then(|c| c.cold.as_mut()).and_then(|e| e.early.take());
         if let Some(data) = first {
             if let Some(c) = self.conns.get(conn) {
                 let attempts = c.est.as_deref().map_or(&[][..], |est| &est.attempts).iter().map(|a| a.session);

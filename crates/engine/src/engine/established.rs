@@ -55,7 +55,7 @@ impl<N: Net> Engine<N> {
             // It may have become another one than it was started as.
             report.iter_mut().filter(|c| c.fate == Fate::Won).for_each(|c| c.stack = stack);
             if let Some(c) = self.conns.get_mut(conn) {
-                c.ext().candidates = report;
+                c.cold().candidates = report;
             }
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -80,7 +80,7 @@ impl<N: Net> Engine<N> {
         if let (Some(network), Some((key, ..))) = (self.network, penalties.won)
             && let Some(c) = self.conns.get_mut(conn).filter(|c| c.network.is_none())
         {
-            c.ext().outcome_key = Some((network, key));
+            c.cold().outcome_key = Some((network, key));
         }
         // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing.
         // How long its peer took to answer is known where nothing stood above the answer.
@@ -141,7 +141,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
         let waited_for = !c.send.is_open() || c.wants_room || c.close_wanted;
-        let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.is_empty();
+        let plain = !c.request.framer.frames() && c.cold.is_none() && c.tx.is_empty();
         if plain && !waited_for {
             return self.notify(conn, Event::Ready);
         }
@@ -212,7 +212,7 @@ impl<N: Net> Engine<N> {
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = None;
             let flow = core::mem::replace(&mut c.flow, FlowId::None);
-            c.ext().candidates.clone_from(&error.candidates);
+            c.cold().candidates.clone_from(&error.candidates);
             if let Some(session) = flow.waits_on() {
                 self.close_spare(session);
             }

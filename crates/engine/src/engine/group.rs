@@ -184,7 +184,7 @@ impl<N: Net> Engine<N> {
                 let (request, remotes) = (crate::Request(c.request.clone()), c.remotes.clone());
                 let group = self.group(conn).map_err(|e| EstablishmentError::new(Reason::Cancelled, e.to_string()))?;
                 // From where its parent was to come from, but for the port, which is the parent's.
-                let locals = self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.locals.clone());
+                let locals = self.conns.get(conn.0).and_then(|c| c.cold.as_ref()).map(|e| e.locals.clone());
                 let locals: Vec<_> = locals.unwrap_or_default().iter().map(|l| l.clone().with_port(0)).collect();
                 let clone = self.initiate_from(&request, &remotes, &locals, None)?;
                 self.join_group(group.0, clone.0);

@@ -1,7 +1,7 @@
 //! The handshakes of message framers.
 
 use crate::closing::ABORTED;
-use crate::conn::{Conn, ConnectionState, Ext};
+use crate::conn::{ColdState, Conn, ConnectionState};
 use crate::context::HANDSHAKE_TIMEOUT;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::framer_handshake::{FramerHandshake, HandOver};
@@ -23,10 +23,10 @@ impl<N: Net> Engine<N> {
         // Messages that were sent meanwhile have made the framer already.
         if !c.framed() {
             let Some(framer) = c.request.framer.make() else { return true };
-            c.ext().framer = Some(framer);
+            c.cold().framer = Some(framer);
         }
         let mut out = Outbound::default();
-        let started = match &mut c.ext().framer {
+        let started = match &mut c.cold().framer {
             Some(framer) => framer.start(&mut out),
             None => return true,
         };
@@ -39,7 +39,7 @@ impl<N: Net> Engine<N> {
             self.queue_front(conn, out);
             return true;
         }
-        c.ext().framer_handshake =
+        c.cold().framer_handshake =
             Some(Box::new(FramerHandshake { tx: SendQueue::default(), to, until, due: false, counted }));
         if let (Some(listener), Some(channel)) = (counted, c.flow.own_socket()) {
             self.count_handshake(listener, channel);
@@ -57,7 +57,7 @@ impl<N: Net> Engine<N> {
 
     /// Queues the output of a framer that is in its handshake.
     pub(crate) fn queue_framer_output(&mut self, conn: Key, out: Outbound) {
-        let Some(framer_handshake) = self.conns.get_mut(conn).and_then(|c| c.ext().framer_handshake.as_mut()) else {
+        let Some(framer_handshake) = self.conns.get_mut(conn).and_then(|c| c.cold().framer_handshake.as_mut()) else {
             return;
         };
         for data in out.pieces {
@@ -90,7 +90,7 @@ impl<N: Net> Engine<N> {
     /// to notify.
     pub(crate) fn come_back_to(&mut self, conn: Key) {
         self.cx.again = true;
-        let framer_handshake = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.framer_handshake.as_mut());
+        let framer_handshake = self.conns.get_mut(conn).and_then(|c| c.cold.as_mut()?.framer_handshake.as_mut());
         match framer_handshake {
             None => self.notify(conn, Event::Readable),
             Some(framer_handshake) if framer_handshake.due => {}
@@ -105,7 +105,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn flush_framer_handshake(&mut self, conn: Key) -> Result<(), ConnectionError> {
         let swap = |c: &mut Conn, state| {
             c.state = state;
-            if let (tx, Some(framer_handshake)) = (&mut c.tx, c.ext.as_mut().and_then(|e| e.framer_handshake.as_mut()))
+            if let (tx, Some(framer_handshake)) = (&mut c.tx, c.cold.as_mut().and_then(|e| e.framer_handshake.as_mut()))
             {
                 core::mem::swap(tx, &mut framer_handshake.tx);
             }
@@ -128,7 +128,7 @@ impl<N: Net> Engine<N> {
             scratch.resize(CHUNK, 0);
             let read = self.read_transport(conn, &mut scratch);
             if let (Ok(Some(n)), Some(c)) = (&read, self.conns.get_mut(conn)) {
-                c.ext().receiver.buffer().extend_from_slice(&scratch[..*n]);
+                c.cold().receiver.buffer().extend_from_slice(&scratch[..*n]);
             }
             self.cx.scratch = scratch;
             match read? {
@@ -146,11 +146,11 @@ impl<N: Net> Engine<N> {
                 }
             };
             if let Some(c) = self.conns.get_mut(conn) {
-                c.ext().receiver.buffer().extend_from_slice(&data);
+                c.cold().receiver.buffer().extend_from_slice(&data);
             }
         }
         let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
-        let Ext { framer: Some(framer), receiver, .. } = c.ext() else { return Ok(None) };
+        let ColdState { framer: Some(framer), receiver, .. } = c.cold() else { return Ok(None) };
         let mut out = Outbound::default();
         let mut readiness = receiver.run(framer.as_mut(), ended, &mut out);
         // Messages may have come with the end of the handshake, and nothing more may come for a
@@ -210,7 +210,7 @@ impl<N: Net> Engine<N> {
 
     /// Takes a connection's handshake out of all books.
     pub(crate) fn end_framer_handshake(&mut self, conn: Key) -> Option<Box<FramerHandshake>> {
-        let mut framer_handshake = self.conns.get_mut(conn)?.ext.as_mut()?.framer_handshake.take()?;
+        let mut framer_handshake = self.conns.get_mut(conn)?.cold.as_mut()?.framer_handshake.take()?;
         self.cx.queued -= framer_handshake.tx.counted;
         if let Some(queue) = framer_handshake.tx.made() {
             queue.counted = 0;
@@ -261,7 +261,7 @@ impl<N: Net> Engine<N> {
 
     /// It has its next turn.
     pub(crate) fn resume_framer_handshake(&mut self, conn: Key) {
-        let framer_handshake = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.framer_handshake.as_mut());
+        let framer_handshake = self.conns.get_mut(conn).and_then(|c| c.cold.as_mut()?.framer_handshake.as_mut());
         if let Some(framer_handshake) = framer_handshake {
             framer_handshake.due = false;
             self.drive_framer_handshake(conn);
@@ -270,7 +270,7 @@ impl<N: Net> Engine<N> {
 
     /// The time for a framer's handshake may be over.
     pub(crate) fn framer_handshake_timeout(&mut self, conn: Key) {
-        let until = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.framer_handshake.as_ref()?.until));
+        let until = self.conns.get(conn).and_then(|c| Some(c.cold.as_ref()?.framer_handshake.as_ref()?.until));
         if until.is_some_and(|until| until <= self.cx.now) {
             self.framer_handshake_failed(conn, &ConnectionError::TimedOut);
         }

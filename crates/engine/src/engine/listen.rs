@@ -299,10 +299,10 @@ impl<N: Net> Engine<N> {
         if c.flow.ends_by_silence() {
             let timeout = c.request.idle_timeout.unwrap_or(PEER_TIMEOUT);
             let now = self.cx.now;
-            let ext = c.ext();
-            ext.idle_timeout = Some(timeout);
-            ext.last_activity = now;
-            ext.idle_armed = true;
+            let cold = c.cold();
+            cold.idle_timeout = Some(timeout);
+            cold.last_activity = now;
+            cold.idle_armed = true;
             self.cx.timers.push(now + timeout, Timer::Idle(conn));
         }
     }
@@ -535,7 +535,7 @@ impl<N: Net> Engine<N> {
         }
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.cx.now);
         (c.stack, c.passive, c.flow) = (Some(stack), true, flow);
-        c.ext().peer = Some(peer);
+        c.cold().peer = Some(peer);
         let conn = self.conns.insert(c);
         self.carriers.sockets.bind_peer(socket, peer, conn);
         self.queue_datagram(conn, datagram);
@@ -634,7 +634,7 @@ impl<N: Net> Engine<N> {
         l.backlog.handshakes.retain(|k| *k != victim);
         self.cx.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        match self.carriers.sockets.channels.get(victim).and_then(|c| c.behind.conn()) {
+        match self.carriers.sockets.channels.get(victim).and_then(|c| c.used_by.conn()) {
             Some(conn) => self.framer_handshake_failed(conn, &ConnectionError::TimedOut),
             None => {
                 self.carriers.sockets.abort_channel(&mut self.cx, victim);
@@ -666,8 +666,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Whether a channel is one of a listener's that shake hands: itself, or the framer of its
 /// connection.
 fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
-    match channel.behind.conn() {
+    match channel.used_by.conn() {
         Some(conn) => conns.get(conn).is_some_and(Conn::is_framer_handshaking),
-        None => channel.behind.listener() == Some(listener),
+        None => channel.used_by.listener() == Some(listener),
     }
 }

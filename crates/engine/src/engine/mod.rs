@@ -62,12 +62,12 @@ use neater_property::Role;
 use neater_race::OutcomeCache;
 use std::collections::BTreeMap;
 
-/// How many events one turn takes before it lets the program have its turn.
+/// How many network events one turn handles before it returns to the program.
 const EVENTS_PER_TURN: usize = 1024;
-/// How old the time may be by which certificates and tickets are judged, in whole seconds: a clock
+/// The greatest age of the wall-clock time by which certificates and tickets are judged: the clock
 /// is not read for every packet.
 const WALL_EVERY: Duration = Duration::from_millis(50);
-/// For how many turns in a row events that wait keep deadlines from being looked at.
+/// How many turns in a row may handle waiting events before deadlines.
 const TURNS_BEHIND: u32 = 16;
 
 /// The transport system as one machine over a [`Net`]; see the crate's documentation for how to
@@ -78,23 +78,23 @@ pub struct Engine<N> {
     pub(crate) conns: Conns,
     pub(crate) listeners: Slab<Listener>,
     pub(crate) groups: Slab<Group>,
-    /// Whose framers shake hands and have more to read.
+    /// Connections in their framer handshake with more bytes to read.
     pub(crate) pending_framer_handshakes: Vec<Key>,
-    /// The connections that are being closed and wait.
+    /// Connections that are being closed and wait for their peer.
     pub(crate) closings: BTreeMap<Key, Closing>,
     pub(crate) names: Names,
     pub(crate) outcomes: OutcomeCache,
     pub(crate) trials: Trials,
     pub(crate) policies: Policies,
-    /// A hash of what this host is attached to; `None`: to be found out.
+    /// A hash of the networks that this host is attached to; `None`: not computed yet.
     pub(crate) network: Option<NonZeroU64>,
-    /// All usable interfaces and their addresses as a number, as of when `network` was found.
+    /// A hash of all usable interfaces and their addresses, as of when `network` was computed.
     addresses: u64,
     pub(crate) notices: Notices,
-    /// Events that [`Engine::poll_fast`] has taken and left to the next turn; otherwise empty, and
-    /// kept for its memory.
+    /// Events that [`Engine::poll_fast`] has left to the next turn; otherwise empty, and kept as a
+    /// buffer.
     pub(crate) net_events: Vec<NetEvent>,
-    /// The network had no events beyond them.
+    /// The network had no other events than `net_events`.
     pub(crate) events_polled: bool,
     /// The error that [`Engine::poll_fast`] has taken from an attempt that ends in the next turn,
     /// or from a listener that cannot accept. It concerns the first of `net_events`.
@@ -103,11 +103,12 @@ pub struct Engine<N> {
     armed: (Option<Instant>, bool),
     /// When the wall clock of the cryptography is due for an update.
     wall_due: Instant,
-    /// Turns in a row that have left events.
+    /// How many turns in a row have left events unhandled.
     turns_behind: u32,
-    /// No driver drives it any more: see [`Engine::orphan`].
+    /// The engine has lost its driver: see [`Engine::orphan`].
     pub(crate) orphaned: bool,
-    /// Connections that wait until that is less, though they have nothing queued themselves.
+    /// Connections that wait for the engine-wide limit on queued bytes, with nothing queued
+    /// themselves.
     pub(crate) crowded_out: Vec<Key>,
 }
 
@@ -176,7 +177,7 @@ impl<N: Net> Engine<N> {
         if self.cx.now >= self.wall_due {
             self.set_wall();
         }
-        // What leaves work over asks for another turn.
+        // Work that is left over requests another turn.
         if core::mem::take(&mut self.cx.again) {
             self.take_up_pending();
         }
@@ -208,9 +209,8 @@ impl<N: Net> Engine<N> {
             }
         }
         self.net_events = events;
-        // What a deadline waits for may be among the events that are still to be taken. An engine
-        // that is behind must not take it for silence and begin other attempts: they would put it
-        // further behind.
+        // The event that a deadline waits for may be among the unhandled ones. An engine under load
+        // must not take that for silence and start further attempts, which would add load.
         self.turns_behind = if drained { 0 } else { self.turns_behind.wrapping_add(1) };
         if self.turns_behind.is_multiple_of(TURNS_BEHIND) {
             self.run_timers();
@@ -218,15 +218,15 @@ impl<N: Net> Engine<N> {
         self.finish_turn();
     }
 
-    /// Takes readiness from the network where all that follows from it is a report: that bytes of
-    /// plain streams can pass, that one is connected as the last one was, or that one is accepted,
-    /// and leaves everything else to the next [`Engine::turn`]. It runs nothing of the program's
-    /// (no framer, no callback, no destructor) and no protocol, so that it may be called where a
+    /// Takes readiness from the network and handles the cases that end in a mere event: bytes of a
+    /// plain stream can pass, a plain stream by the cached outcome is connected, or one is
+    /// accepted. Everything else is left to the next [`Engine::turn`]. It runs no code of the
+    /// program's (no framer, callback or destructor) and no protocol, so it may be called where a
     /// turn may not. False: a turn has more to do.
     ///
-    /// A turn that follows takes what was left for all that there is, so that the network is not
-    /// asked twice. A driver that has seen the descriptor become readable and has not called this
-    /// calls [`Engine::poll_again`].
+    /// A turn that follows handles the events that were left and does not poll the network again. A
+    /// driver that has seen the descriptor become readable without calling this function calls
+    /// [`Engine::poll_again`] before the turn.
     pub fn poll_fast(&mut self) -> bool {
         if !self.cx.config.fast_path
             || self.cx.again
@@ -239,7 +239,7 @@ impl<N: Net> Engine<N> {
         }
         let mut events = core::mem::take(&mut self.net_events);
         let more = self.cx.net.poll(&mut events);
-        // One that is not so simple is rarely alone.
+        // An event that needs a turn is rarely alone.
         let mut now = None;
         let left = match events.iter().position(|e| !fast_path!(self).on_event(*e, &mut now)) {
             None => {
@@ -270,8 +270,8 @@ impl<N: Net> Engine<N> {
         self.events_polled = false;
     }
 
-    /// What the fast path has found of the end of an attempt, or of why nothing can be accepted,
-    /// and the network does not report again.
+    /// Takes the error that the fast path has found for an attempt or a listener, which the network
+    /// does not report again.
     #[cold]
     pub(crate) fn take_refused(&mut self, key: Key) -> Option<NetError> {
         self.refused.take_if(|(refused, _)| *refused == key).map(|(_, e)| e)
@@ -284,14 +284,14 @@ impl<N: Net> Engine<N> {
         self.wall_due = self.cx.now + WALL_EVERY;
     }
 
-    /// It was not taken, so no task waits for it.
+    /// Drops what the driver has not taken: no task waits for it.
     #[cold]
     fn forget_untaken(&mut self) {
         drop(self.notices.take_spent());
         self.cx.misrouted.clear();
     }
 
-    /// Goes on with what the budget of the last turn has left over.
+    /// Continues the work that the budget of the last turn left over.
     #[cold]
     fn take_up_pending(&mut self) {
         self.cx.connections = self.conns.len();
@@ -310,8 +310,8 @@ impl<N: Net> Engine<N> {
         if !self.needs_settling() {
             return self.rearm();
         }
-        // Since the last turn much time may have passed: packets that leave now have not been under
-        // way for as long.
+        // Much time may have passed since the last turn: packets that leave now must have the
+        // present time.
         self.cx.now = self.cx.net.now();
         self.finish_turn();
     }
@@ -399,7 +399,7 @@ impl<N: Net> Engine<N> {
         self.notices.has_spent()
     }
 
-    /// Takes what the engine needs no more of the program's data and objects. Dropping it runs the
+    /// Takes the program's data and objects that the engine no longer needs. Dropping it runs the
     /// program's destructors, which may call this engine: a driver that borrows the engine by a
     /// lock drops it after releasing the lock. There is something only if [`Engine::after_call`]
     /// has reported more to do, or after a turn, when all notices are taken; what is not taken is
@@ -484,8 +484,8 @@ impl<N: Net> Engine<N> {
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
             Timer::FramerHandshake(k) => conns.get(*k).is_some_and(|c| c.is_framer_handshaking()),
             Timer::Idle(k) | Timer::Rate(k) => conns.contains(*k),
-            Timer::Expiry(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
-            Timer::Look(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.look_armed, at)),
+            Timer::Expiry(k) => conns.get(*k).and_then(|c| c.cold.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
+            Timer::Look(k) => conns.get(*k).and_then(|c| c.cold.as_ref()).is_some_and(|e| set(e.look_armed, at)),
             Timer::Closing(k) => closings.contains_key(k),
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Carrier(timer) => carriers.is_armed(*timer, at),
@@ -534,7 +534,7 @@ impl<N: Net> Engine<N> {
             self.notify(conn, Event::Timeline(copy));
         }
         if let Some(c) = self.conns.get_mut(conn) {
-            let timeline = &mut c.ext().timeline;
+            let timeline = &mut c.cold().timeline;
             // A race has at most max_candidates attempts with a handful of steps each.
             if timeline.len() < 512 {
                 timeline.push(entry);

@@ -203,7 +203,7 @@ impl<N: Net> Engine<N> {
         let stack = c.stack?;
         let (network, key) = match c.network {
             Some(network) => (network, c.cache_key()?),
-            None => c.ext.as_ref()?.outcome_key?,
+            None => c.cold.as_ref()?.outcome_key?,
         };
         // Where the race has found it, wherever it has moved since.
         let addr = if c.flow.may_migrate() { self.carriers.found_at(c.flow)? } else { self.remote_addr(conn)? };
@@ -256,7 +256,7 @@ impl<N: Net> Engine<N> {
     /// finished.
     pub(crate) fn note_bad_framing(&mut self, conn: Key, error: &ConnectionError) {
         let before = |c: &crate::conn::Conn| {
-            c.messages_received == 0 && !c.ext.as_ref().is_some_and(|e| e.receiver.has_delivered())
+            c.messages_received == 0 && !c.cold.as_ref().is_some_and(|e| e.receiver.has_delivered())
         };
         let outcome = match error {
             ConnectionError::TimedOut => ServiceOutcome::Silent,

@@ -39,7 +39,7 @@ impl<N: Net> Engine<N> {
         self.cx.now = self.cx.net.now();
         let (mut conn, outcome) = self.prepare(request, remotes, locals, None)?;
         let (outcome, rated) = rated::apply(&mut conn, outcome, &self.outcomes, self.cx.now, None);
-        conn.ext().planning = true;
+        conn.cold().planning = true;
         let conn = self.conns.insert(conn);
         self.report_advice(conn);
         rated.into_iter().for_each(|step| self.step(conn, step));
@@ -54,7 +54,7 @@ impl<N: Net> Engine<N> {
 
     /// Whether it is only to be found out what would be tried.
     pub(crate) fn is_plan(&self, conn: Key) -> bool {
-        self.conns.get(conn).and_then(|c| c.ext.as_ref()).is_some_and(|e| e.planning)
+        self.conns.get(conn).and_then(|c| c.cold.as_ref()).is_some_and(|e| e.planning)
     }
 
     /// The result that this host itself would give an attempt. An attempt with a local address of

@@ -20,11 +20,11 @@ impl<N: Net> Engine<N> {
     pub(crate) fn report_advice(&mut self, conn: Key) {
         let watched = self.is_watched(conn);
         let Some(c) = self.conns.get(conn) else { return };
-        if !watched || c.ext.as_ref().is_none_or(|e| e.advice.is_none()) {
+        if !watched || c.cold.as_ref().is_none_or(|e| e.advice.is_none()) {
             return;
         }
         let (request, remotes) = (Request(c.request.clone()), c.remotes.clone());
-        let locals: Vec<LocalEndpoint> = c.ext.as_ref().map_or_else(Vec::new, |e| e.locals.to_vec());
+        let locals: Vec<LocalEndpoint> = c.cold.as_ref().map_or_else(Vec::new, |e| e.locals.to_vec());
         for remote in remotes.iter() {
             let wall = self.cx.net.wall();
             let Some(story) = self.policies.story_of(&request, remote, &locals, wall) else { return };

@@ -46,11 +46,11 @@ impl<N: Net> Engine<N> {
         {
             return Some(Value::from(c.properties().timeout.map_or(idle, |t| t.min(idle))));
         }
-        match (&*c.ext, info.class) {
-            (Some(ext), Class::Connection | Class::Protocol) if ext.changed.is_some() => {
-                ext.changed.as_ref()?.get(info.name)
+        match (&*c.cold, info.class) {
+            (Some(cold), Class::Connection | Class::Protocol) if cold.changed.is_some() => {
+                cold.changed.as_ref()?.get(info.name)
             }
-            (Some(ext), Class::Message) if ext.messages.is_some() => ext.messages.as_ref()?.get(info.name),
+            (Some(cold), Class::Message) if cold.messages.is_some() => cold.messages.as_ref()?.get(info.name),
             _ => request.properties.get(info.name),
         }
     }
@@ -147,7 +147,7 @@ impl<N: Net> Engine<N> {
                 return Err(SetPropertyError(NO_RELIABILITY_PER_MESSAGE.into()));
             }
             if let Some(c) = self.conns.get_mut(conn.0) {
-                c.ext().messages = Some(Box::new(messages));
+                c.cold().messages = Some(Box::new(messages));
             }
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl<N: Net> Engine<N> {
         let mut all = c.properties();
         // It was set once before, so it can be.
         if all.set(name, value.clone()).is_ok() {
-            c.ext().changed = Some(Box::new(all));
+            c.cold().changed = Some(Box::new(all));
         }
     }
 
@@ -256,7 +256,7 @@ impl<N: Net> Engine<N> {
     /// effect on this stack is reset, so that reading it shows that.
     pub(crate) fn apply_changed(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn) else { return };
-        let Some(now) = c.ext.as_ref().and_then(|e| e.changed.as_deref()).cloned() else { return };
+        let Some(now) = c.cold.as_ref().and_then(|e| e.changed.as_deref()).cloned() else { return };
         let then = c.request.properties.connection.clone();
         for property in neater_property::ConnectionProperty::ALL {
             let before = then.property(property);
@@ -427,13 +427,13 @@ impl<N: Net> Engine<N> {
     /// used alone.
     #[must_use]
     pub fn candidates(&self, conn: ConnectionId) -> Vec<CandidateOutcome> {
-        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.candidates.clone()).unwrap_or_default()
+        self.conns.get(conn.0).and_then(|c| c.cold.as_ref()).map(|e| e.candidates.clone()).unwrap_or_default()
     }
 
     /// The steps of establishment so far.
     #[must_use]
     pub fn timeline(&self, conn: ConnectionId) -> Vec<TimelineEntry> {
-        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
+        self.conns.get(conn.0).and_then(|c| c.cold.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
     }
 
     /// How far what was sent on a connection has come; `None` when nothing carries it any more, or
@@ -482,5 +482,5 @@ impl<N: Net> Engine<N> {
 
 /// The peer of a connection that shares its socket with others.
 fn shared_peer(c: &Conn) -> Option<Peer> {
-    c.ext.as_ref()?.peer
+    c.cold.as_ref()?.peer
 }

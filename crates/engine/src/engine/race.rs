@@ -152,7 +152,7 @@ impl<N: Net> Engine<N> {
         let mut anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
         if let Some(advice) = advice {
             anywhere &= policy::binds_nothing(&advice);
-            conn.ext().advice = Some(advice);
+            conn.cold().advice = Some(advice);
         }
         let mut outcome = None;
         if remotes.len() == 1 && locals.is_empty() && anywhere {
@@ -162,7 +162,7 @@ impl<N: Net> Engine<N> {
             outcome = outcome.filter(|o| Stack::from_number(o.stack.0).is_some_and(|s| request.0.admits(s)));
         }
         if !locals.is_empty() {
-            conn.ext().locals = locals.into();
+            conn.cold().locals = locals.into();
         }
         Ok((conn, outcome))
     }
@@ -195,7 +195,7 @@ impl<N: Net> Engine<N> {
                 return self.fail(conn, error);
             }
         };
-        let by_rate = c.ext.as_ref().and_then(|e| e.order.clone());
+        let by_rate = c.cold.as_ref().and_then(|e| e.order.clone());
         let stacks: Vec<_> = by_rate
             .as_deref()
             .unwrap_or(&request.stacks)
@@ -233,7 +233,7 @@ impl<N: Net> Engine<N> {
                 lookups: Vec::new(),
                 has_deadline: request.timeout.is_some(),
                 unanswered_at: None,
-                planning: c.ext.as_ref().is_some_and(|e| e.planning),
+                planning: c.cold.as_ref().is_some_and(|e| e.planning),
             }));
         }
         if let Some(data) = first {
@@ -386,7 +386,7 @@ impl<N: Net> Engine<N> {
         self.cx.stats.attempts += 1;
         let c = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?;
         let (request, remotes) = (c.request.clone(), c.remotes.clone());
-        let first = c.ext.as_ref().and_then(|e| e.early.clone());
+        let first = c.cold.as_ref().and_then(|e| e.early.clone());
         let may_become = may_become(c, stack);
         let base = request.setups.socket_options(stack);
         let custom;
@@ -604,7 +604,7 @@ impl<N: Net> Engine<N> {
             c.network = Some(network);
         }
         // Rates were measured on another network.
-        let locals = c.ext.as_mut().map(|e| (e.order = None, e.locals.clone()).1).unwrap_or_default();
+        let locals = c.cold.as_mut().map(|e| (e.order = None, e.locals.clone()).1).unwrap_or_default();
         self.begin_race(conn, &locals, None, None);
     }
 
@@ -710,7 +710,7 @@ impl<N: Net> Engine<N> {
 
     /// Whether this stack may be tried for a connection, as far as earlier attempts have taught.
     pub(crate) fn may_try(&self, conn: Key, stack: Stack) -> Result<(), AttemptError> {
-        let refused = self.conns.get(conn).and_then(|c| c.ext.as_ref()).is_some_and(|e| e.refused);
+        let refused = self.conns.get(conn).and_then(|c| c.cold.as_ref()).is_some_and(|e| e.refused);
         if refused && !stack.is_secure() { Err(AttemptError::PeerRefused) } else { Ok(()) }
     }
 
@@ -721,7 +721,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
         // It holds for the race that begins when the cached outcome is refused, too.
-        c.ext().refused = true;
+        c.cold().refused = true;
         let Some(est) = &c.est else { return };
         let bare: Vec<(Option<CandidateId>, SessionId)> =
             est.attempts.iter().filter(|a| !a.stack.is_secure()).map(|a| (a.candidate, a.session)).collect();

@@ -3,7 +3,7 @@
 use crate::carrier::terms::Read as FlowRead;
 use crate::carrier::terms::{DatagramSource, Remains};
 use crate::carrier::{Batch, each_datagram};
-use crate::conn::{ConnectionState, Ext};
+use crate::conn::{ColdState, ConnectionState};
 use crate::connection::fast_path::FastRead;
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
@@ -54,7 +54,7 @@ impl<N: Net> Engine<N> {
         if buf.is_empty() && c.is_open() {
             return Ok(Some(0));
         }
-        if c.ext.is_some() || c.stack.is_some_and(|s| !s.is_stream()) {
+        if c.cold.is_some() || c.stack.is_some_and(|s| !s.is_stream()) {
             c.bytes_possible()?;
         }
         let result = self.read_transport(conn.0, buf);
@@ -256,8 +256,8 @@ impl<N: Net> Engine<N> {
         for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let ended = !c.recv.may_read();
-            if let Some(d) = c.ext().receiver.take() {
-                let is_final = ended && c.ext().receiver.finished();
+            if let Some(d) = c.cold().receiver.take() {
+                let is_final = ended && c.cold().receiver.finished();
                 return Ok(ReceiveOutcome::Received(Received {
                     data: d.data,
                     end_of_message: d.end_of_message,
@@ -270,17 +270,17 @@ impl<N: Net> Engine<N> {
                 }));
             }
             // It has given up on what came behind the last message, and is not asked again.
-            if let Some(failure) = c.ext().receiver.failure() {
+            if let Some(failure) = c.cold().receiver.failure() {
                 return Err(ConnectionError::Framer(failure.0.clone()));
             }
-            if !c.recv.may_read() && c.ext().receiver.finished() {
+            if !c.recv.may_read() && c.cold().receiver.finished() {
                 return Ok(ReceiveOutcome::End);
             }
             let mut scratch = core::mem::take(&mut self.cx.scratch);
             scratch.resize(CHUNK, 0);
             let read = self.read_transport(key, &mut scratch);
             if let (Ok(Some(n)), Some(c)) = (&read, self.conns.get_mut(key)) {
-                c.ext().receiver.buffer().extend_from_slice(&scratch[..*n]);
+                c.cold().receiver.buffer().extend_from_slice(&scratch[..*n]);
             }
             self.cx.scratch = scratch;
             match read? {
@@ -289,7 +289,7 @@ impl<N: Net> Engine<N> {
                     let run = self.run_framer(key, n == 0);
                     // What was whole before the framer gave up is the program's, and comes first.
                     if let Err(e) = run
-                        && !self.conns.get_mut(key).is_some_and(|c| c.ext().receiver.has_delivered())
+                        && !self.conns.get_mut(key).is_some_and(|c| c.cold().receiver.has_delivered())
                     {
                         return Err(e);
                     }
@@ -305,7 +305,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn run_framer(&mut self, key: Key, ended: bool) -> Result<(), ConnectionError> {
         let mut out = Outbound::default();
         let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-        let Ext { framer, receiver, .. } = c.ext();
+        let ColdState { framer, receiver, .. } = c.cold();
         let Some(framer) = framer else { return Ok(()) };
         if let Err(e) = receiver.run(framer.as_mut(), ended, &mut out) {
             self.spend_data(key, out.pieces);
@@ -344,7 +344,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn frame_datagram(&mut self, key: Key, data: &[u8], ecn: Ecn) {
         let mut out = Outbound::default();
         let Some(c) = self.conns.get_mut(key) else { return };
-        let Ext { framer, receiver, framed_ecn, .. } = c.ext();
+        let ColdState { framer, receiver, framed_ecn, .. } = c.cold();
         let Some(framer) = framer else { return };
         *framed_ecn = ecn;
         let mut cut = Vec::new();
@@ -360,14 +360,14 @@ impl<N: Net> Engine<N> {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let (flow, framed) = (c.flow, c.framed());
             if framed
-                && let Some(ext) = &mut *c.ext
-                && let Some(d) = ext.receiver.take()
+                && let Some(cold) = &mut *c.cold
+                && let Some(d) = cold.receiver.take()
             {
                 return Ok(ReceiveOutcome::Received(Received {
                     data: d.data,
                     end_of_message: d.end_of_message,
                     is_final: false,
-                    ecn: Some(ext.framed_ecn),
+                    ecn: Some(cold.framed_ecn),
                     early: false,
                     stream: None,
                     ppid: None,
@@ -498,7 +498,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn is_unanswered(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| {
             // Also of data that the program did not want.
-            let heard = c.ext.as_ref().is_some_and(|e| e.last_activity > neater_base::Instant::ZERO);
+            let heard = c.cold.as_ref().is_some_and(|e| e.last_activity > neater_base::Instant::ZERO);
             c.stack.is_some_and(|s| !s.has_handshake()) && !c.passive && c.request.may_receive && !heard
         })
     }

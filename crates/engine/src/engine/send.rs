@@ -255,9 +255,9 @@ impl<N: Net> Engine<N> {
             && !c.framed()
             && let Some(framer) = c.request.framer.make()
         {
-            c.ext().framer = Some(framer);
+            c.cold().framer = Some(framer);
         }
-        match c.ext.as_mut().and_then(|e| e.framer.as_mut()) {
+        match c.cold.as_mut().and_then(|e| e.framer.as_mut()) {
             Some(framer) => {
                 let mut out = Outbound::default();
                 let kept = data.clone();
@@ -466,7 +466,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(ErrorKind::NotConnected.into()) };
         if c.state == ConnectionState::Establishing {
-            c.ext().options.push(option);
+            c.cold().options.push(option);
             return Ok(());
         }
         self.apply_option(conn.0, option)
@@ -483,7 +483,7 @@ impl<N: Net> Engine<N> {
     pub fn set_priority(&mut self, conn: ConnectionId, priority: u32) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.priority() != priority {
-            c.ext().priority = Some(priority);
+            c.cold().priority = Some(priority);
             if c.state != ConnectionState::Establishing {
                 self.apply_priority(conn.0, priority);
             }
@@ -507,22 +507,22 @@ impl<N: Net> Engine<N> {
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return false };
         let unwanted = !c.recv.may_read();
-        let ext = c.ext();
+        let cold = c.cold();
         // The peer is there, whether what it sends is read or not.
-        ext.last_activity = now;
+        cold.last_activity = now;
         if unwanted {
             return false;
         }
         let cost = d.data.len() + EACH;
         // The first has room, whatever the others keep.
-        let limit = if ext.datagrams.is_empty() { limits.datagram_buffer } else { limit };
-        if ext.datagram_bytes + cost > limit {
+        let limit = if cold.datagrams.is_empty() { limits.datagram_buffer } else { limit };
+        if cold.datagram_bytes + cost > limit {
             c.dropped = c.dropped.saturating_add(1);
             self.cx.stats.refusals.datagrams += 1;
             return false;
         }
-        ext.datagram_bytes += cost;
-        ext.datagrams.push_back(d);
+        cold.datagram_bytes += cost;
+        cold.datagrams.push_back(d);
         self.cx.kept += cost;
         true
     }

@@ -30,9 +30,9 @@ impl<N: Net> Engine<N> {
         }
         // One deadline for all that wait: a waiter that is woken by another's sets its own.
         if let Some(c) = self.conns.get_mut(conn.0)
-            && c.ext().look_armed.is_none_or(|armed| at < armed)
+            && c.cold().look_armed.is_none_or(|armed| at < armed)
         {
-            c.ext().look_armed = Some(at);
+            c.cold().look_armed = Some(at);
             self.cx.timers.push(at, Timer::Look(conn.0));
         }
         Some(at - now)
@@ -42,25 +42,25 @@ impl<N: Net> Engine<N> {
     pub(crate) fn look_due(&mut self, conn: Key) {
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.ext().look_armed.is_some_and(|at| at > now) {
+        if c.cold().look_armed.is_some_and(|at| at > now) {
             return;
         }
-        c.ext().look_armed = None;
+        c.cold().look_armed = None;
         self.notify(conn, Event::Writable);
     }
 
     pub(crate) fn idle_timeout(&mut self, conn: Key) {
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let Some(ext) = &mut *c.ext else { return };
-        let Some(timeout) = ext.idle_timeout else { return };
+        let Some(cold) = &mut *c.cold else { return };
+        let Some(timeout) = cold.idle_timeout else { return };
         // A peer may do nothing but listen. If the program has set a time, it wants to know.
-        let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());
-        let at = spoke.map_or(ext.last_activity, |s| s.max(ext.last_activity)) + timeout;
+        let spoke = cold.spoke.filter(|_| c.request.idle_timeout.is_none());
+        let at = spoke.map_or(cold.last_activity, |s| s.max(cold.last_activity)) + timeout;
         if at > now {
             self.cx.timers.push(at, Timer::Idle(conn));
         } else {
-            ext.idle_armed = false;
+            cold.idle_armed = false;
             self.fail_connection(conn, ConnectionError::TimedOut);
         }
     }
@@ -69,11 +69,11 @@ impl<N: Net> Engine<N> {
     pub(crate) fn expire_messages(&mut self, conn: Key) {
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.ext().expiry_armed.is_some_and(|at| at > now) {
+        if c.cold().expiry_armed.is_some_and(|at| at > now) {
             // Another deadline is for that.
             return;
         }
-        c.ext().expiry_armed = None;
+        c.cold().expiry_armed = None;
         let mut expired = Vec::new();
         let mut dropping = None;
         let mut bytes = 0;
@@ -117,8 +117,8 @@ impl<N: Net> Engine<N> {
     /// A message expires then.
     pub(crate) fn arm_expiry(&mut self, conn: Key, at: Instant) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.ext().expiry_armed.is_none_or(|armed| at < armed) {
-            c.ext().expiry_armed = Some(at);
+        if c.cold().expiry_armed.is_none_or(|armed| at < armed) {
+            c.cold().expiry_armed = Some(at);
             self.cx.timers.push(at, Timer::Expiry(conn));
         }
     }
@@ -127,12 +127,12 @@ impl<N: Net> Engine<N> {
     pub(crate) fn limit_rates(&mut self, conn: Key, send: Option<u64>, receive: Option<u64>) {
         let now = self.cx.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if send.is_none() && receive.is_none() && c.ext.as_ref().is_none_or(|e| e.rates.is_none()) {
+        if send.is_none() && receive.is_none() && c.cold.as_ref().is_none_or(|e| e.rates.is_none()) {
             return;
         }
         let bucket = |rate: Option<u64>| rate.map(|r| Bucket::new(r, now));
         let waiting = c.receive_bucket().is_some_and(|b| b.waiting);
-        c.ext().rates = Some(Box::new(Rates { send: bucket(send), receive: bucket(receive) }));
+        c.cold().rates = Some(Box::new(Rates { send: bucket(send), receive: bucket(receive) }));
         // A waiter at an old bucket looks at the new one.
         self.cx.timers.push(now, Timer::Rate(conn));
         if waiting {
@@ -143,7 +143,7 @@ impl<N: Net> Engine<N> {
     /// The rates of a connection's request begin to count.
     #[cold]
     pub(crate) fn begin_rates(&mut self, conn: Key) {
-        let new = |c: &&Conn| c.ext.as_ref().is_none_or(|e| e.rates.is_none());
+        let new = |c: &&Conn| c.cold.as_ref().is_none_or(|e| e.rates.is_none());
         if let Some((send, receive)) = self.conns.get(conn).filter(new).map(|c| c.request.rates) {
             self.limit_rates(conn, send, receive);
         }

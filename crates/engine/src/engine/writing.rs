@@ -186,11 +186,11 @@ impl<N: Net> Engine<N> {
         let mut tx = core::mem::take(&mut c.tx);
         if c.flow.ends_by_silence() {
             // Calls do not look at the clock, and there may have been no turn for a long time.
-            c.ext().spoke = Some(self.cx.net.now());
+            c.cold().spoke = Some(self.cx.net.now());
         }
         let sender = Sender {
             conn,
-            peer: c.ext.as_ref().and_then(|e| e.peer),
+            peer: c.cold.as_ref().and_then(|e| e.peer),
             framed: c.framed() || c.is_framer_handshaking(),
             last: !c.send.is_open(),
             priority: c.priority(),
@@ -286,13 +286,13 @@ impl<N: Net> Engine<N> {
     /// What waited for the connection to be established.
     pub(crate) fn after_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let (options, early, priority) = match &mut *c.ext {
+        let (options, early, priority) = match &mut *c.cold {
             Some(e) => (core::mem::take(&mut e.options), e.early.take(), e.priority),
             None => (Vec::new(), None, None),
         };
-        let taken = c.ext.as_mut().is_some_and(|e| core::mem::take(&mut e.first_taken));
-        let abandoned = c.ext.as_mut().and_then(|e| e.abandoned.take());
-        if let Some(code) = c.ext.as_mut().and_then(|e| e.refusal.take()) {
+        let taken = c.cold.as_mut().is_some_and(|e| core::mem::take(&mut e.first_taken));
+        let abandoned = c.cold.as_mut().and_then(|e| e.abandoned.take());
+        if let Some(code) = c.cold.as_mut().and_then(|e| e.refusal.take()) {
             self.stop_receiving(crate::ConnectionId(conn), code);
         }
         for option in options {
@@ -422,7 +422,7 @@ fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
     if !c.request.may_send {
         return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
     }
-    if c.ext.is_some() {
+    if c.cold.is_some() {
         c.bytes_possible().map_err(SendError::Connection)?;
     }
     Ok(true)

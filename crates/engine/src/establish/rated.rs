@@ -87,7 +87,7 @@ pub(crate) fn apply(
         _ => None,
     };
     if order != conn.request.stacks {
-        conn.ext().order = Some(order.into());
+        conn.cold().order = Some(order.into());
     }
     (outcome, step)
 }

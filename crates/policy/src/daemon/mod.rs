@@ -19,12 +19,12 @@ mod feeds;
 mod metadata;
 mod metrics;
 mod openapi;
+mod published;
 pub mod rest;
 mod session;
 mod sources;
 mod store;
 mod tables;
-mod told;
 pub mod wire;
 
 pub use facts::{MAX_FACTS, MAX_FACTS_OF_CLIENT, MAX_FACTS_OF_FRAME, put_told, told};

@@ -6,7 +6,7 @@
 //! are together.
 
 use super::metrics::Counters;
-use super::told::Told;
+use super::published::Published;
 use crate::manager::{
     Cib, Decision, FileKind, Item, Layer, Limits, Loader, MAX_CANDIDATES, Manager, Node, Report, Requests, Rule,
     SourceFile, Stage, Trace, add_ready,
@@ -141,7 +141,7 @@ struct Guest {
     /// When something of it changed last, in changes of the daemon; and what was published of its
     /// nodes.
     changed: u64,
-    told: Told,
+    published: Published,
     /// When the view was asked last, in decisions of the daemon.
     asked: u64,
 }
@@ -149,7 +149,7 @@ struct Guest {
 impl Guest {
     fn new() -> Self {
         let nodes = Cib::with_room(MAX_GUEST_NODES);
-        Self { rules: BTreeMap::new(), nodes, view: None, changed: 0, told: Told::default(), asked: 0 }
+        Self { rules: BTreeMap::new(), nodes, view: None, changed: 0, published: Published::default(), asked: 0 }
     }
 
     /// About how many bytes it takes, but for the view.
@@ -186,7 +186,7 @@ pub struct Daemon {
     changes: u64,
     changed: u64,
     /// What programs were sent of the nodes that apply to all users.
-    told: Told,
+    published: Published,
     /// Tables that are being sent.
     pub(super) snapshots: super::tables::Snapshots,
     /// What happened so far.
@@ -215,7 +215,7 @@ impl Daemon {
             layer: Layer::default(),
             changes: 1,
             changed: 1,
-            told: Told::default(),
+            published: Published::default(),
             snapshots: super::tables::Snapshots::default(),
             counters: Counters::default(),
         }
@@ -465,7 +465,7 @@ impl Daemon {
         let mut changes = self.changes;
         let guest = self.guest(user, now)?;
         for node in nodes {
-            if guest.told.is_news(guest.nodes.get(&node.uid), &node, now) {
+            if guest.published.is_news(guest.nodes.get(&node.uid), &node, now) {
                 changes += 1;
                 guest.changed = changes;
             }
@@ -498,8 +498,9 @@ impl Daemon {
         }
     }
 
-    /// Puts a node in that applies to all users, and is sent to programs if it is to be `told`.
-    pub(super) fn put_base_node(&mut self, node: Node, told: bool, now: WallTime) {
+    /// Puts a node in that applies to all users, and is sent to programs if it is to be
+    /// `published`.
+    pub(super) fn put_base_node(&mut self, node: Node, published: bool, now: WallTime) {
         if self.is_filed(&node.uid, now) {
             // It counts again when the file is gone.
             self.loader.layer().cover(FileKind::Cib, Item::Node(Box::new(node)));
@@ -507,7 +508,7 @@ impl Daemon {
         }
         // The file's has ended, if there is one: what lay beneath it is replaced.
         self.loader.layer().release(FileKind::Cib, &node.uid);
-        if told && self.told.is_news(self.base.cib().get(&node.uid), &node, now) {
+        if published && self.published.is_news(self.base.cib().get(&node.uid), &node, now) {
             self.base_changed();
         }
         for guest in self.guests.values_mut() {
@@ -520,13 +521,14 @@ impl Daemon {
         self.base.insert_node(node, now);
     }
 
-    /// Takes a node out that applied to all users, and that was sent to programs if it was `told`.
-    pub(super) fn remove_base(&mut self, uid: &str, told: bool) -> Result<(), Refusal> {
+    /// Takes a node out that applied to all users, and that was sent to programs if it was
+    /// `published`.
+    pub(super) fn remove_base(&mut self, uid: &str, published: bool) -> Result<(), Refusal> {
         if self.loader.says(FileKind::Cib, uid) {
             return self.loader.layer().uncover(FileKind::Cib, uid).map(|_| ()).ok_or(Refusal::Unknown);
         }
         self.base.remove_node(uid).ok_or(Refusal::Unknown)?;
-        if told {
+        if published {
             self.base_changed();
         }
         self.guests.values_mut().filter_map(|g| g.view.as_mut()).for_each(|view| drop(view.remove_node(uid)));

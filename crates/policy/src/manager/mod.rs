@@ -1,16 +1,16 @@
 //! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
 //!
 //! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the
-//! rows of the **CIB** state what is known of interfaces, addresses and peers, **policies** have
-//! the last word, and the candidates that are left are ranked by score. The formats are NEAT's, at
-//! its commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
+//! rows of the **CIB** state what is known of interfaces, addresses and peers, **policies** are
+//! applied last, and the remaining candidates are ranked by score. The formats are NEAT's, at its
+//! commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
 //! describes them with examples, and decision 0021 lists which were mended.
 //!
-//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`]
+//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is the input; [`Loader`]
 //! fills the tables from files; [`Trace`] records how a decision came about.
 //!
-//! *Invariants*: a decision is a function of the tables, the request and the time; equals are
-//! ranked in the order in which they arose; nothing from outside makes the manager grow beyond its
+//! *Invariants*: a decision is a function of the tables, the request and the time; candidates of
+//! equal score keep the order in which they arose; no input makes the manager grow beyond its
 //! bounds.
 
 mod cache;
@@ -54,10 +54,10 @@ use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
 use plain::Steps;
 use std::sync::Arc;
 
-/// How many candidates are kept.
+/// How many candidates each step keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Of each lookup in the CIB; the input itself counts. NEAT keeps 5.
+    /// Rows from each lookup in the CIB, the input itself included. NEAT keeps 5.
     pub rows: usize,
     /// In the answer. NEAT keeps 10.
     pub candidates: usize,
@@ -141,7 +141,7 @@ impl Manager {
         &self.cib
     }
 
-    /// How many candidates are kept.
+    /// How many candidates each step keeps.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.limits
@@ -197,8 +197,8 @@ impl Manager {
         self.rows_stale = true;
     }
 
-    /// Gives the rows of these interfaces what was seen of them, and takes from all others what
-    /// they were given before.
+    /// Adds measurements to the rows of these interfaces, and removes earlier ones from all other
+    /// rows.
     pub(crate) fn set_seen(&mut self, seen: Seen) {
         self.rows_stale |= self.cib.set_seen(seen);
     }
@@ -209,7 +209,7 @@ impl Manager {
         self.cib.remove(uid)
     }
 
-    /// Replaces all that there is at once.
+    /// Replaces all rules and nodes at once.
     pub fn install(&mut self, profiles: Table, policies: Table, cib: Cib) {
         let open = self.cib.is_open();
         (self.profiles, self.policies, self.cib) = (profiles, policies, cib);
@@ -219,13 +219,13 @@ impl Manager {
         self.cache.clear();
     }
 
-    /// The rows of the CIB that hold at `now`.
+    /// The rows of the CIB that are in force at `now`.
     pub fn rows(&mut self, now: WallTime) -> &Rows {
         let expired = |rows: &Rows| rows.until.is_some_and(|until| until.0 <= now.0);
         if self.rows_stale || self.rows.as_ref().is_none_or(expired) {
             self.cib.purge(now);
             let rows = self.cib.rows(now);
-            // Knowledge that is only confirmed changes nothing that was decided.
+            // A node that only confirms another invalidates no decision.
             let old = self.rows.as_ref().map_or(&[][..], |old| &old.rows);
             let changed = cib::changed(old, &rows.rows);
             if !changed.is_empty() || self.rows.is_none() {
@@ -240,8 +240,8 @@ impl Manager {
         self.rows.get_or_insert_default()
     }
 
-    /// Decides, or gives what was decided before on the same request, if nothing that it depended
-    /// on has changed. What is asked for the second time is kept, with what it depends on.
+    /// Decides, or returns the cached decision on the same request, if nothing that it depends on
+    /// has changed. A decision is cached when its request comes for the second time.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
@@ -258,7 +258,8 @@ impl Manager {
         } else if let Some(decision) = self.compiled().decide(requests, limits) {
             return Ok(Arc::new(decision));
         } else {
-            // Too many to stand side by side: that takes so long that it is kept at once.
+            // There are too many candidates for the compiled form: that takes so long that the
+            // decision is cached at once.
             None
         };
         let (decision, reads) = match decided {
@@ -276,7 +277,7 @@ impl Manager {
         self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows))
     }
 
-    /// Decides, without a look at what was decided before.
+    /// Decides without the cache.
     ///
     /// # Errors
     /// As [`decide`](Self::decide).
@@ -328,7 +329,7 @@ impl Manager {
         plain::decide(requests, self.profiles.rules(), self.policies.rules(), rows, self.limits, &mut steps, trace)
     }
 
-    /// What the rules of one table make of an input, in order.
+    /// The candidates that the rules of one table make of an input, in order.
     ///
     /// # Errors
     /// [`TooMany`] as for [`explain`](Self::explain).

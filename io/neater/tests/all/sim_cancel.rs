@@ -42,12 +42,12 @@ impl<F: Future> Future for Impatient<F> {
 
 /// A source of impatience that several tasks share.
 #[derive(Clone)]
-struct Whim {
+struct Cancel {
     rng: Arc<Mutex<Rng>>,
     cancelled: Arc<AtomicUsize>,
 }
 
-impl Whim {
+impl Cancel {
     fn below(&self, n: u64) -> u64 {
         self.rng.lock().expect("not poisoned").below(n)
     }
@@ -83,13 +83,13 @@ fn host(
     (neater, host)
 }
 
-async fn echo(connection: Connection, whim: Whim) {
+async fn echo(connection: Connection, cancel: Cancel) {
     loop {
         // A received message is held by this task alone: it must be sent whatever is given up on
         // the way.
-        match whim.patiently(|| connection.receive()).await {
+        match cancel.patiently(|| connection.receive()).await {
             Ok(Some(m)) => {
-                if whim.patiently(|| connection.send(m.data.clone())).await.is_err() {
+                if cancel.patiently(|| connection.send(m.data.clone())).await.is_err() {
                     return;
                 }
             }
@@ -98,21 +98,21 @@ async fn echo(connection: Connection, whim: Whim) {
     }
 }
 
-async fn client(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
-    let connection = whim.patiently(|| pre.initiate()).await.expect("the server is there");
+async fn client(pre: Preconnection, cancel: Cancel, messages: u32, stack: Stack) {
+    let connection = cancel.patiently(|| pre.initiate()).await.expect("the server is there");
     assert_eq!(connection.stack(), Some(stack));
     let mut asked = 0;
     let mut heard = 0;
     while heard < messages {
         while asked < messages && asked < heard + 4 {
-            let size = whim.below(20_000) as usize;
+            let size = cancel.below(20_000) as usize;
             let mut data = vec![asked as u8; 4 + size];
             data[..4].copy_from_slice(&asked.to_be_bytes());
             let data = bytes::Bytes::from(data);
-            whim.patiently(|| connection.send(data.clone())).await.expect("sent");
+            cancel.patiently(|| connection.send(data.clone())).await.expect("sent");
             asked += 1;
         }
-        let m = whim.patiently(|| connection.receive()).await.expect("alive").expect("an echo");
+        let m = cancel.patiently(|| connection.receive()).await.expect("alive").expect("an echo");
         assert_eq!(m[..4], heard.to_be_bytes(), "in order, none lost, none twice");
         assert!(m[4..].iter().all(|b| *b == heard as u8));
         heard += 1;
@@ -121,22 +121,22 @@ async fn client(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
 }
 
 /// As [`client`], with several tasks that send and several that receive at the same time.
-async fn crowd(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
-    let connection = whim.patiently(|| pre.initiate()).await.expect("the server is there");
+async fn crowd(pre: Preconnection, cancel: Cancel, messages: u32, stack: Stack) {
+    let connection = cancel.patiently(|| pre.initiate()).await.expect("the server is there");
     assert_eq!(connection.stack(), Some(stack));
     let (connection, heard) = (&connection, &AtomicUsize::new(0));
     let mut tasks: FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>> = FuturesUnordered::new();
     for sender in 0..4u8 {
-        let whim = &whim;
+        let cancel = &cancel;
         tasks.push(Box::pin(async move {
             for _ in 0..messages / 4 {
-                let data = bytes::Bytes::from(vec![sender; 20_000 + whim.below(40_000) as usize]);
-                whim.patiently(|| connection.send(data.clone())).await.expect("sent");
+                let data = bytes::Bytes::from(vec![sender; 20_000 + cancel.below(40_000) as usize]);
+                cancel.patiently(|| connection.send(data.clone())).await.expect("sent");
             }
         }));
         tasks.push(Box::pin(async move {
             while heard.load(Ordering::Relaxed) < messages as usize {
-                match whim.patiently(|| connection.receive()).await.expect("alive") {
+                match cancel.patiently(|| connection.receive()).await.expect("alive") {
                     Some(m) => {
                         assert!(m.iter().all(|b| *b == m[0]), "a message is in one piece");
                         if heard.fetch_add(1, Ordering::Relaxed) + 1 == messages as usize {
@@ -176,7 +176,7 @@ fn run(seed: u64, stack: Stack) -> usize {
         .stacks(&[stack])
         .listen()
         .expect("listening");
-    let whim = Whim { rng: Arc::new(Mutex::new(Rng::from_number(seed))), cancelled: Arc::new(AtomicUsize::new(0)) };
+    let cancel = Cancel { rng: Arc::new(Mutex::new(Rng::from_number(seed))), cancelled: Arc::new(AtomicUsize::new(0)) };
     let remaining = Arc::new(AtomicUsize::new(4));
     let server_waker: Arc<Mutex<Option<std::task::Waker>>> = Arc::default();
     for n in 0..4 {
@@ -186,11 +186,11 @@ fn run(seed: u64, stack: Stack) -> usize {
             .security(secure(security::client_security()))
             .framer(framer.clone())
             .stacks(&[stack]);
-        let (whim, remaining, server) = (whim.clone(), remaining.clone(), server_waker.clone());
+        let (cancel, remaining, server) = (cancel.clone(), remaining.clone(), server_waker.clone());
         executor.spawn(async move {
             match n {
-                3 => crowd(pre, whim, 60, stack).await,
-                _ => client(pre, whim, 60, stack).await,
+                3 => crowd(pre, cancel, 60, stack).await,
+                _ => client(pre, cancel, 60, stack).await,
             }
             remaining.fetch_sub(1, Ordering::Relaxed);
             if let Some(w) = server.lock().expect("not poisoned").take() {
@@ -200,12 +200,12 @@ fn run(seed: u64, stack: Stack) -> usize {
     }
     // Connections that were given up may have reached the server: every client is served until it
     // leaves.
-    let whims = whim.clone();
+    let cancels = cancel.clone();
     executor.spawn(async move {
         let mut servers: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
         core::future::poll_fn(move |cx| {
             while let Poll::Ready(Some(c)) = listener.poll_accept(cx) {
-                servers.push(Box::pin(echo(c, whims.clone())));
+                servers.push(Box::pin(echo(c, cancels.clone())));
             }
             servers.retain_mut(|s| s.as_mut().poll(cx).is_pending());
             let over = remaining.load(Ordering::Relaxed) == 0 && servers.is_empty();
@@ -229,7 +229,7 @@ fn run(seed: u64, stack: Stack) -> usize {
         );
         assert_eq!(world.open_sockets(host), 0, "seed {seed}, {stack}: sockets left on the {side}");
     }
-    whim.cancelled.load(Ordering::Relaxed)
+    cancel.cancelled.load(Ordering::Relaxed)
 }
 
 /// Never over: lets the world run on.

@@ -210,7 +210,7 @@ impl QuicCarrier {
             heard: cx.now,
             unacknowledged: None,
             local: None,
-            stays: None,
+            pinned: None,
             moved: None,
             listens_at: None,
             give_up: None,

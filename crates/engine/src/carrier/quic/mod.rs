@@ -13,12 +13,12 @@ mod connect;
 mod data;
 mod ending;
 mod kind;
+mod migration;
 pub(crate) mod silence;
 mod socket;
-mod stay;
 mod window;
 
-use self::stay::{Moved, Stay};
+use self::migration::{Moved, PinnedAddress};
 use crate::carrier::SessionId;
 use crate::carrier::event::{CarrierEvent, Events};
 use crate::carrier::ids::Due;
@@ -50,7 +50,7 @@ pub(crate) struct QuicSocket {
     conns: Vec<Option<Key>>,
     writable: bool,
     /// What the socket could not take; its connections wait for it.
-    blocked: Option<(neater_quic::Transmit, Option<Stay>, Vec<u8>)>,
+    blocked: Option<(neater_quic::Transmit, Option<PinnedAddress>, Vec<u8>)>,
     waiting: Vec<Key>,
     /// Sessions whose peers have sent nothing yet, and some whose peers have since.
     mute: VecDeque<Key>,
@@ -138,7 +138,7 @@ pub(crate) struct Quic {
     /// is known.
     pub(crate) local: Option<std::net::IpAddr>,
     /// Where it stays although the system would choose otherwise now.
-    stays: Option<Stay>,
+    pinned: Option<PinnedAddress>,
     /// When it went to where the system chooses. `None`: the peer has answered since.
     moved: Option<Moved>,
     /// When its silence is looked after next: see [`silence`].
@@ -468,7 +468,11 @@ impl QuicCarrier {
     }
 }
 
-pub(crate) fn transmit<'a>(t: &neater_quic::Transmit, stays: Option<Stay>, contents: &'a [u8]) -> Transmit<'a> {
-    let (source, interface) = (t.source.or(stays.map(|s| s.from)), stays.map(|s| s.interface));
+pub(crate) fn transmit<'a>(
+    t: &neater_quic::Transmit,
+    pinned: Option<PinnedAddress>,
+    contents: &'a [u8],
+) -> Transmit<'a> {
+    let (source, interface) = (t.source.or(pinned.map(|s| s.from)), pinned.map(|s| s.interface));
     Transmit { destination: t.destination, source, interface, ecn: t.ecn, segment_size: t.segment_size, contents }
 }

@@ -136,7 +136,7 @@ impl QuicCarrier {
             return;
         };
         q.listens_at = None;
-        if q.stays_in_vain(now) {
+        if q.pin_has_failed(now) {
             let due = q.move_on(now, true);
             cx.timers.push(due, Due::QuicSilence(key).into());
             return self.mark_dirty(key);

@@ -44,11 +44,11 @@ impl QuicCarrier {
         q.spoken = true;
         let contents = &cx.packet[..t.size.min(cx.packet.len())];
         let packets = contents.len().div_ceil(t.segment_size.unwrap_or(contents.len()).max(1)).max(1);
-        match cx.net.send(s.sock, &transmit(&t, q.stays, contents)) {
+        match cx.net.send(s.sock, &transmit(&t, q.pinned, contents)) {
             Ok(()) => {}
             Err(e) if e.is_would_block() => {
                 s.writable = false;
-                s.blocked = Some((t, q.stays, contents.to_vec()));
+                s.blocked = Some((t, q.pinned, contents.to_vec()));
                 s.waiting.push(key);
                 return 0;
             }
@@ -96,12 +96,12 @@ impl QuicCarrier {
     fn socket_writable<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(s) = self.sockets.get_mut(key) else { return };
         s.writable = true;
-        if let Some((t, stays, contents)) = s.blocked.take()
-            && let Err(e) = cx.net.send(s.sock, &transmit(&t, stays, &contents))
+        if let Some((t, pinned, contents)) = s.blocked.take()
+            && let Err(e) = cx.net.send(s.sock, &transmit(&t, pinned, &contents))
             && e.is_would_block()
         {
             s.writable = false;
-            s.blocked = Some((t, stays, contents));
+            s.blocked = Some((t, pinned, contents));
             return;
         }
         for quic in core::mem::take(&mut s.waiting) {

@@ -11,7 +11,7 @@
 
 use super::Tie;
 use super::paths::address_of;
-use super::{Below, SctpEnd};
+use super::{PacketLayer, SctpEndpoint};
 use crate::carrier::SctpCarrier;
 use crate::carrier::layer::Layers;
 use crate::context::Context;
@@ -120,7 +120,7 @@ impl SctpCarrier {
 
 impl Changed<'_> {
     /// Where the association is, and its number there.
-    fn end(&mut self) -> Result<(&mut SctpEnd, AssociationId), EndpointError> {
+    fn end(&mut self) -> Result<(&mut SctpEndpoint, AssociationId), EndpointError> {
         let id = self.id;
         self.sctp.endpoints.get_mut(self.end).map(|e| (e, id)).ok_or(EndpointError::NotEstablished)
     }
@@ -145,15 +145,15 @@ impl Changed<'_> {
         (at.or(local), s.options.interface)
     }
 
-    fn below(&self) -> Below {
+    fn below(&self) -> PacketLayer {
         let socket = self.sctp.endpoints.get(self.end).and_then(|e| self.sctp.sockets.get(e.socket));
-        socket.map_or(Below::Udp, |s| s.below)
+        socket.map_or(PacketLayer::Udp, |s| s.below)
     }
 
     /// The peer's address as a packet goes there: with the port of the layer below.
     fn as_sent(&self, remote: SocketAddr) -> SocketAddr {
         let port = match (self.below(), remote.port()) {
-            (Below::Ip, _) => 0,
+            (PacketLayer::Ip, _) => 0,
             (_, 0) => self.route.port(),
             (_, port) => port,
         };
@@ -161,7 +161,7 @@ impl Changed<'_> {
     }
 
     fn add_remote<N: Net>(&mut self, cx: &mut Context<N>, to: SocketAddr) -> Result<(), EndpointError> {
-        if self.below() == Below::Dtls {
+        if self.below() == PacketLayer::Dtls {
             let why = "over DTLS all paths lead to the address of the peer that was connected to";
             return Err(EndpointError::Unsupported(why));
         }

@@ -6,10 +6,11 @@
 //! protocol (`neater-sctp`), nor for connections, groups and listeners, of which it knows keys
 //! only.
 //!
-//! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped
-//! when its association is over and unused; what was received and not taken counts against the
-//! window that the peer is given, so that it is bounded by the receive buffer; before a connection
-//! has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
+//! *Invariants*: an [`Sctp`] is found from its [`SctpEndpoint`] as long as both exist, and is
+//! dropped when its association is over and unused; what was received and not taken counts against
+//! the window that the peer is given, so that it is bounded by the receive buffer; before a
+//! connection has won its race, nothing that makes the peer keep state is sent for a withdrawn
+//! attempt.
 
 mod direction;
 mod endpoints;
@@ -40,7 +41,7 @@ use neater_sctp::{
     AddressChange, AssociationId, AssociationStats, CloseReason, Endpoint, Event as SctpEvent, LayerId, Route,
     Scheduler, Train,
 };
-pub(crate) use open::There;
+pub(crate) use open::RemoteTarget;
 use sending::Turns;
 pub(crate) use sending::Waiter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,7 +67,7 @@ pub(crate) type Sharing = (bool, Option<u32>, u64);
 
 /// What lies under the SCTP packets of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Below {
+pub(crate) enum PacketLayer {
     /// UDP (RFC 6951).
     Udp,
     /// IP itself.
@@ -75,7 +76,7 @@ pub(crate) enum Below {
     Dtls,
 }
 
-impl Below {
+impl PacketLayer {
     /// What lies under SCTP in a protocol stack; `None`: it is not SCTP.
     pub(crate) const fn of(stack: Stack) -> Option<Self> {
         match stack {
@@ -126,7 +127,7 @@ pub(crate) struct Profile {
 #[derive(Debug)]
 pub(crate) struct SctpSocket {
     pub(crate) sock: Sock,
-    below: Below,
+    below: PacketLayer,
     /// The layer whose socket it is, if one is below.
     layer: Option<Key>,
     v6: bool,
@@ -145,7 +146,7 @@ pub(crate) struct SctpSocket {
 }
 
 impl SctpSocket {
-    fn new(sock: Sock, below: Below, v6: bool, options: &SocketOptions, server: bool) -> Self {
+    fn new(sock: Sock, below: PacketLayer, v6: bool, options: &SocketOptions, server: bool) -> Self {
         Self {
             sock,
             below,
@@ -170,7 +171,7 @@ impl SctpSocket {
 
     /// Whether it is bound to no address.
     fn has_all(&self) -> bool {
-        self.below == Below::Ip || self.options.local.is_none_or(|l| l.ip().is_unspecified())
+        self.below == PacketLayer::Ip || self.options.local.is_none_or(|l| l.ip().is_unspecified())
     }
 
     /// Bytes between the beginning of a packet and its SCTP header.
@@ -181,7 +182,7 @@ impl SctpSocket {
 
 /// One SCTP port on a socket.
 #[derive(Debug)]
-pub(crate) struct SctpEnd {
+pub(crate) struct SctpEndpoint {
     socket: Key,
     /// Our address, if it has one for itself on a socket that has all: what it sends comes from
     /// there.
@@ -205,7 +206,7 @@ pub(crate) struct SctpEnd {
     hungry: Vec<Key>,
 }
 
-impl SctpEnd {
+impl SctpEndpoint {
     fn is_unused(&self) -> bool {
         self.listener.is_none() && self.associations.is_empty()
     }
@@ -221,7 +222,7 @@ impl SctpEnd {
 pub(crate) struct SctpCarrier {
     pub(crate) events: Events,
     pub(crate) associations: Slab<Sctp>,
-    pub(crate) endpoints: Slab<SctpEnd>,
+    pub(crate) endpoints: Slab<SctpEndpoint>,
     pub(crate) sockets: Slab<SctpSocket>,
     /// Client-side sockets that new associations may share.
     pub(crate) client_sockets: Vec<(Sharing, Key)>,
@@ -278,7 +279,7 @@ pub(crate) struct Sctp {
     unaccepted: VecDeque<u32>,
     /// Our directions that are to end as soon as everything on them is acknowledged.
     ending: VecDeque<u16>,
-    /// It is in [`SctpEnd::ending`].
+    /// It is in [`SctpEndpoint::ending`].
     listed: bool,
     /// The peer is asked to take note of such ends.
     resetting: bool,

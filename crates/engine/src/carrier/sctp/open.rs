@@ -4,7 +4,7 @@
 use super::paths::{bound_first, spread};
 use super::socket::{mtu, peer_address};
 use super::wire::{ADAPTATION, PPID_DATA};
-use super::{Below, Profile, Sctp, SctpEnd, SctpSocket, Tie};
+use super::{PacketLayer, Profile, Sctp, SctpEndpoint, SctpSocket, Tie};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::Due;
 use crate::carrier::layer::Layers;
@@ -39,8 +39,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// Where an association is to lead.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct There<'a> {
-    pub(crate) below: Below,
+pub(crate) struct RemoteTarget<'a> {
+    pub(crate) below: PacketLayer,
     /// With the SCTP port.
     pub(crate) addr: SocketAddr,
     /// Where there is UDP below.
@@ -83,13 +83,13 @@ pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
     }
 }
 
-impl There<'_> {
+impl RemoteTarget<'_> {
     /// The same with the scope of a link-local address, and the address by which the peer is known
     /// to its endpoint.
     fn resolved(self, interface: Option<u32>) -> (Self, SocketAddr) {
-        let there = There { addr: crate::context::with_scope(self.addr, interface), ..self };
+        let there = RemoteTarget { addr: crate::context::with_scope(self.addr, interface), ..self };
         let mut route = peer_address(there.addr);
-        route.set_port(if there.below == Below::Ip { 0 } else { there.udp_port });
+        route.set_port(if there.below == PacketLayer::Ip { 0 } else { there.udp_port });
         (there, route)
     }
 }
@@ -110,7 +110,7 @@ impl SctpCarrier {
         cx: &mut Context<N>,
         layers: &mut Layers<'_>,
         attempt: Key,
-        there: There<'_>,
+        there: RemoteTarget<'_>,
         to: &Target<'_>,
     ) -> Result<Key, AttemptError> {
         let (there, route) = there.resolved(to.options.interface);
@@ -155,18 +155,18 @@ impl SctpCarrier {
         &mut self,
         cx: &mut Context<N>,
         layers: &mut Layers<'_>,
-        There { below, addr, name, .. }: There<'_>,
+        RemoteTarget { below, addr, name, .. }: RemoteTarget<'_>,
         route: SocketAddr,
         Target { request, options, .. }: &Target<'_>,
     ) -> Result<Key, AttemptError> {
         // Associations share a socket unless the socket itself was asked to be special.
         let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
-        let at = options.local.map(|l| l.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
+        let at = options.local.map(|l| l.ip()).filter(|ip| below == PacketLayer::Ip && !ip.is_unspecified());
         let sharing = (addr.is_ipv6(), options.interface, request.isolation);
         let shared = self.client_sockets.iter().find(|(of, _)| plain && *of == sharing).map(|(_, k)| *k);
-        let socket = match shared.filter(|_| below == Below::Udp) {
-            _ if below == Below::Ip => self.ip_socket(cx, addr, options)?,
-            _ if below == Below::Dtls => self.open_layer(cx, layers, (route, name), request, options)?,
+        let socket = match shared.filter(|_| below == PacketLayer::Udp) {
+            _ if below == PacketLayer::Ip => self.ip_socket(cx, addr, options)?,
+            _ if below == PacketLayer::Dtls => self.open_layer(cx, layers, (route, name), request, options)?,
             Some(k) => k,
             None => {
                 let k = self.open_socket(cx, addr, options, below, false)?;
@@ -180,7 +180,7 @@ impl SctpCarrier {
         };
         let mtu = mtu(cx, options.local.map(|l| l.ip()), Some(addr.ip()));
         let profile = profile(request, Role::Initiate, mtu);
-        let free = |e: &SctpEnd| {
+        let free = |e: &SctpEndpoint| {
             e.profile == profile
                 && e.at == at
                 && e.ways.is_empty()
@@ -203,7 +203,7 @@ impl SctpCarrier {
     /// Whether an endpoint has an association with this SCTP port of any peer. Two endpoints have
     /// one association at most (RFC 9260 section 1.3), and two addresses may be of one host: the
     /// second would be taken for a restart of the first.
-    fn has_peer_port(&self, end: &SctpEnd, port: u16) -> bool {
+    fn has_peer_port(&self, end: &SctpEndpoint, port: u16) -> bool {
         end.associations.values().any(|k| self.associations.get(*k).is_none_or(|a| a.remote.port() == port))
     }
 
@@ -396,17 +396,17 @@ impl SctpCarrier {
         cx: &mut Context<N>,
         layers: &mut Layers<'_>,
         (listener, request): (Key, &Arc<Compiled>),
-        (below, port): (Below, u16),
+        (below, port): (PacketLayer, u16),
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
         let Some(addr) = options.local else { return Err(AttemptError::NoAddress) };
         let same = |s: &SctpSocket| s.server && s.below == below && s.options == *options && addr.port() != 0;
         let shared = self.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
-        let at = Some(addr.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
+        let at = Some(addr.ip()).filter(|ip| below == PacketLayer::Ip && !ip.is_unspecified());
         let socket = match shared {
-            _ if below == Below::Ip => self.ip_socket(cx, addr, options)?,
+            _ if below == PacketLayer::Ip => self.ip_socket(cx, addr, options)?,
             // Its clients are shown the certificate of one listener.
-            _ if below == Below::Dtls => self.listen_layer(cx, layers, listener, addr, request, options)?,
+            _ if below == PacketLayer::Dtls => self.listen_layer(cx, layers, listener, addr, request, options)?,
             Some(k) => k,
             None => self.open_socket(cx, addr, options, below, true)?,
         };
@@ -433,7 +433,7 @@ impl SctpCarrier {
         e.listener = Some((listener, request.clone()));
         e.endpoint.set_accept(true);
         e.endpoint.set_reserved(false);
-        if below == Below::Udp {
+        if below == PacketLayer::Udp {
             self.join_beside(end, listener, guest);
         }
         Ok(end)
@@ -442,7 +442,8 @@ impl SctpCarrier {
     /// A listener has an endpoint more: what belongs to another one of its own may come here, too.
     fn join_beside(&mut self, end: Key, listener: Key, guest: Option<Key>) {
         let Some(port) = self.endpoints.get(end).map(|e| e.endpoint.port()) else { return };
-        let of = |e: &SctpEnd| e.endpoint.port() == port && e.listener.as_ref().is_some_and(|(l, _)| *l == listener);
+        let of =
+            |e: &SctpEndpoint| e.endpoint.port() == port && e.listener.as_ref().is_some_and(|(l, _)| *l == listener);
         let others: Vec<Key> = self.endpoints.iter().filter(|(k, e)| *k != end && of(e)).map(|(k, _)| k).collect();
         for other in others.into_iter().chain(guest) {
             for (one, another) in [(end, other), (other, end)] {
@@ -464,7 +465,7 @@ impl SctpCarrier {
     /// The UDP port of a listener's endpoint, if there is UDP under it.
     pub(crate) fn udp_port<N: Net>(&self, cx: &Context<N>, end: Key) -> Option<u16> {
         let s = self.sockets.get(self.endpoints.get(end)?.socket)?;
-        if s.below == Below::Ip {
+        if s.below == PacketLayer::Ip {
             return None;
         }
         Some(cx.net.local_addr(s.sock).ok()?.port())
@@ -488,7 +489,7 @@ impl SctpCarrier {
             e.endpoint.set_accept(false);
             // The next listener at the port may be another program's.
             let below = self.sockets.get(e.socket).map(|s| s.below);
-            e.endpoint.set_reserved(below == Some(Below::Ip));
+            e.endpoint.set_reserved(below == Some(PacketLayer::Ip));
             e.listener = None;
             if e.is_unused() {
                 // The next listener at this port is not to wait.
@@ -581,7 +582,7 @@ impl SctpCarrier {
 }
 
 /// Whether both sides give the streams of an association our meaning.
-fn is_mux(end: &SctpEnd, id: AssociationId) -> bool {
+fn is_mux(end: &SctpEndpoint, id: AssociationId) -> bool {
     end.endpoint
         .agreed(id)
         .is_some_and(|(x, adaptation)| x.interleaving && x.reconfiguration && adaptation == Some(ADAPTATION))

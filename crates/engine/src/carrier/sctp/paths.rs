@@ -13,7 +13,7 @@
 
 use super::socket::mtu;
 use super::wire::Control;
-use super::{Below, Sctp, SctpEnd, Tie};
+use super::{PacketLayer, Sctp, SctpEndpoint, Tie};
 use crate::Stack;
 use crate::carrier::SctpCarrier;
 use crate::carrier::event::CarrierEvent;
@@ -62,7 +62,7 @@ impl Way {
     }
 }
 
-impl SctpEnd {
+impl SctpEndpoint {
     /// The socket of a packet layer, and the address that packets are sent from where the socket
     /// has all.
     pub(super) fn way(&self, layer: LayerId) -> (Key, Option<IpAddr>) {
@@ -305,11 +305,11 @@ impl SctpCarrier {
         if there || known.is_none() && e.ways.len() + 1 >= PATHS_MAX {
             return;
         }
-        let below = self.sockets.get(e.socket).map_or(Below::Udp, |s| s.below);
+        let below = self.sockets.get(e.socket).map_or(PacketLayer::Udp, |s| s.below);
         let options = SocketOptions { local: Some(SocketAddr::new(at, 0)), interface: Some(index), ..like.clone() };
         let family = SocketAddr::new(at, 0);
         let opened = match (below, layers) {
-            (Below::Ip, _) => self.ip_socket(cx, family, &options),
+            (PacketLayer::Ip, _) => self.ip_socket(cx, family, &options),
             (_, Some(layers)) => self.open_layer_beside(cx, layers, key, &options),
             (..) => self.open_socket(cx, family, &options, below, false),
         };
@@ -318,7 +318,7 @@ impl SctpCarrier {
         let mtu = mtu(cx, Some(at), None);
         let made = self.layer(socket, mtu);
         if let Some(s) = self.sockets.get_mut(socket) {
-            s.ends.insert((port, Some(at).filter(|_| below == Below::Ip)), end);
+            s.ends.insert((port, Some(at).filter(|_| below == PacketLayer::Ip)), end);
         }
         let Some(e) = self.endpoints.get_mut(end) else { return };
         let way = Way { socket, at: Some(at), interface: Some(index), state: Use::Opening };
@@ -329,7 +329,7 @@ impl SctpCarrier {
                 (e.endpoint.add_layer(made), None)
             }
         };
-        if below != Below::Dtls {
+        if below != PacketLayer::Dtls {
             e.ask(id, layer);
         }
         if let Some(before) = before.filter(|b| *b != socket) {

@@ -13,7 +13,7 @@
 //! path yet: the path MTU is found by probes alone (RFC 8261 section 4.1).
 
 use super::socket::{LINGER, PACKET_MAX, wishes};
-use super::{Below, Sctp, SctpSocket, Tie};
+use super::{PacketLayer, Sctp, SctpSocket, Tie};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::layer::{LayerEnd, Layers};
 use crate::carrier::{SctpCarrier, SessionId};
@@ -87,7 +87,7 @@ impl SctpCarrier {
     }
 
     fn insert_layer(&mut self, sock: Sock, layer: Key, addr: SocketAddr, options: &SocketOptions, server: bool) -> Key {
-        let socket = SctpSocket::new(sock, Below::Dtls, addr.is_ipv6(), options, server);
+        let socket = SctpSocket::new(sock, PacketLayer::Dtls, addr.is_ipv6(), options, server);
         // A client's association has nothing to send before the layer is up.
         self.sockets.insert(SctpSocket { layer: Some(layer), writable: server, ..socket })
     }

@@ -2,7 +2,7 @@
 //! what was handed over.
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
-use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
+use super::{SEND_BUFFER_MAX, Sctp, SctpEndpoint};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::terms::{Sender, WriteError};
 use crate::carrier::{SctpCarrier, SessionId};
@@ -420,7 +420,7 @@ impl Sctp {
     /// The most bytes that a connection may hand over now, for the room that is reserved for
     /// others. No limit where none is reserved anything, or nothing is buffered: something must go
     /// on.
-    fn allowance(&self, stream: u32, e: &SctpEnd) -> usize {
+    fn allowance(&self, stream: u32, e: &SctpEndpoint) -> usize {
         if self.reserved == 0 || e.endpoint.buffered(self.id) == 0 {
             return usize::MAX;
         }
@@ -498,7 +498,7 @@ const fn ppid(empty: bool) -> u32 {
 
 /// Hands a message to the endpoint; returns its number if what becomes of it will be reported.
 fn hand_over(
-    end: &mut SctpEnd,
+    end: &mut SctpEndpoint,
     id: AssociationId,
     stream: StreamId,
     data: Bytes,

@@ -13,7 +13,7 @@
 
 use super::paths::PATHS_MAX;
 use super::wire::ADAPTATION;
-use super::{Below, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket, Tie};
+use super::{PacketLayer, Profile, RECV_BUDGET, SEND_BUDGET, SctpEndpoint, SctpSocket, Tie};
 use crate::Limits;
 use crate::carrier::channel::ICMP_BUDGET;
 use crate::carrier::event::CarrierEvent;
@@ -88,12 +88,12 @@ impl SctpCarrier {
         let mut options = SocketOptions { local: None, reuse_address: false, ..options.clone() };
         options.set.retain(|o| !matches!(o, SocketOption::NoUdpChecksum(_)));
         let v6 = family.is_ipv6();
-        let same = |s: &SctpSocket| s.below == Below::Ip && s.v6 == v6 && s.options == options;
+        let same = |s: &SctpSocket| s.below == PacketLayer::Ip && s.v6 == v6 && s.options == options;
         let known = self.sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
         if let Some(key) = known {
             return Ok(key);
         }
-        let key = self.open_socket(cx, family, &options, Below::Ip, true)?;
+        let key = self.open_socket(cx, family, &options, PacketLayer::Ip, true)?;
         // Nothing can have come yet, but no event is promised before it was tried.
         self.socket_readable(cx, key);
         Ok(key)
@@ -105,16 +105,16 @@ impl SctpCarrier {
         cx: &mut Context<N>,
         family: SocketAddr,
         options: &SocketOptions,
-        below: Below,
+        below: PacketLayer,
         server: bool,
     ) -> Result<Key, AttemptError> {
         let with = wishes(options);
         let key = self.sockets.next_key();
         let token = CarrierSocket(Socket::Sctp(key)).token();
         let sock = match below {
-            Below::Ip => cx.net.raw(token, SCTP_PROTOCOL, family, &with),
+            PacketLayer::Ip => cx.net.raw(token, SCTP_PROTOCOL, family, &with),
             // DTLS has sockets of its own.
-            Below::Udp | Below::Dtls => cx.net.udp(token, family, &with),
+            PacketLayer::Udp | PacketLayer::Dtls => cx.net.udp(token, family, &with),
         };
         let sock = sock.map_err(AttemptError::Net)?;
         self.sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
@@ -134,8 +134,8 @@ impl SctpCarrier {
         let s = self.sockets.get(socket)?;
         let has = |s: &SctpSocket, p: u16| s.ends.range((p, None)..).next().is_some_and(|((port, _), _)| *port == p);
         // What is sent straight to this host comes to every such socket.
-        let others = |p: u16| self.sockets.iter().any(|(_, o)| o.below == Below::Ip && has(o, p));
-        let taken = |p: &u16| if s.below == Below::Ip { others(*p) } else { has(s, *p) };
+        let others = |p: u16| self.sockets.iter().any(|(_, o)| o.below == PacketLayer::Ip && has(o, p));
+        let taken = |p: &u16| if s.below == PacketLayer::Ip { others(*p) } else { has(s, *p) };
         let port = match port {
             0 => (0..PORT_TRIES)
                 .map(|_| EPHEMERAL.0 + cx.rng.below(u64::from(EPHEMERAL.1 - EPHEMERAL.0) + 1) as u16)
@@ -152,7 +152,7 @@ impl SctpCarrier {
     pub(super) fn layer(&self, socket: Key, mtu: u16) -> Layer {
         let Some(s) = self.sockets.get(socket) else { return Layer::udp() };
         let overhead = s.overhead();
-        let authenticates = s.below == Below::Dtls;
+        let authenticates = s.below == PacketLayer::Dtls;
         Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
     }
 
@@ -167,9 +167,9 @@ impl SctpCarrier {
         let layer = self.layer(socket, profile.mtu);
         let several = profile.several;
         // A layer below answers from where it was met by itself.
-        let all = |s: &SctpSocket| s.below != Below::Dtls && s.has_all();
+        let all = |s: &SctpSocket| s.below != PacketLayer::Dtls && s.has_all();
         let all = at.is_none() && self.sockets.get(socket).is_some_and(all);
-        let (below, shared) = self.sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
+        let (below, shared) = self.sockets.get(socket).map_or((PacketLayer::Udp, false), |s| (s.below, s.server));
         let secret = cx.config.shared_secret.unwrap_or(cx.config.seed);
         let association = AssociationConfig {
             outbound_streams: STREAMS,
@@ -181,7 +181,7 @@ impl SctpCarrier {
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
             extensions: Extensions {
-                ecn: cx.config.sctp_ecn && below != Below::Dtls,
+                ecn: cx.config.sctp_ecn && below != PacketLayer::Dtls,
                 // A client that opens no further paths is followed to another address without them.
                 dynamic_addresses: several && (accepts || profile.widens),
                 ..Extensions::default()
@@ -208,7 +208,7 @@ impl SctpCarrier {
             engine: cx.config.shared_secret.filter(|_| shared).map(|_| cx.config.engine),
             // A listener has its port for itself; that of a client may also be another program's,
             // of which nothing is known.
-            reserved: below == Below::Ip && !accepts,
+            reserved: below == PacketLayer::Ip && !accepts,
             max_associations: cx.limits.connections,
             max_per_source: cx.limits.sctp_per_source,
             receive_budget: cx.limits.engine_bytes.saturating_mul(RECEIVE_BUDGET_FACTOR),
@@ -223,7 +223,7 @@ impl SctpCarrier {
         let cookies = cookies_of(cookies, below, bound);
         let endpoint = Endpoint::new(config, cx.rng.seed(), &cookies);
         let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(cx.rng.u64()));
-        self.endpoints.insert(SctpEnd {
+        self.endpoints.insert(SctpEndpoint {
             socket,
             at,
             ways: Vec::new(),
@@ -243,7 +243,7 @@ impl SctpCarrier {
     /// Answers packets that are out of the blue as RFC 9260 section 8.4 requires: INIT with ABORT,
     /// so that a peer need not wait for its timers, and within the bounds on answers to a source.
     fn out_of_the_blue<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, port: u16) -> Option<Key> {
-        let s = self.sockets.get(socket).filter(|s| s.below != Below::Ip)?;
+        let s = self.sockets.get(socket).filter(|s| s.below != PacketLayer::Ip)?;
         let key = match s.unmatched {
             Some(key) => key,
             None => {
@@ -400,11 +400,11 @@ impl SctpCarrier {
     pub(crate) fn datagram<N: Net>(&mut self, cx: &mut Context<N>, socket: Key, came: PacketInfo, data: &[u8]) {
         let Some(s) = self.sockets.get(socket) else { return };
         if s.server
-            && s.below != Below::Dtls
+            && s.below != PacketLayer::Dtls
             && let Some(engine) = engine_of_packet(cx, data)
         {
             // Over IP every engine receives every packet.
-            if s.below == Below::Udp {
+            if s.below == PacketLayer::Udp {
                 keep_packet(cx, s.sock, engine, came, data);
             }
             return;
@@ -433,7 +433,7 @@ impl SctpCarrier {
     ) {
         let Some(s) = self.sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
-        let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
+        let known = s.end_at(to.filter(|_| s.below == PacketLayer::Ip), port);
         let known = known.map(|end| self.owner(end, data));
         let Some(key) = known.or_else(|| self.out_of_the_blue(cx, socket, port)) else { return };
         let Some(end) = self.endpoints.get_mut(key) else { return };
@@ -461,7 +461,7 @@ impl SctpCarrier {
             let Some(error) = cx.net.take_icmp_error(sock) else { break };
             any = true;
             let Some(to) = error.destination else { continue };
-            let to = if below == Below::Ip { SocketAddr::new(to.ip(), 0) } else { to };
+            let to = if below == PacketLayer::Ip { SocketAddr::new(to.ip(), 0) } else { to };
             if error.quoted.as_slice().is_empty() {
                 // The call that sends a too large packet reports that, too.
                 if error.offender.is_none() && error.mtu.is_none() {
@@ -552,8 +552,8 @@ impl SctpCarrier {
     /// An endpoint that is unused is dropped, after a while in which it still answers; its socket
     /// goes with the last.
     pub(super) fn tidy_endpoint<N: Net>(&self, cx: &mut Context<N>, key: Key) {
-        if self.endpoints.get(key).is_some_and(SctpEnd::is_unused) {
-            cx.timers.push(cx.now + LINGER, Due::SctpEnd(key).into());
+        if self.endpoints.get(key).is_some_and(SctpEndpoint::is_unused) {
+            cx.timers.push(cx.now + LINGER, Due::SctpEndpoint(key).into());
         }
     }
 
@@ -662,7 +662,7 @@ fn translate(error: &IcmpError, v6: bool, overhead: u16) -> Option<neater_sctp::
 /// The secret of the cookies of one listener: what was made by another one, below which lies
 /// something else or another port of UDP, is not good here, whatever its SCTP port. Engines that
 /// share a port agree.
-fn cookies_of(secret: [u8; 32], below: Below, port: u16) -> [u8; 32] {
+fn cookies_of(secret: [u8; 32], below: PacketLayer, port: u16) -> [u8; 32] {
     let mut seed = secret;
     let [high, low] = port.to_be_bytes();
     for (byte, of) in seed.iter_mut().zip([below as u8, high, low]) {

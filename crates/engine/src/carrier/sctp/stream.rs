@@ -4,7 +4,7 @@
 use super::direction::{Incoming, Outgoing, User};
 use super::receiving::Piece;
 use super::wire::{Control, PPID_CONTROL};
-use super::{Sctp, SctpEnd};
+use super::{Sctp, SctpEndpoint};
 use crate::Limits;
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::terms::{SessionLost, SessionOver};
@@ -195,7 +195,7 @@ impl SctpCarrier {
     /// Whether everything that was sent on a stream is acknowledged.
     pub(crate) fn is_idle(&self, key: Key, stream: u32) -> bool {
         let Some(a) = self.associations.get(key) else { return true };
-        let idle = |e: &SctpEnd| e.endpoint.is_stream_idle(a.id, StreamId(stream as u16));
+        let idle = |e: &SctpEndpoint| e.endpoint.is_stream_idle(a.id, StreamId(stream as u16));
         self.endpoints.get(a.end).is_none_or(idle)
     }
 

@@ -3,7 +3,7 @@
 //! *Responsible for* what is accepted, and for its TLS handshake. *Not responsible for* whether and
 //! when it is accepted ([`crate::listen`]).
 
-use crate::carrier::channel::{Behind, Channel, Kind};
+use crate::carrier::channel::{Channel, Kind, SocketUse};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::ids::{CarrierSocket, CarrierTimer};
 use crate::carrier::{SessionId, SocketCarrier};
@@ -49,7 +49,7 @@ impl SocketCarrier {
         };
         let (sock, remote) = cx.net.accept(*sock, CarrierSocket::channel(self.channels.next_key()).token())?;
         let kind = Kind::Accepted(tls.clone());
-        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, cx.now);
+        let mut channel = Channel::new(sock, kind, SocketUse::Listener(listener), remote, cx.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
         Ok((self.channels.insert(channel), remote))
     }
@@ -82,7 +82,7 @@ impl SocketCarrier {
 
     /// Moves the handshake of an incoming connection on, and reports what has become of it.
     pub(crate) fn advance_incoming<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
-        let Some(listener) = self.channels.get(key).and_then(|c| c.behind.listener()) else { return };
+        let Some(listener) = self.channels.get(key).and_then(|c| c.used_by.listener()) else { return };
         let complete = match self.drive_tls(cx, key) {
             Ok(true) => true,
             Ok(false) if self.has_early(key) => {
@@ -112,7 +112,7 @@ impl SocketCarrier {
     #[inline]
     pub(in crate::carrier) fn hand_over(&mut self, key: Key, conn: Key) {
         if let Some(ch) = self.channels.get_mut(key) {
-            ch.behind = Behind::Conn(conn);
+            ch.used_by = SocketUse::Conn(conn);
         }
     }
 }

@@ -59,7 +59,7 @@ impl SocketCarrier {
         let sock =
             cx.net.connect(CarrierSocket::channel(key).token(), to.addr, to.options).map_err(AttemptError::Net)?;
         let kind = if to.stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending(Box::new(Client::new(to))) };
-        self.channels.insert(Channel::new(sock, kind, to.behind(attempt), to.addr, cx.now));
+        self.channels.insert(Channel::new(sock, kind, to.used_by(attempt), to.addr, cx.now));
         Ok(SessionId::Channel(key))
     }
 
@@ -75,7 +75,7 @@ impl SocketCarrier {
 
     /// Moves an attempt on, after readiness, and reports what has become of it.
     pub(in crate::carrier) fn advance_attempt<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
-        let Some(attempt) = self.channels.get(key).and_then(|c| c.behind.attempt()) else { return };
+        let Some(attempt) = self.channels.get(key).and_then(|c| c.used_by.attempt()) else { return };
         let session = SessionId::Channel(key);
         match self.go_on_connecting(cx, key, attempt) {
             Ok(false) => {}

@@ -11,7 +11,7 @@
 
 use super::tls_out;
 use crate::carrier::SocketCarrier;
-use crate::carrier::channel::{Behind, Kind};
+use crate::carrier::channel::{Kind, SocketUse};
 use crate::carrier::ids::CarrierTimer;
 use crate::carrier::terms::LINGER;
 use crate::carrier::terms::{Closed, Delivery, End};
@@ -52,7 +52,7 @@ impl SocketCarrier {
         Sides { untouched, peer_ended, fin_done, .. }: Sides,
     ) -> Closed {
         let Some(ch) = self.channels.get(key) else { return End::Done.into() };
-        if ch.behind != Behind::Conn(conn) {
+        if ch.used_by != SocketUse::Conn(conn) {
             // It lingers already.
             return End::Waits.into();
         }
@@ -83,7 +83,7 @@ impl SocketCarrier {
         if !fin_done && let Err(e) = cx.net.shutdown_write(ch.sock) {
             return Closed { fin_done: true, ..End::Failed(ConnectionError::Net(e)).into() };
         }
-        ch.behind = Behind::Lingering(Lingering { until: cx.now + LINGER, conn: Some(conn), peer_ended });
+        ch.used_by = SocketUse::Lingering(Lingering { until: cx.now + LINGER, conn: Some(conn), peer_ended });
         let mut closed = self.linger(cx, key).map_or_else(|| End::Waits.into(), |(_, closed)| closed);
         if closed.end == End::Waits {
             closed.end = self.check_delivered(cx, key);
@@ -101,7 +101,7 @@ impl SocketCarrier {
     /// Drops what a peer sends to a connection that is closing and still has something to send: a
     /// peer that is closing, too, would wait for that, and this side for the peer.
     pub(crate) fn discard<N: Net>(&mut self, cx: &mut Context<N>, conn: Key, key: Key) -> Closed {
-        let Some(ch) = self.channels.get(key).filter(|ch| ch.behind == Behind::Conn(conn)) else {
+        let Some(ch) = self.channels.get(key).filter(|ch| ch.used_by == SocketUse::Conn(conn)) else {
             return End::Waits.into();
         };
         let fits = match &ch.kind {
@@ -118,9 +118,9 @@ impl SocketCarrier {
     /// connection, and what has become of it; `None`: nothing that concerns one.
     pub(crate) fn linger<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> Option<(Key, Closed)> {
         let ch = self.channels.get_mut(key)?;
-        let (conn, lingers) = match ch.behind {
-            Behind::Lingering(l) => (l.conn, true),
-            Behind::Conn(conn) => (Some(conn), false),
+        let (conn, lingers) = match ch.used_by {
+            SocketUse::Lingering(l) => (l.conn, true),
+            SocketUse::Conn(conn) => (Some(conn), false),
             _ => return None,
         };
         let mut scratch = core::mem::take(&mut cx.scratch);
@@ -148,7 +148,7 @@ impl SocketCarrier {
             (Some(Err(_)), _) if !lingers => None,
             // What was sent may still be on its way, though the peer has nothing more to send.
             (Some(Ok(true)), Some(conn)) => {
-                if let Behind::Lingering(l) = &mut ch.behind {
+                if let SocketUse::Lingering(l) = &mut ch.used_by {
                     l.peer_ended = true;
                 }
                 let end = self.check_delivered(cx, key);
@@ -181,7 +181,9 @@ impl SocketCarrier {
     /// end a little longer.
     pub(crate) fn check_delivered<N: Net>(&mut self, cx: &mut Context<N>, key: Key) -> End {
         let Some(ch) = self.channels.get(key) else { return End::Waits };
-        let Behind::Lingering(l @ Lingering { conn: Some(_), peer_ended, .. }) = ch.behind else { return End::Waits };
+        let SocketUse::Lingering(l @ Lingering { conn: Some(_), peer_ended, .. }) = ch.used_by else {
+            return End::Waits;
+        };
         match self.delivered(cx, key, peer_ended) {
             Delivery::Open => End::Waits,
             Delivery::Done if peer_ended => {
@@ -193,7 +195,7 @@ impl SocketCarrier {
                 // that has not read yet may go with it.
                 let until = cx.now + LINGER;
                 if let Some(ch) = self.channels.get_mut(key) {
-                    ch.behind = Behind::Lingering(Lingering { until, conn: None, ..l });
+                    ch.used_by = SocketUse::Lingering(Lingering { until, conn: None, ..l });
                 }
                 cx.timers.push(until, CarrierTimer::channel(key));
                 End::Done
@@ -209,7 +211,7 @@ impl SocketCarrier {
     pub(crate) fn lingered<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         // Before what was sent is delivered, it is the connection's time that counts.
         if let Some(ch) = self.channels.get(key)
-            && let Behind::Lingering(Lingering { until, conn: None, .. }) = ch.behind
+            && let SocketUse::Lingering(Lingering { until, conn: None, .. }) = ch.used_by
             && until <= cx.now
         {
             self.drop_socket(cx, key);

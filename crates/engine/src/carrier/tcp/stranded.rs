@@ -33,7 +33,7 @@ impl SocketCarrier {
         let keys: Vec<Key> = self.channels.iter().filter(|(_, ch)| runs(ch)).map(|(key, _)| key).collect();
         for key in keys {
             let Some(ch) = self.channels.get_mut(key) else { continue };
-            let Some((keep_alive, timeout)) = ch.behind.conn().and_then(&usual) else { continue };
+            let Some((keep_alive, timeout)) = ch.used_by.conn().and_then(&usual) else { continue };
             let Ok(local) = cx.net.local_addr(ch.sock) else { continue };
             let ip = local.ip().to_canonical();
             let here = interfaces.iter().any(|i| i.addrs.iter().any(|a| a.addr == ip));

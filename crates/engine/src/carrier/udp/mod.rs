@@ -142,7 +142,7 @@ impl SocketCarrier {
             // A wish: the datagrams leave without it, too.
             let _ = cx.net.set(sock, SocketOption::Priority(p));
         }
-        let mut channel = Channel::new(sock, Kind::Udp, to.behind(attempt), to.addr, cx.now);
+        let mut channel = Channel::new(sock, Kind::Udp, to.used_by(attempt), to.addr, cx.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
         self.channels.insert(channel);
         Ok(SessionId::Channel(key))

@@ -5,7 +5,7 @@
 //! itself.
 
 use crate::Stack;
-use crate::carrier::channel::{Behind, Channel, ICMP_BUDGET, Kind};
+use crate::carrier::channel::{Channel, ICMP_BUDGET, Kind, SocketUse};
 use crate::carrier::event::CarrierEvent;
 use crate::carrier::peer::Peer;
 use crate::carrier::{FlowId, SocketCarrier};
@@ -68,7 +68,7 @@ impl SocketCarrier {
             self.has_drained(key);
             return false;
         }
-        let Some(Channel { sock, behind: Behind::Listener(listener), .. }) = self.channels.get(key) else {
+        let Some(Channel { sock, used_by: SocketUse::Listener(listener), .. }) = self.channels.get(key) else {
             return false;
         };
         let (sock, listener) = (*sock, *listener);

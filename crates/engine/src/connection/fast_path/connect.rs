@@ -2,7 +2,7 @@
 
 use super::FastPath;
 use crate::carrier::FlowId;
-use crate::carrier::channel::{Behind, Channel};
+use crate::carrier::channel::{Channel, SocketUse};
 use crate::carrier::ids::CarrierSocket;
 use crate::conn::{Conn, ConnectionState};
 use crate::timer::Timer;
@@ -54,7 +54,7 @@ impl<N: Net> FastPath<'_, N> {
                         request.0.setups.socket_options(Stack::PLAIN),
                     )
                     .ok()?;
-                Some(Channel::plain(sock, Behind::Alone(conn), *addr, now))
+                Some(Channel::plain(sock, SocketUse::Alone(conn), *addr, now))
             })?;
             let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
             new.network = Some(network);
@@ -82,7 +82,7 @@ impl<N: Net> FastPath<'_, N> {
                 ch.connected = true;
                 // Nothing was promised about readability, so it must be tried.
                 ch.readable = true;
-                ch.behind = Behind::Conn(conn);
+                ch.used_by = SocketUse::Conn(conn);
                 c.state = ConnectionState::Established;
                 c.stack = Some(Stack::PLAIN);
                 c.since = self.cx.now;
@@ -118,7 +118,7 @@ impl<N: Net> FastPath<'_, N> {
         let now = self.cx.now;
         let sockets = &mut *self.sockets;
         let inserted = self.conns.try_insert_with(|conn| {
-            let mut channel = Channel::plain(sock, Behind::Conn(conn), remote, now);
+            let mut channel = Channel::plain(sock, SocketUse::Conn(conn), remote, now);
             (channel.connected, channel.writable, channel.readable) = (true, true, true);
             sockets.insert(channel);
             let mut c = Conn::new(request, Arc::default(), now);
@@ -147,7 +147,7 @@ impl<N: Net> FastPath<'_, N> {
             // A plain TCP connection on which nothing was sent or received needs no orderly close.
             let silent = c.state == ConnectionState::Established
                 && (c.bytes_sent, c.bytes_received) == (0, 0)
-                && c.ext.is_none()
+                && c.cold.is_none()
                 && c.group.is_none()
                 && c.tx.is_empty();
             match c.flow {

@@ -1,7 +1,7 @@
 //! Readiness, where all that follows from it is a report to the program.
 
 use super::FastPath;
-use crate::carrier::channel::Behind;
+use crate::carrier::channel::SocketUse;
 use crate::carrier::ids::channel_of;
 use crate::conn::ConnectionState;
 use crate::listen::gave_up;
@@ -23,17 +23,17 @@ impl<N: Net> FastPath<'_, N> {
             && let Some(key) = channel_of(token)
             && let Some(ch) = self.sockets.get_mut(key)
         {
-            match ch.behind {
-                Behind::Conn(conn) if ch.is_plain() => {
+            match ch.used_by {
+                SocketUse::Conn(conn) if ch.is_plain() => {
                     ch.note(ready);
                     return self.on_ready(conn, ready.readable || ready.hangup, ready.writable);
                 }
-                Behind::Alone(conn) if ch.is_plain() => {
+                SocketUse::Alone(conn) if ch.is_plain() => {
                     ch.note(ready);
                     self.read_clock(now);
                     return self.on_connect_ended(key, conn);
                 }
-                Behind::Listener(listener) if ch.accepts_plainly() => {
+                SocketUse::Listener(listener) if ch.accepts_plainly() => {
                     ch.note(ready);
                     self.read_clock(now);
                     return self.accept_all(listener, key);

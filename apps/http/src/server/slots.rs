@@ -12,10 +12,10 @@
 //! address that has most above its share, and of these the one on which nothing has gone on for
 //! longest.
 //!
-//! *Invariants*: never more seats than [`Bounds::total`], and [`LEAVING`] that are about to go; an
+//! *Invariants*: never more slots than [`Bounds::total`], and [`LEAVING`] that are about to go; an
 //! address never takes from one that has less.
 
-use super::watch::Activity;
+use super::liveness::Activity;
 use crate::lock;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) struct Bounds {
     pub(crate) idle: Duration,
 }
 
-/// Why there is no seat.
+/// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// All are taken, and none has to be given up.
@@ -52,9 +52,9 @@ pub(crate) enum Refused {
     Address,
 }
 
-/// The seats of a server.
+/// The slots of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Seats {
+pub(crate) struct Slots {
     bounds: Bounds,
     state: Arc<Mutex<State>>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Seats {
 struct State {
     next: u64,
     taken: BTreeMap<u64, Taken>,
-    /// How many seats each address has that are not about to be free.
+    /// How many slots each address has that are not about to be free.
     addresses: BTreeMap<Option<IpAddr>, usize>,
     leaving: usize,
     /// Connections that were evicted and are not reported yet.
@@ -81,18 +81,18 @@ struct Taken {
 
 /// The right to a connection; over when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    all: Seats,
+pub(crate) struct Slot {
+    all: Slots,
     id: u64,
 }
 
-impl Seats {
+impl Slots {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, state: Arc::default() }
     }
 
-    /// A seat for a connection of this address, which another may have to leave.
-    pub(crate) fn take(&self, address: Option<IpAddr>, activity: &Activity) -> Result<Seat, Refused> {
+    /// A slot for a connection of this address, which another may have to leave.
+    pub(crate) fn take(&self, address: Option<IpAddr>, activity: &Activity) -> Result<Slot, Refused> {
         let mut s = lock(&self.state);
         let mine = s.of(address);
         // One that is no less than the total is none.
@@ -106,7 +106,7 @@ impl Seats {
         s.next += 1;
         s.taken.insert(id, Taken { address, activity: activity.clone(), leaves: false });
         *s.addresses.entry(address).or_default() += 1;
-        Ok(Seat { all: self.clone(), id })
+        Ok(Slot { all: self.clone(), id })
     }
 
     /// Evicts a connection that is idle, or has stood still for long, because the system is short
@@ -172,7 +172,7 @@ impl State {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut s = lock(&self.all.state);
         let Some(taken) = s.taken.remove(&self.id) else { return };
@@ -196,10 +196,10 @@ mod tests {
         Some(IpAddr::from([192, 0, 2, host]))
     }
 
-    /// A connection of this address, if there is a seat.
-    fn come(seats: &Seats, host: u8) -> Result<(Seat, Activity), Refused> {
+    /// A connection of this address, if there is a slot.
+    fn come(slots: &Slots, host: u8) -> Result<(Slot, Activity), Refused> {
         let activity = Activity::new();
-        Ok((seats.take(address(host), &activity)?, activity))
+        Ok((slots.take(address(host), &activity)?, activity))
     }
 
     async fn has_to_go(activity: &Activity) -> bool {
@@ -208,93 +208,93 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_address_may_have_all_until_another_comes() {
-        let seats = Seats::new(BOUNDS);
-        let mut held: Vec<_> = (0..4).map(|_| come(&seats, 1).expect("a seat")).collect();
+        let slots = Slots::new(BOUNDS);
+        let mut held: Vec<_> = (0..4).map(|_| come(&slots, 1).expect("a seat")).collect();
         let _busy: Vec<_> = held.iter().map(|(_, activity)| activity.begin()).collect();
-        assert_eq!(come(&seats, 1).err(), Some(Refused::Full), "all are busy, and its own");
+        assert_eq!(come(&slots, 1).err(), Some(Refused::Full), "all are busy, and its own");
         tokio::time::sleep(S).await;
         // What has moved least goes.
         for i in [0, 1, 3] {
             held[i].1.touch();
         }
-        let other = come(&seats, 2).expect("a seat");
+        let other = come(&slots, 2).expect("a seat");
         for (i, (_, activity)) in held.iter().enumerate() {
             assert_eq!(has_to_go(activity).await, i == 2, "{i}");
         }
-        let second = come(&seats, 2).expect("a seat");
-        assert_eq!(come(&seats, 2).err(), Some(Refused::Full), "it would have more than the first");
-        assert_eq!(seats.take_evicted(), 2);
+        let second = come(&slots, 2).expect("a seat");
+        assert_eq!(come(&slots, 2).err(), Some(Refused::Full), "it would have more than the first");
+        assert_eq!(slots.take_evicted(), 2);
         drop((other, second));
         held.clear();
-        let s = lock(&seats.state);
+        let s = lock(&slots.state);
         assert!(s.taken.is_empty() && s.addresses.is_empty() && s.leaving == 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_goes_for_another_of_its_address_and_one_that_stands_still_later() {
-        let seats = Seats::new(BOUNDS);
-        let held: Vec<_> = (0..4).map(|_| come(&seats, 1).expect("a seat")).collect();
+        let slots = Slots::new(BOUNDS);
+        let held: Vec<_> = (0..4).map(|_| come(&slots, 1).expect("a seat")).collect();
         let answers: Vec<_> = held[1..].iter().map(|(_, activity)| activity.begin()).collect();
         tokio::time::sleep(S).await;
-        assert_eq!(come(&seats, 1).err(), Some(Refused::Full), "it has been idle for a second");
+        assert_eq!(come(&slots, 1).err(), Some(Refused::Full), "it has been idle for a second");
         tokio::time::sleep(2 * S).await;
-        let fifth = come(&seats, 1).expect("a seat");
+        let fifth = come(&slots, 1).expect("a seat");
         assert!(has_to_go(&held[0].1).await && !has_to_go(&held[1].1).await);
         let _busy = fifth.1.begin();
-        assert_eq!(come(&seats, 1).err(), Some(Refused::Full));
+        assert_eq!(come(&slots, 1).err(), Some(Refused::Full));
         tokio::time::sleep(60 * S).await;
         fifth.1.touch();
         held[1].1.touch();
         held[3].1.touch();
-        let sixth = come(&seats, 1).expect("a seat");
+        let sixth = come(&slots, 1).expect("a seat");
         assert!(has_to_go(&held[2].1).await && !has_to_go(&held[3].1).await);
         drop((answers, sixth));
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_that_moves_goes_as_long_as_there_is_one_that_is_idle() {
-        let seats = Seats::new(BOUNDS);
-        let held: Vec<_> = [1, 1, 2, 3].iter().map(|host| come(&seats, *host).expect("a seat")).collect();
+        let slots = Slots::new(BOUNDS);
+        let held: Vec<_> = [1, 1, 2, 3].iter().map(|host| come(&slots, *host).expect("a seat")).collect();
         let _busy = (held[0].1.begin(), held[1].1.begin(), held[2].1.begin());
         tokio::time::sleep(3 * S).await;
         // A transfer over two connections is more than the newcomer has, and all the same of use.
-        let newcomer = come(&seats, 4).expect("a seat");
+        let newcomer = come(&slots, 4).expect("a seat");
         for (i, (_, activity)) in held.iter().enumerate() {
             assert_eq!(has_to_go(activity).await, i == 3, "{i}");
         }
         // Now there is none.
-        let _other = come(&seats, 5).expect("a seat");
+        let _other = come(&slots, 5).expect("a seat");
         assert!(has_to_go(&held[0].1).await || has_to_go(&held[1].1).await);
         assert!(!has_to_go(&newcomer.1).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_has_more_takes_nothing_from_who_has_less() {
-        let seats = Seats::new(BOUNDS);
-        let held: Vec<_> = [1, 2, 3, 3].iter().map(|host| come(&seats, *host).expect("a seat")).collect();
+        let slots = Slots::new(BOUNDS);
+        let held: Vec<_> = [1, 2, 3, 3].iter().map(|host| come(&slots, *host).expect("a seat")).collect();
         let _busy = (held[2].1.begin(), held[3].1.begin());
         tokio::time::sleep(30 * S).await;
-        assert_eq!(come(&seats, 3).err(), Some(Refused::Full));
+        assert_eq!(come(&slots, 3).err(), Some(Refused::Full));
         assert!(!has_to_go(&held[0].1).await && !has_to_go(&held[1].1).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lack_of_descriptors_ends_what_is_idle_and_nothing_that_moves() {
-        let seats = Seats::new(BOUNDS);
-        let held: Vec<_> = (0..3).map(|_| come(&seats, 1).expect("a seat")).collect();
+        let slots = Slots::new(BOUNDS);
+        let held: Vec<_> = (0..3).map(|_| come(&slots, 1).expect("a seat")).collect();
         let _busy = (held[0].1.begin(), held[2].1.begin());
         tokio::time::sleep(3 * S).await;
-        seats.relieve();
-        seats.relieve();
-        assert_eq!(seats.take_evicted(), 1);
+        slots.relieve();
+        slots.relieve();
+        assert_eq!(slots.take_evicted(), 1);
         assert!(has_to_go(&held[1].1).await);
     }
 
     #[test]
     fn a_bound_of_an_address_that_was_set_holds_while_there_is_room() {
-        let seats = Seats::new(Bounds { per_address: 2, ..BOUNDS });
-        let _held = [come(&seats, 1).expect("a seat"), come(&seats, 1).expect("a seat")];
-        assert_eq!(come(&seats, 1).err(), Some(Refused::Address));
-        assert!(come(&seats, 2).is_ok());
+        let slots = Slots::new(Bounds { per_address: 2, ..BOUNDS });
+        let _held = [come(&slots, 1).expect("a seat"), come(&slots, 1).expect("a seat")];
+        assert_eq!(come(&slots, 1).err(), Some(Refused::Address));
+        assert!(come(&slots, 2).is_ok());
     }
 }

@@ -51,7 +51,7 @@ async fn read_all(stream: &ByteStream) {
 /// tokio wakes a task that polls with no budget left within that call where no scheduler runs, as
 /// in the future of `block_on`.
 #[test]
-fn a_driver_that_is_polled_without_any_budget_left_does_not_ring_the_bell_within_the_bell() {
+fn a_driver_that_is_polled_without_any_budget_left_does_not_wake_within_its_waker() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -4,8 +4,8 @@
 //! between addresses and between the connections of one, and for ending answers that are not read.
 //! *Not responsible for* what an answer is.
 //!
-//! *Invariants*: never more turns than the bounds allow; a client with fewer comes first, so that
-//! no client can keep others waiting by asking more often; an answer that does not progress is
+//! *Invariants*: never more admissions than the bounds allow; a client with fewer comes first, so
+//! that no client can keep others waiting by asking more often; an answer that does not progress is
 //! ended when a client waits that has fewer, and in any case after [`Bounds::idle`].
 
 use crate::lock;
@@ -22,25 +22,25 @@ const AT_A_TIME: usize = 16;
 /// How many, and how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Turns in all.
+    /// Admissions in all.
     pub(crate) total: usize,
-    /// Turns of one address.
+    /// Admissions of one address.
     pub(crate) per_address: usize,
-    /// How long a turn may make no progress while a client with fewer waits.
+    /// How long an admission may make no progress while a client with fewer waits.
     pub(crate) stall: Duration,
-    /// How long a turn may not move at all.
+    /// How long an admission may not move at all.
     pub(crate) idle: Duration,
 }
 
 /// The client. Of IPv6 the first 64 bits count: a host with one address there has them all (RFC
 /// 4291 section 2.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Who {
+pub(crate) struct ClientKey {
     address: Option<IpAddr>,
     connection: u64,
 }
 
-impl Who {
+impl ClientKey {
     pub(crate) fn new(address: Option<IpAddr>, connection: u64) -> Self {
         Self { address: address.map(prefix), connection }
     }
@@ -58,9 +58,9 @@ fn prefix(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The turns of a server.
+/// The admissions of a server.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct Admission {
     bounds: Bounds,
     state: Mutex<State>,
 }
@@ -72,32 +72,32 @@ struct State {
     addresses: BTreeMap<Option<IpAddr>, usize>,
     connections: BTreeMap<u64, usize>,
     /// Each queue in the order in which they came; none is empty.
-    waiting: BTreeMap<Who, BTreeMap<u64, Waiter>>,
+    waiting: BTreeMap<ClientKey, BTreeMap<u64, Waiter>>,
 }
 
-/// One that waits, and how to notify it later that its turn has to end.
+/// One that waits, and how to notify it later that its admission has to end.
 #[derive(Debug)]
 struct Waiter {
-    tell: oneshot::Sender<Turn>,
+    tell: oneshot::Sender<Admitted>,
     end: Arc<Notify>,
 }
 
 /// A place in a queue; given up when it is dropped.
 struct Place<'a> {
-    turns: &'a Turns,
-    who: Who,
+    admission: &'a Admission,
+    client_key: ClientKey,
     id: u64,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        drop(lock(&self.turns.state).leave(self.who, self.id));
+        drop(lock(&self.admission.state).leave(self.client_key, self.id));
     }
 }
 
 #[derive(Debug)]
 struct Held {
-    who: Who,
+    client_key: ClientKey,
     moved: Instant,
     /// Asked to end, and not yet gone.
     ending: bool,
@@ -106,39 +106,39 @@ struct Held {
 
 /// The right to answer one request; over when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Admitted {
     id: u64,
-    turns: Option<Arc<Turns>>,
+    admission: Option<Arc<Admission>>,
 }
 
-impl Turn {
+impl Admitted {
     /// The answer moves.
     pub(crate) fn moves(&self) {
-        if let Some(turns) = &self.turns
-            && let Some(h) = lock(&turns.state).held.get_mut(&self.id)
+        if let Some(admission) = &self.admission
+            && let Some(h) = lock(&admission.state).held.get_mut(&self.id)
         {
             h.moved = Instant::now();
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for Admitted {
     fn drop(&mut self) {
-        if let Some(turns) = self.turns.take() {
-            let mut state = lock(&turns.state);
+        if let Some(admission) = self.admission.take() {
+            let mut state = lock(&admission.state);
             state.release(self.id);
-            turns.settle(&mut state);
+            admission.settle(&mut state);
         }
     }
 }
 
-impl Turns {
+impl Admission {
     pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self { bounds, state: Mutex::default() })
     }
 
-    /// Waits for a turn. `end` is notified when it has to be over: its holder drops it then.
-    pub(crate) async fn wait(self: &Arc<Self>, who: Who, end: Arc<Notify>) -> Option<Turn> {
+    /// Waits for an admission. `end` is notified when it has to be over: its holder drops it then.
+    pub(crate) async fn wait(self: &Arc<Self>, client_key: ClientKey, end: Arc<Notify>) -> Option<Admitted> {
         let (tell, granted) = oneshot::channel();
         let _place = {
             let mut state = lock(&self.state);
@@ -146,25 +146,25 @@ impl Turns {
             state.next += 1;
             // Most requests find room, and none before them: no queue then, which costs more than
             // all else here.
-            let room = state.held.len() < self.bounds.total && state.of_address(who) < self.bounds.per_address;
+            let room = state.held.len() < self.bounds.total && state.of_address(client_key) < self.bounds.per_address;
             if room && state.waiting.is_empty() {
-                state.hold(id, who, end);
-                return Some(Turn { id, turns: Some(self.clone()) });
+                state.hold(id, client_key, end);
+                return Some(Admitted { id, admission: Some(self.clone()) });
             }
-            state.waiting.entry(who).or_default().insert(id, Waiter { tell, end });
+            state.waiting.entry(client_key).or_default().insert(id, Waiter { tell, end });
             self.settle(&mut state);
-            Place { turns: self, who, id }
+            Place { admission: self, client_key, id }
         };
         granted.await.ok()
     }
 
     /// All answers of a connection move: what keeps them is its transport, and that delivers.
-    pub(crate) fn all_move(&self, who: Who) {
+    pub(crate) fn all_move(&self, client_key: ClientKey) {
         let now = Instant::now();
-        lock(&self.state).held.values_mut().filter(|h| h.who == who).for_each(|h| h.moved = now);
+        lock(&self.state).held.values_mut().filter(|h| h.client_key == client_key).for_each(|h| h.moved = now);
     }
 
-    /// Ends what has not moved for too long. Wanted at least as often as [`Turns::pace`].
+    /// Ends what has not moved for too long. Wanted at least as often as [`Admission::pace`].
     pub(crate) fn look_around(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         let now = Instant::now();
@@ -182,11 +182,11 @@ impl Turns {
 
     /// Admits the requests that are due, and ends answers that block others.
     fn settle(self: &Arc<Self>, state: &mut State) {
-        while let Some(who) = state.first_waiting(self.bounds.per_address) {
+        while let Some(client_key) = state.first_waiting(self.bounds.per_address) {
             if state.held.len() >= self.bounds.total {
                 break;
             }
-            state.grant(self, who);
+            state.grant(self, client_key);
         }
         self.make_room(state);
     }
@@ -200,7 +200,8 @@ impl Turns {
         let now = Instant::now();
         let full = state.held.len() >= self.bounds.total;
         let stalled = state.held.iter().filter(|(_, h)| !h.ending && now - h.moved >= self.bounds.stall);
-        let mut stalled: Vec<_> = stalled.map(|(id, h)| (state.has(h.who), now - h.moved, h.who, *id)).collect();
+        let mut stalled: Vec<_> =
+            stalled.map(|(id, h)| (state.has(h.client_key), now - h.moved, h.client_key, *id)).collect();
         if stalled.is_empty() {
             return;
         }
@@ -210,11 +211,11 @@ impl Turns {
         needy.sort_unstable();
         // What is ending already is for the first of them.
         let ending = state.held.values().filter(|h| h.ending).count();
-        for ((mine, own), who) in needy.into_iter().take(AT_A_TIME).skip(ending) {
-            let better_off = |((theirs, of_one), _, holder, _): &&((usize, usize), Duration, Who, u64)| {
+        for ((mine, own), client_key) in needy.into_iter().take(AT_A_TIME).skip(ending) {
+            let better_off = |((theirs, of_one), _, holder, _): &&((usize, usize), Duration, ClientKey, u64)| {
                 // Of another address only what makes room: at the bound of an address that would
                 // not.
-                if holder.address == who.address { *of_one > own + 1 } else { full && *theirs > mine + 1 }
+                if holder.address == client_key.address { *of_one > own + 1 } else { full && *theirs > mine + 1 }
             };
             let Some(id) = stalled.iter().rev().find(better_off).map(|s| s.3) else { continue };
             stalled.retain(|s| s.3 != id);
@@ -227,52 +228,52 @@ impl Turns {
 }
 
 impl State {
-    fn of_address(&self, who: Who) -> usize {
-        self.addresses.get(&who.address).copied().unwrap_or(0)
+    fn of_address(&self, client_key: ClientKey) -> usize {
+        self.addresses.get(&client_key.address).copied().unwrap_or(0)
     }
 
-    /// How many turns the address has, and how many of them the connection.
-    fn has(&self, who: Who) -> (usize, usize) {
-        (self.of_address(who), self.connections.get(&who.connection).copied().unwrap_or(0))
+    /// How many admissions the address has, and how many of them the connection.
+    fn has(&self, client_key: ClientKey) -> (usize, usize) {
+        (self.of_address(client_key), self.connections.get(&client_key.connection).copied().unwrap_or(0))
     }
 
     /// The client with fewest answers of those that may have one more.
-    fn first_waiting(&self, per_address: usize) -> Option<Who> {
+    fn first_waiting(&self, per_address: usize) -> Option<ClientKey> {
         let may = self.waiting.keys().filter(|w| self.of_address(**w) < per_address);
         may.min_by_key(|w| (self.has(**w), **w)).copied()
     }
 
     /// Takes a place out of its queue.
-    fn leave(&mut self, who: Who, id: u64) -> Option<Waiter> {
-        let queue = self.waiting.get_mut(&who)?;
+    fn leave(&mut self, client_key: ClientKey, id: u64) -> Option<Waiter> {
+        let queue = self.waiting.get_mut(&client_key)?;
         let left = queue.remove(&id);
         if queue.is_empty() {
-            self.waiting.remove(&who);
+            self.waiting.remove(&client_key);
         }
         left
     }
 
-    fn grant(&mut self, turns: &Arc<Turns>, who: Who) {
-        let first = self.waiting.get(&who).and_then(|q| q.keys().next().copied());
-        let Some((id, waiter)) = first.and_then(|id| Some((id, self.leave(who, id)?))) else { return };
-        self.hold(id, who, waiter.end);
-        if let Err(mut turn) = waiter.tell.send(Turn { id, turns: Some(turns.clone()) }) {
+    fn grant(&mut self, admission: &Arc<Admission>, client_key: ClientKey) {
+        let first = self.waiting.get(&client_key).and_then(|q| q.keys().next().copied());
+        let Some((id, waiter)) = first.and_then(|id| Some((id, self.leave(client_key, id)?))) else { return };
+        self.hold(id, client_key, waiter.end);
+        if let Err(mut admitted) = waiter.tell.send(Admitted { id, admission: Some(admission.clone()) }) {
             // Its destructor would want the lock that we hold.
-            turn.turns = None;
+            admitted.admission = None;
             self.release(id);
         }
     }
 
-    fn hold(&mut self, id: u64, who: Who, end: Arc<Notify>) {
-        self.held.insert(id, Held { who, moved: Instant::now(), ending: false, end });
-        *self.addresses.entry(who.address).or_default() += 1;
-        *self.connections.entry(who.connection).or_default() += 1;
+    fn hold(&mut self, id: u64, client_key: ClientKey, end: Arc<Notify>) {
+        self.held.insert(id, Held { client_key, moved: Instant::now(), ending: false, end });
+        *self.addresses.entry(client_key.address).or_default() += 1;
+        *self.connections.entry(client_key.connection).or_default() += 1;
     }
 
     fn release(&mut self, id: u64) {
         let Some(h) = self.held.remove(&id) else { return };
-        less(&mut self.addresses, &h.who.address);
-        less(&mut self.connections, &h.who.connection);
+        less(&mut self.addresses, &h.client_key.address);
+        less(&mut self.connections, &h.client_key.connection);
     }
 }
 
@@ -295,30 +296,30 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { total: 10, per_address: 8, stall: Duration::from_secs(2), idle: Duration::from_secs(60) };
 
-    fn who(host: u8, connection: u64) -> Who {
-        Who::new(Some(IpAddr::from([192, 0, 2, host])), connection)
+    fn client_key(host: u8, connection: u64) -> ClientKey {
+        ClientKey::new(Some(IpAddr::from([192, 0, 2, host])), connection)
     }
 
     struct Waiting {
-        turn: Pin<Box<dyn Future<Output = Option<Turn>>>>,
+        admitted: Pin<Box<dyn Future<Output = Option<Admitted>>>>,
         end: Arc<Notify>,
     }
 
     struct Answering {
-        turn: Turn,
+        admitted: Admitted,
         end: Arc<Notify>,
     }
 
-    fn ask(turns: &Arc<Turns>, who: Who) -> Waiting {
-        let (turns, end) = (turns.clone(), Arc::new(Notify::new()));
+    fn ask(admission: &Arc<Admission>, client_key: ClientKey) -> Waiting {
+        let (admission, end) = (admission.clone(), Arc::new(Notify::new()));
         let told = end.clone();
-        Waiting { turn: Box::pin(async move { turns.wait(who, told).await }), end }
+        Waiting { admitted: Box::pin(async move { admission.wait(client_key, told).await }), end }
     }
 
     async fn granted(waiting: &mut Waiting) -> Option<Answering> {
         let end = waiting.end.clone();
-        poll_fn(|cx| match waiting.turn.as_mut().poll(cx) {
-            Poll::Ready(turn) => Poll::Ready(turn.map(|turn| Answering { turn, end: end.clone() })),
+        poll_fn(|cx| match waiting.admitted.as_mut().poll(cx) {
+            Poll::Ready(admitted) => Poll::Ready(admitted.map(|admitted| Answering { admitted, end: end.clone() })),
             Poll::Pending => Poll::Ready(None),
         })
         .await
@@ -330,39 +331,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_never_has_more_than_its_share_and_all_never_more_than_there_are() {
-        let turns = Turns::new(BOUNDS);
+        let admission = Admission::new(BOUNDS);
         let mut held = Vec::new();
         for i in 0..8 {
-            held.push(granted(&mut ask(&turns, who(1, i))).await.expect("a turn"));
+            held.push(granted(&mut ask(&admission, client_key(1, i))).await.expect("a turn"));
         }
-        let mut ninth = ask(&turns, who(1, 9));
+        let mut ninth = ask(&admission, client_key(1, 9));
         assert!(granted(&mut ninth).await.is_none());
         for i in 0..2 {
-            held.push(granted(&mut ask(&turns, who(2, 100 + i))).await.expect("a turn"));
+            held.push(granted(&mut ask(&admission, client_key(2, 100 + i))).await.expect("a turn"));
         }
-        let mut eleventh = ask(&turns, who(3, 200));
+        let mut eleventh = ask(&admission, client_key(3, 200));
         assert!(granted(&mut eleventh).await.is_none());
         // The first that comes free is for the client with fewest, though another has waited
         // longer.
         held.remove(0);
         assert!(granted(&mut ninth).await.is_none());
-        let turn = granted(&mut eleventh).await.expect("a turn");
-        drop(turn);
+        let admitted = granted(&mut eleventh).await.expect("a turn");
+        drop(admitted);
         assert!(granted(&mut ninth).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_waits_with_a_hundred_requests_does_not_keep_another_waiting() {
-        let turns = Turns::new(BOUNDS);
+        let admission = Admission::new(BOUNDS);
         let mut held = Vec::new();
         for _ in 0..8 {
-            held.push(granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"));
+            held.push(granted(&mut ask(&admission, client_key(1, 1))).await.expect("a turn"));
         }
-        let mut queue: Vec<_> = (0..92).map(|_| ask(&turns, who(1, 1))).collect();
+        let mut queue: Vec<_> = (0..92).map(|_| ask(&admission, client_key(1, 1))).collect();
         for w in &mut queue {
             assert!(granted(w).await.is_none());
         }
-        let mut other = ask(&turns, who(1, 2));
+        let mut other = ask(&admission, client_key(1, 2));
         assert!(granted(&mut other).await.is_none());
         held.pop();
         assert!(granted(&mut other).await.is_some());
@@ -370,20 +371,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_does_not_move_makes_room_for_who_has_less_and_what_moves_does_not() {
-        let turns = Turns::new(BOUNDS);
+        let admission = Admission::new(BOUNDS);
         let mut held = Vec::new();
         for i in 0..8 {
-            held.push(granted(&mut ask(&turns, who(1, i / 4))).await.expect("a turn"));
+            held.push(granted(&mut ask(&admission, client_key(1, i / 4))).await.expect("a turn"));
         }
         for _ in 0..2 {
-            held.push(granted(&mut ask(&turns, who(2, 9))).await.expect("a turn"));
+            held.push(granted(&mut ask(&admission, client_key(2, 9))).await.expect("a turn"));
         }
-        let mut waiting = ask(&turns, who(3, 10));
+        let mut waiting = ask(&admission, client_key(3, 10));
         assert!(granted(&mut waiting).await.is_none());
         tokio::time::advance(Duration::from_secs(3)).await;
         // All but one move.
-        held.iter().enumerate().filter(|(i, _)| *i != 5).for_each(|(_, a)| a.turn.moves());
-        turns.look_around();
+        held.iter().enumerate().filter(|(i, _)| *i != 5).for_each(|(_, a)| a.admitted.moves());
+        admission.look_around();
         for (i, t) in held.iter().enumerate() {
             assert_eq!(is_told_to_end(t).await, i == 5, "{i}");
         }
@@ -395,16 +396,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_answers_of_a_connection_whose_transport_delivers_move_and_those_of_another_do_not() {
-        let turns = Turns::new(BOUNDS);
+        let admission = Admission::new(BOUNDS);
         let held = [
-            granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"),
-            granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"),
-            granted(&mut ask(&turns, who(1, 2))).await.expect("a turn"),
+            granted(&mut ask(&admission, client_key(1, 1))).await.expect("a turn"),
+            granted(&mut ask(&admission, client_key(1, 1))).await.expect("a turn"),
+            granted(&mut ask(&admission, client_key(1, 2))).await.expect("a turn"),
         ];
         tokio::time::advance(Duration::from_secs(59)).await;
-        turns.all_move(who(1, 1));
+        admission.all_move(client_key(1, 1));
         tokio::time::advance(Duration::from_secs(2)).await;
-        turns.look_around();
+        admission.look_around();
         for (i, t) in held.iter().enumerate() {
             assert_eq!(is_told_to_end(t).await, i == 2, "{i}");
         }
@@ -412,42 +413,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_with_a_single_answer_loses_it_to_another() {
-        let turns = Turns::new(Bounds { total: 2, ..BOUNDS });
+        let admission = Admission::new(Bounds { total: 2, ..BOUNDS });
         let held = [
-            granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"),
-            granted(&mut ask(&turns, who(2, 2))).await.expect("a turn"),
+            granted(&mut ask(&admission, client_key(1, 1))).await.expect("a turn"),
+            granted(&mut ask(&admission, client_key(2, 2))).await.expect("a turn"),
         ];
-        let mut waiting = ask(&turns, who(3, 3));
+        let mut waiting = ask(&admission, client_key(3, 3));
         assert!(granted(&mut waiting).await.is_none());
         tokio::time::advance(Duration::from_secs(30)).await;
-        turns.look_around();
+        admission.look_around();
         assert!(!is_told_to_end(&held[0]).await && !is_told_to_end(&held[1]).await);
         // Only the end of all patience ends it.
         tokio::time::advance(Duration::from_secs(30)).await;
-        held[1].turn.moves();
-        turns.look_around();
+        held[1].admitted.moves();
+        admission.look_around();
         assert!(is_told_to_end(&held[0]).await && !is_told_to_end(&held[1]).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_stops_waiting_leaves_nothing_behind() {
-        let turns = Turns::new(Bounds { total: 1, ..BOUNDS });
-        let held = granted(&mut ask(&turns, who(1, 1))).await.expect("a turn");
-        let mut gone = ask(&turns, who(2, 2));
+        let admission = Admission::new(Bounds { total: 1, ..BOUNDS });
+        let held = granted(&mut ask(&admission, client_key(1, 1))).await.expect("a turn");
+        let mut gone = ask(&admission, client_key(2, 2));
         assert!(granted(&mut gone).await.is_none());
         drop(gone);
-        let mut other = ask(&turns, who(3, 3));
+        let mut other = ask(&admission, client_key(3, 3));
         assert!(granted(&mut other).await.is_none());
         drop(held);
         drop(granted(&mut other).await.expect("a turn"));
-        let state = lock(&turns.state);
+        let state = lock(&admission.state);
         assert!(state.held.is_empty() && state.addresses.is_empty() && state.connections.is_empty());
         assert!(state.waiting.is_empty());
     }
 
     #[test]
     fn all_addresses_of_one_ipv6_network_are_one() {
-        let w = |a: &str| Who::new(Some(a.parse().expect("an address")), 1);
+        let w = |a: &str| ClientKey::new(Some(a.parse().expect("an address")), 1);
         assert_eq!(w("2001:db8::1"), w("2001:db8::ffff:0:1"));
         assert_ne!(w("2001:db8::1"), w("2001:db8:0:1::1"));
         assert_eq!(w("::ffff:192.0.2.1"), w("192.0.2.1"));

@@ -18,7 +18,7 @@ const NOTHING: &str = "/dev/null";
 
 /// Descriptors that are reserved.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct DescriptorReserve {
     kept: Mutex<Vec<File>>,
     most: usize,
 }
@@ -27,10 +27,10 @@ pub(crate) struct Spare {
 #[derive(Debug)]
 pub(crate) struct Opened {
     file: Option<File>,
-    spare: Arc<Spare>,
+    reserve: Arc<DescriptorReserve>,
 }
 
-impl Spare {
+impl DescriptorReserve {
     /// Keeps so many, or half of what there is: connections need some, too.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         let mut kept: Vec<_> = (0..2 * most).map_while(|_| File::open(NOTHING).ok()).collect();
@@ -58,7 +58,7 @@ impl Spare {
 
     /// Opens what `open` opens.
     pub(crate) fn open(self: &Arc<Self>, open: impl FnMut() -> io::Result<File>) -> io::Result<Opened> {
-        Ok(Opened { file: Some(self.with(open)?), spare: self.clone() })
+        Ok(Opened { file: Some(self.with(open)?), reserve: self.clone() })
     }
 
     /// Takes what is missing, if it is to be had. False: there is no descriptor left beside these.
@@ -100,7 +100,7 @@ impl Deref for Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            self.spare.give_back(file);
+            self.reserve.give_back(file);
         }
     }
 }
@@ -115,30 +115,30 @@ mod tests {
 
     #[test]
     fn what_is_kept_back_is_used_and_comes_back() {
-        let spare = Spare::new(2);
-        let kept = |spare: &Spare| lock(&spare.kept).len();
-        assert_eq!(kept(&spare), 2);
+        let reserve = DescriptorReserve::new(2);
+        let kept = |reserve: &DescriptorReserve| lock(&reserve.kept).len();
+        assert_eq!(kept(&reserve), 2);
         // With a descriptor to be had, none of these is touched.
-        let file = spare.open(|| File::open(NOTHING)).expect("opened");
-        assert_eq!(kept(&spare), 2);
+        let file = reserve.open(|| File::open(NOTHING)).expect("opened");
+        assert_eq!(kept(&reserve), 2);
         // Without, one after the other, until there is none.
         let mut tries = 0;
         let scarce = |tries: &mut i32| {
             *tries += 1;
             if *tries % 2 == 1 { Err(exhausted()) } else { File::open(NOTHING) }
         };
-        let second = spare.open(|| scarce(&mut tries)).expect("opened");
-        let third = spare.open(|| scarce(&mut tries)).expect("opened");
-        assert_eq!(kept(&spare), 0);
-        assert!(spare.open(|| Err(exhausted())).is_err_and(|e| is_exhausted(&e)));
+        let second = reserve.open(|| scarce(&mut tries)).expect("opened");
+        let third = reserve.open(|| scarce(&mut tries)).expect("opened");
+        assert_eq!(kept(&reserve), 0);
+        assert!(reserve.open(|| Err(exhausted())).is_err_and(|e| is_exhausted(&e)));
         drop((file, second, third));
-        assert_eq!(kept(&spare), 2);
+        assert_eq!(kept(&reserve), 2);
         // Another error is no reason.
-        assert!(spare.with(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOENT))).is_err());
-        assert_eq!(kept(&spare), 2);
+        assert!(reserve.with(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOENT))).is_err());
+        assert_eq!(kept(&reserve), 2);
         // One that others have got in between is lost, until there are more.
         let mut left = 2;
-        let lost = spare.with(|| {
+        let lost = reserve.with(|| {
             if left == 0 {
                 Ok(())
             } else {
@@ -147,8 +147,8 @@ mod tests {
             }
         });
         assert!(lost.is_ok());
-        assert_eq!(kept(&spare), 0);
-        assert!(spare.refill(), "there are more");
-        assert_eq!(kept(&spare), 2);
+        assert_eq!(kept(&reserve), 0);
+        assert!(reserve.refill(), "there are more");
+        assert_eq!(kept(&reserve), 2);
     }
 }

@@ -30,9 +30,9 @@ impl<F: Future> Future for Impatient<F> {
 
 /// A source of impatience; none, if it is off. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Whim(Option<Rc<Cell<u64>>>);
+pub(crate) struct Cancel(Option<Rc<Cell<u64>>>);
 
-impl Whim {
+impl Cancel {
     pub(crate) fn new(on: bool, seed: u64) -> Self {
         Self(on.then(|| Rc::new(Cell::new(mix(seed)))))
     }

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// The namespace and its first process.
 #[derive(Debug)]
-pub struct Cradle {
+pub struct PidNamespace {
     namespace: OwnedFd,
     init: libc::pid_t,
     /// Closed by the kernel at the latest when this process ends.
     _pipe: OwnedFd,
 }
 
-impl Cradle {
+impl PidNamespace {
     /// A new namespace.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Cradle {
     }
 }
 
-impl Drop for Cradle {
+impl Drop for PidNamespace {
     fn drop(&mut self) {
         // The pid is still its own: nobody else waits for it.
         sys::kill(self.init, libc::SIGKILL);

@@ -28,7 +28,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(5);
 
 /// How long a connection may be of no use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     /// With nothing to be answered or delivered.
     pub(crate) idle: Duration,
     /// With something to be delivered, of which nothing is.
@@ -166,11 +166,11 @@ impl Activity {
     /// delivered; `moved` is called when that has become more.
     pub(crate) async fn over(
         &self,
-        patience: Patience,
+        timeouts: Timeouts,
         delivery: impl Fn() -> Option<Delivery>,
         moved: impl Fn(&Delivery),
     ) -> Over {
-        let pace = (patience.idle.min(patience.standstill) / 4).clamp(PACE.0, PACE.1);
+        let pace = (timeouts.idle.min(timeouts.standstill) / 4).clamp(PACE.0, PACE.1);
         let mut soon = FIRST_LOOK;
         let mut counted = Delivery::default();
         let mut was_busy = false;
@@ -180,7 +180,7 @@ impl Activity {
             let busy = self.has_answers() || seen.pending > 0;
             let delivers = busy || was_busy;
             let progress = if delivers {
-                seen.acknowledged.abs_diff(counted.acknowledged) >= patience.step
+                seen.acknowledged.abs_diff(counted.acknowledged) >= timeouts.step
             } else {
                 // A client that reads what has arrived sends something now and then.
                 seen.received != counted.received
@@ -195,9 +195,9 @@ impl Activity {
                 moved(&seen);
             }
             // Without a transport nothing is known to have arrived.
-            let waits = sample.is_some_and(|seen| self.look(&seen, patience.exact));
+            let waits = sample.is_some_and(|seen| self.look(&seen, timeouts.exact));
             let now = Instant::now();
-            let limit = if busy { patience.standstill } else { patience.idle };
+            let limit = if busy { timeouts.standstill } else { timeouts.idle };
             let end = lock(&self.shared.state).last + limit;
             if end <= now {
                 return if busy { Over::Standstill } else { Over::Idle };
@@ -409,8 +409,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn patience() -> Patience {
-        Patience { idle: 10 * S, standstill: 40 * S, step: 1, exact: true }
+    fn timeouts() -> Timeouts {
+        Timeouts { idle: 10 * S, standstill: 40 * S, step: 1, exact: true }
     }
 
     fn record() -> Arc<Record> {
@@ -437,7 +437,7 @@ mod tests {
         let activity = Activity::new();
         let started = Instant::now();
         let watcher = activity.clone();
-        let end = tokio::spawn(async move { watcher.over(patience(), || None, |_| ()).await });
+        let end = tokio::spawn(async move { watcher.over(timeouts(), || None, |_| ()).await });
         tokio::time::sleep(7 * S).await;
         activity.touch();
         assert_eq!(end.await.expect("watched"), Over::Idle);
@@ -455,7 +455,7 @@ mod tests {
             Some(Delivery { acknowledged, pending: 500 - acknowledged, received: 0 })
         };
         let over = activity
-            .over(patience(), delivery, |_| {
+            .over(timeouts(), delivery, |_| {
                 moves.fetch_add(1, Ordering::Relaxed);
             })
             .await;
@@ -472,8 +472,8 @@ mod tests {
         let _answer = activity.begin();
         // Four bytes a second, and none of them content.
         let delivery = || Some(Delivery { acknowledged: started.elapsed().as_secs() * 4, ..Delivery::default() });
-        let patience = Patience { step: 4096, ..patience() };
-        assert_eq!(activity.over(patience, delivery, |_| ()).await, Over::Standstill);
+        let timeouts = Timeouts { step: 4096, ..timeouts() };
+        assert_eq!(activity.over(timeouts, delivery, |_| ()).await, Over::Standstill);
         assert_eq!(started.elapsed().as_secs(), 40);
     }
 
@@ -506,7 +506,7 @@ mod tests {
         answer.record = Some(record());
         drop(answer);
         let left = || lock(&activity.shared.state).left.len();
-        assert_eq!(activity.over(patience(), || None, |_| ()).await, Over::Idle);
+        assert_eq!(activity.over(timeouts(), || None, |_| ()).await, Over::Idle);
         assert_eq!(left(), 1);
         activity.settle(false);
         assert_eq!(left(), 0);
@@ -550,7 +550,7 @@ mod tests {
         let activity = Activity::new();
         let gone = AtomicBool::new(false);
         let ends = async {
-            assert_eq!(activity.over(patience(), || None, |_| ()).await, Over::Evicted);
+            assert_eq!(activity.over(timeouts(), || None, |_| ()).await, Over::Evicted);
             gone.store(true, Ordering::Relaxed);
         };
         let evicts = async {

@@ -27,11 +27,11 @@ use tokio::io::unix::AsyncFd;
 const ROUNDS: usize = 4;
 
 /// See the module's documentation.
-struct Relay {
+struct ReactorWaker {
     fd: AsyncFd<OwnedFd>,
     shared: Arc<Shared>,
     /// What the reactor calls.
-    bell: Waker,
+    on_ready: Waker,
     /// The task that drives.
     task: Mutex<Option<Waker>>,
     /// The reactor has reported something, and the engine was busy.
@@ -42,25 +42,25 @@ struct Relay {
 }
 
 /// The reactor's end.
-struct Bell(Weak<Relay>);
+struct OnReady(Weak<ReactorWaker>);
 
-impl Wake for Bell {
+impl Wake for OnReady {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let Some(relay) = self.0.upgrade() else { return };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| relay.ring())) {
-            *relay.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
-            relay.wake_task();
+        let Some(reactor_waker) = self.0.upgrade() else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| reactor_waker.ring())) {
+            *reactor_waker.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            reactor_waker.wake_task();
         }
     }
 }
 
-impl Relay {
-    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it
-    /// is.
+impl ReactorWaker {
+    /// Whether the descriptor is ready; `take` takes that. If it is not, the waker is called when
+    /// it is.
     ///
     /// # Errors
     /// The runtime has no reactor any more.
@@ -68,7 +68,7 @@ impl Relay {
     fn readiness(&self, take: bool) -> Poll<io::Result<()>> {
         // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it
         // is given, and where there is no scheduler it does so within this call, which would ring
-        // the bell within the bell.
+        // the waker within the waker.
         let ready = poll_fn(|cx| {
             self.fd.poll_read_ready(cx).map_ok(|mut guard| {
                 if take {
@@ -76,7 +76,7 @@ impl Relay {
                 }
             })
         });
-        pin!(tokio::task::unconstrained(ready)).poll(&mut Context::from_waker(&self.bell))
+        pin!(tokio::task::unconstrained(ready)).poll(&mut Context::from_waker(&self.on_ready))
     }
 
     /// The reactor has reported something.
@@ -125,7 +125,7 @@ impl Relay {
         drop(replaced);
     }
 
-    /// What the task does when it is woken: by the bell, or by a call that has left work.
+    /// What the task does when it is woken: by the reactor, or by a call that has left work.
     fn drive(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.attend(cx.waker());
         if let Some(panic) = self.panicked.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -155,18 +155,19 @@ impl Relay {
 pub(crate) fn task(driving: Driving, fd: OwnedFd) -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let fd = register(fd)?;
     let shared = driving.0.clone();
-    let relay = Arc::new_cyclic(|weak| Relay {
+    let reactor_waker = Arc::new_cyclic(|weak| ReactorWaker {
         fd,
         shared,
-        bell: Waker::from(Arc::new(Bell(weak.clone()))),
+        on_ready: Waker::from(Arc::new(OnReady(weak.clone()))),
         task: Mutex::new(None),
         missed: AtomicBool::new(false),
         panicked: Mutex::new(None),
     });
     Ok(std::future::poll_fn(move |cx| {
-        // What drives is here and not with the relay, which the reactor may hold a moment longer.
+        // What drives is here and not with the reactor waker, which the reactor may hold a moment
+        // longer.
         let _driving = &driving;
-        relay.drive(cx)
+        reactor_waker.drive(cx)
     }))
 }
 

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 /// them without need might get to where nothing comes back, and the server would follow it there
 /// (RFC 9000 section 9.3).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct PinnedAddress {
     pub(super) from: IpAddr,
     pub(super) interface: u32,
     /// When the peer was asked whether they still work.
@@ -37,13 +37,13 @@ pub(crate) struct Moved {
 }
 
 /// How long the peer has for the answer to that, at least.
-const STAY: Duration = Duration::from_secs(1);
+const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// How long the peer has to answer from where a connection has moved to. RFC 9000 section 8.2.4
 /// gives the validation of a path three probe timeouts, which are three seconds on a path of which
-/// nothing is known; this is some more for paths that lose, on which it is asked every [`STAY`].
-/// The idle timeout, half a minute mostly, is much longer than a program wants to wait for what
-/// another protocol could have brought: many networks let no UDP through.
+/// nothing is known; this is some more for paths that lose, on which it is asked every
+/// [`ANSWER_TIME`]. The idle timeout, half a minute mostly, is much longer than a program wants to
+/// wait for what another protocol could have brought: many networks let no UDP through.
 const ANSWER: Duration = Duration::from_secs(5);
 
 impl Quic {
@@ -52,13 +52,13 @@ impl Quic {
     /// bound, and packets would leave from elsewhere in any case. Returns when to look whether an
     /// answer has come from there. `elsewhere`: in another network than before.
     pub(super) fn move_on(&mut self, now: Instant, elsewhere: bool) -> Instant {
-        self.stays = None;
+        self.pinned = None;
         self.conn.local_address_changed();
         // Another address of the network in which no answer has come so far is no new chance.
         let since = self.moved.filter(|m| !elsewhere && self.heard <= m.since).map_or(now, |m| m.since);
         self.moved = Some(Moved { since, asked: now, challenges: self.conn.stats().challenges });
         let over = self.give_up.map(|limit| self.heard + limit).filter(|over| *over > now);
-        let due = over.map_or(now + STAY, |over| over.min(now + STAY));
+        let due = over.map_or(now + ANSWER_TIME, |over| over.min(now + ANSWER_TIME));
         self.listens_at = Some(self.listens_at.map_or(due, |at| at.min(due)));
         due
     }
@@ -79,20 +79,20 @@ impl Quic {
     /// it may answer.
     pub(super) fn ask_here(&mut self, now: Instant) -> Option<Instant> {
         let until = now + self.answer_time();
-        self.stays.as_mut()?.asked = now;
+        self.pinned.as_mut()?.asked = now;
         Some(until)
     }
 
     /// Whether nothing was acknowledged of what has left from where this connection stays. That
     /// packets of the peer arrive there is not enough: the path may be dead in one direction.
-    pub(super) fn stays_in_vain(&self, now: Instant) -> bool {
+    pub(super) fn pin_has_failed(&self, now: Instant) -> bool {
         let works = |asked| self.conn.acknowledgements().last.is_some_and(|at| at > asked);
-        self.stays.is_some_and(|s| !works(s.asked) && now >= s.asked + self.answer_time())
+        self.pinned.is_some_and(|s| !works(s.asked) && now >= s.asked + self.answer_time())
     }
 
     /// How long the peer has for its answer from where this connection stays.
     fn answer_time(&self) -> Duration {
-        STAY.max(2 * self.conn.stats().rtt)
+        ANSWER_TIME.max(2 * self.conn.stats().rtt)
     }
 }
 
@@ -114,7 +114,7 @@ impl QuicCarrier {
             let of = q.local.and_then(|from| Some((from, interfaces.iter().find(has)?.index)));
             match of {
                 Some((from, interface)) => {
-                    q.stays = Some(Stay { from, interface, asked: now });
+                    q.pinned = Some(PinnedAddress { from, interface, asked: now });
                     q.conn.ping();
                     let due = now + q.answer_time();
                     q.listens_at = Some(due);
@@ -154,7 +154,7 @@ impl QuicCarrier {
         }
         (moved.asked, moved.challenges) = (now, challenges);
         q.conn.ping();
-        let due = limit.map_or(now + STAY, |over| over.min(now + STAY));
+        let due = limit.map_or(now + ANSWER_TIME, |over| over.min(now + ANSWER_TIME));
         q.listens_at = Some(due);
         cx.timers.push(due, Due::QuicSilence(key).into());
         self.mark_dirty(key);

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 /// Until when programs believe nodes that end.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Published {
     until: BTreeMap<String, WallTime>,
 }
 
-impl Told {
+impl Published {
     /// Whether a node that takes the place of another is news. Then it counts as sent.
     pub(super) fn is_news(&mut self, held: Option<&Node>, node: &Node, now: WallTime) -> bool {
         let news = match held.filter(|held| held.counts(now)) {
@@ -24,8 +24,8 @@ impl Told {
                 (None, None) => false,
                 (Some(old), Some(new)) if new.0 >= old.0 => {
                     // Sent again in the second half of its life.
-                    let told = self.until.get(&node.uid).copied().unwrap_or(old);
-                    let (left, life) = (told.0.saturating_sub(now.0), new.0.saturating_sub(now.0));
+                    let published = self.until.get(&node.uid).copied().unwrap_or(old);
+                    let (left, life) = (published.0.saturating_sub(now.0), new.0.saturating_sub(now.0));
                     left.saturating_mul(2) < life
                 }
                 _ => true,
@@ -60,12 +60,12 @@ mod tests {
             let line = format!(r#"{{"interface": "wwan0", "rsrp": {rsrp}, "ttl": 60}}"#);
             super::super::metadata_node(&line, at(now)).expect("a line")
         };
-        let mut told = Told::default();
+        let mut published = Published::default();
         let mut held: Option<Node> = None;
         let mut news = Vec::new();
         for now in 0..120 {
             let node = node(if now < 100 { -87 } else { -88 }, now);
-            if told.is_news(held.as_ref(), &node, at(now)) {
+            if published.is_news(held.as_ref(), &node, at(now)) {
                 news.push(now);
             }
             held = Some(node);

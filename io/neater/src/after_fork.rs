@@ -19,17 +19,17 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 /// A network of another process: it can do nothing.
-struct Elsewhere(NameConfig);
+struct ForkedNet(NameConfig);
 
 /// An engine that refuses everything, because it belongs to another process.
 pub(crate) fn engine() -> AnyEngine {
     // It makes no connection, and needs no random numbers.
-    AnyEngine::new(Box::new(Elsewhere(NameConfig::default())), EngineConfig::new([0; 32], Crypto::system()))
+    AnyEngine::new(Box::new(ForkedNet(NameConfig::default())), EngineConfig::new([0; 32], Crypto::system()))
 }
 
 const FORKED: NetError = NetError::new(ErrorKind::Forked);
 
-impl Net for Elsewhere {
+impl Net for ForkedNet {
     fn now(&self) -> Instant {
         Instant::ZERO
     }
