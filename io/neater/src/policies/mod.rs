@@ -8,12 +8,14 @@
 //! that other users may write to is not read; a file that cannot be understood leaves what it said before.
 
 pub mod folder;
+mod follower;
 mod link;
 mod story;
 mod teller;
 mod watch;
 
 use crate::Neater;
+pub use follower::Follower;
 use neater_policy::advice::Adviser;
 use neater_policy::daemon::Heard;
 use neater_policy::manager::Fault;
