@@ -246,6 +246,8 @@ fn needs(datagrams: bool) -> TransportProperties {
         for p in [P::Reliability, P::PreserveOrder, P::CongestionControl] {
             properties.no_preference(p);
         }
+        // UDP may deliver a datagram twice, which NEAT's programs know.
+        let _ = properties.set("safelyReplayable", true);
     } else {
         // Messages of SCTP may be given up, where the program says so of one.
         properties.prefer(P::PerMsgReliability);

@@ -22,7 +22,8 @@ fn every_function_is_exported_and_in_the_manual() {
     assert_eq!(declared.len(), 38, "{declared:?}");
     let library = common::prefix().join("lib/libneat.so.0");
     let symbols = common::run(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
-    let exported: BTreeSet<String> = symbols.lines().filter_map(|l| l.split_whitespace().last()).map(str::to_owned).collect();
+    let exported: BTreeSet<String> =
+        symbols.lines().filter_map(|l| l.split_whitespace().last()).map(str::to_owned).collect();
     let ours = |s: &&String| s.starts_with("neat_") || s.ends_with("_ops_user_data") || s.starts_with("set_");
     assert_eq!(exported.iter().filter(ours).collect::<Vec<_>>(), declared.iter().collect::<Vec<_>>());
     let manual = include_str!("../../../docs/libneat.md");

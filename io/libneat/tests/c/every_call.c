@@ -55,7 +55,7 @@ static void everything(struct neat_flow_operations *ops, int kind)
 {
     struct neat_ctx *ctx = ops->ctx;
     struct neat_flow *flow = ops->flow, *other;
-    unsigned char buffer[300];
+    unsigned char buffer[300] = {0};
     char *stats = NULL, stack[32];
     uint32_t n = 0;
     size_t size = sizeof(stack);
@@ -140,10 +140,17 @@ static void everything(struct neat_flow_operations *ops, int kind)
         everything(ops, kind);                                          \
         return NEAT_OK;                                                 \
     }
-CALLBACK(on_connected, CONNECTED)
 CALLBACK(on_readable, READABLE)
 CALLBACK(on_writable, WRITABLE)
 CALLBACK(on_all_written, ALL_WRITTEN)
+
+/* Accepted flows have not inherited all of them. */
+static neat_error_code on_connected(struct neat_flow_operations *ops)
+{
+    ops->on_all_written = on_all_written;
+    everything(ops, CONNECTED);
+    return NEAT_OK;
+}
 CALLBACK(on_close, CLOSE)
 CALLBACK(on_error, ERROR_CB)
 CALLBACK(on_timeout, TIMEOUT)
