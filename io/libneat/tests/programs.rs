@@ -17,7 +17,7 @@ fn the_header_is_c99_and_cpp17_with_neats_layout() {
         ("cc", "-std=gnu17", posix),
         ("c++", "-std=c++17", posix),
     ] {
-        let built = build_with("tests/c/layout.c", compiler, &[standard, define], standard);
+        let built = build_with("tests/c/layout.c", compiler, &[standard, define], &format!("{standard}{define}"));
         assert_eq!(run(&mut program(&built, &[])), "layout: as NEAT's\n", "{compiler} {standard}");
     }
 }

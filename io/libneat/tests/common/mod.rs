@@ -16,7 +16,7 @@ fn here() -> PathBuf {
 }
 
 /// Where everything is installed, once.
-pub fn prefix() -> &'static Path {
+pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
         let name = std::env::current_exe().expect("this test");
@@ -29,7 +29,7 @@ pub fn prefix() -> &'static Path {
 }
 
 /// Runs a program that must succeed; returns what it has printed.
-pub fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let what = format!("{command:?}");
     let output: Output = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect(&what), &what);
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -70,22 +70,33 @@ fn all(from: &mut impl Read) -> Vec<u8> {
 }
 
 /// What pkg-config says of the library.
-pub fn flags() -> Vec<String> {
+pub(crate) fn flags() -> Vec<String> {
     let out = run(Command::new("pkg-config")
         .args(["--cflags", "--libs", "libneat"])
         .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
     out.split_whitespace().map(str::to_owned).collect()
 }
 
+/// What this run of the tests has built.
+static FRESH: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+
 /// Compiles a program of `examples/` or `tests/c/`.
-pub fn build(source: &str) -> PathBuf {
+pub(crate) fn build(source: &str) -> PathBuf {
     build_with(source, "cc", &["-std=c99", "-D_GNU_SOURCE"], "")
 }
 
 /// Compiles with this compiler and these options.
-pub fn build_with(source: &str, compiler: &str, options: &[&str], suffix: &str) -> PathBuf {
+pub(crate) fn build_with(source: &str, compiler: &str, options: &[&str], suffix: &str) -> PathBuf {
     let stem = Path::new(source).file_stem().expect("a name").to_string_lossy().into_owned();
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // The same program may be wanted by several tests at once, and one that runs cannot be written to.
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let program = prefix().join(format!("{stem}{suffix}"));
+    if program.exists() && FRESH.lock().expect("not poisoned").contains(&program) {
+        return program;
+    }
+    FRESH.lock().expect("not poisoned").push(program.clone());
+    let _ = std::fs::remove_file(&program);
     let mut command = Command::new(compiler);
     command.args(options).args(["-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]).arg(&program);
     if compiler.ends_with("++") {
@@ -97,12 +108,12 @@ pub fn build_with(source: &str, compiler: &str, options: &[&str], suffix: &str) 
 }
 
 /// Whether programs run under valgrind: `NEAT_VALGRIND=1`.
-pub fn valgrind() -> bool {
+pub(crate) fn valgrind() -> bool {
     std::env::var_os("NEAT_VALGRIND").is_some()
 }
 
 /// A program with arguments, ready to run.
-pub fn program(path: &Path, args: &[&str]) -> Command {
+pub(crate) fn program(path: &Path, args: &[&str]) -> Command {
     let mut command = if valgrind() {
         let mut command = Command::new("valgrind");
         let leaks =
@@ -120,7 +131,7 @@ pub fn program(path: &Path, args: &[&str]) -> Command {
 }
 
 /// A server in C, which ends when its input does.
-pub struct Server {
+pub(crate) struct Server {
     child: Option<Child>,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -128,7 +139,7 @@ pub struct Server {
 
 impl Server {
     /// Starts it and waits until it listens.
-    pub fn start(path: &Path, args: &[&str]) -> Self {
+    pub(crate) fn start(path: &Path, args: &[&str]) -> Self {
         let mut child = program(path, args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -143,14 +154,14 @@ impl Server {
     }
 
     /// The next line of its output.
-    pub fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
         line.trim_end().to_owned()
     }
 
     /// Ends it in order; it must have found nothing wrong.
-    pub fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         drop(self.input.take());
         let child = self.child.take().expect("it runs");
         let mut rest = String::new();
@@ -171,7 +182,7 @@ impl Drop for Server {
 }
 
 /// A port that nobody has, of TCP and of UDP.
-pub fn port() -> String {
+pub(crate) fn port() -> String {
     loop {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = tcp.local_addr().expect("its address").port();
@@ -181,14 +192,17 @@ pub fn port() -> String {
     }
 }
 
-/// A file with a certificate for localhost and its key.
-pub fn pem() -> String {
-    let path = prefix().join("server.pem");
-    let identity = {
+/// A file with a certificate for localhost and its key: the same one for all tests, which run side by side.
+pub(crate) fn pem() -> String {
+    static PEM: OnceLock<String> = OnceLock::new();
+    let make = || {
+        let path = prefix().join("server.pem");
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-        neater_tls::self_signed_p256(&["localhost", "127.0.0.1"], neater_base::WallTime(now)).expect("a certificate")
+        let wall = neater_base::WallTime(now);
+        let identity = neater_tls::self_signed_p256(&["localhost", "127.0.0.1"], wall).expect("a certificate");
+        let text = neater_tls::certificates_to_pem(&identity.chain) + &neater_tls::private_key_to_pem(&identity.key);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
     };
-    let text = neater_tls::certificates_to_pem(&identity.chain) + &neater_tls::private_key_to_pem(&identity.key);
-    std::fs::write(&path, text).expect("a file");
-    path.to_str().expect("UTF-8").to_owned()
+    PEM.get_or_init(make).clone()
 }
