@@ -108,9 +108,11 @@ static struct neat_flow *flow_of(struct neat_ctx *ctx, struct record *r, const c
     return flow;
 }
 
-/* Rounds of the loop, for so many milliseconds at most, or until it is stopped. */
+/* Rounds of the loop, of a millisecond each. */
 static void spin(struct neat_ctx *ctx, int rounds)
 {
+    if (getenv("NEAT_VALGRIND") != NULL)
+        rounds *= 20;
     while (rounds-- > 0) {
         neat_start_event_loop(ctx, NEAT_RUN_NOWAIT);
         usleep(1000);
@@ -329,7 +331,7 @@ static void loops(void)
     CHECK(neat_open(ctx, flow, "192.0.2.1", 9, NULL, 0) == NEAT_OK);
     set_initiate_timer(ctx, flow, &timed, 0.01f);
     spin(ctx, 40);
-    CHECK(strcmp(client.said, "T") == 0 || strcmp(client.said, "E") == 0);
+    CHECK(client.said[0] == 'T' || strcmp(client.said, "E") == 0);
     /* The loop goes on without the context, for what the program has in it. */
     CHECK(uv_timer_init(loop, &timer) == 0 && uv_timer_start(&timer, tick, 1, 1) == 0);
     timer.data = NULL;
