@@ -658,6 +658,12 @@ pub trait Net {
     /// # Errors
     /// When there is no such socket.
     fn local_addr(&self, sock: Sock) -> Result<SocketAddr>;
+    /// The system's own number of a socket, for options that this trait has not; `None` where there is none. It is the network's:
+    /// who has it neither closes it nor reads from it.
+    fn descriptor(&self, sock: Sock) -> Option<i32> {
+        let _ = sock;
+        None
+    }
     /// Sets an option.
     ///
     /// # Errors
@@ -765,6 +771,9 @@ impl<T: Net + ?Sized> Net for Box<T> {
     }
     fn take_icmp_error(&mut self, sock: Sock) -> Option<IcmpError> {
         (**self).take_icmp_error(sock)
+    }
+    fn descriptor(&self, sock: Sock) -> Option<i32> {
+        (**self).descriptor(sock)
     }
     fn local_addr(&self, sock: Sock) -> Result<SocketAddr> {
         (**self).local_addr(sock)

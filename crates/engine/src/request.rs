@@ -77,6 +77,9 @@ pub struct RequestOptions {
     pub isolation: u64,
     /// Only these stacks are eligible; empty: all.
     pub stacks: Vec<Stack>,
+    /// They are tried in the order in which they are named, whatever the properties prefer: for
+    /// interfaces whose programs give an order of their own.
+    pub in_order: bool,
     /// Properties beyond those of RFC 9622 that policies may look at, such as `profile` and
     /// `flow_size`.
     pub policy: Vec<NeatProperty>,

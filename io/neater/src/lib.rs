@@ -71,6 +71,7 @@ pub use message::{Message, MessageContext};
 pub use names::Lookup;
 pub use policies::{PolicySource, PolicyStory};
 pub use preconnection::{Initiate, Plan, PlannedCandidate, Preconnection, security_for};
+pub use roots::with_system_roots;
 #[cfg(feature = "self-signed")]
 pub use self_made::self_signed;
 pub use shards::EngineShards;

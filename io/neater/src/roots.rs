@@ -11,7 +11,7 @@ use crate::SecurityParameters;
 use crate::shared::Shared;
 use neater_property::Role;
 use neater_tls::rustls::RootCertStore;
-use neater_tls::{Protection, Trust};
+use neater_tls::{Crypto, Protection, Trust};
 use std::io;
 
 /// Whether what is compiled from these parameters verifies its peer by the system's roots.
@@ -38,6 +38,14 @@ pub(crate) fn provide(shared: &Shared, security: &SecurityParameters, role: Role
             s.engine.set_crypto(crypto);
         }
     });
+}
+
+/// Cryptography with the system's roots of trust, for an engine that is not behind the public objects. Reading them takes some
+/// milliseconds; that they cannot be read is reported when a request that needs them is compiled.
+#[must_use]
+pub fn with_system_roots(crypto: Crypto) -> Crypto {
+    let (roots, error) = read();
+    crypto.with_roots(roots, error)
 }
 
 /// The system's roots, or none and why.

@@ -471,6 +471,10 @@ impl<N: Net> Net for FaultNet<N> {
         self.inner.local_addr(sock)
     }
 
+    fn descriptor(&self, sock: Sock) -> Option<i32> {
+        self.inner.descriptor(sock)
+    }
+
     fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()> {
         self.inner.set(sock, option)
     }

@@ -123,7 +123,7 @@ impl Carriers {
     }
 
     /// The socket of a flow, if `conn` alone uses it.
-    fn socket_of(&self, flow: FlowId, conn: Key) -> Option<Sock> {
+    pub(crate) fn socket_of(&self, flow: FlowId, conn: Key) -> Option<Sock> {
         match flow {
             FlowId::Channel(k) => self
                 .sockets

@@ -35,6 +35,11 @@ impl<N: Net> Engine<N> {
         let (eligible, unfit) = setup::of_version(eligible(&needs, &options.stacks), security);
         let mut policy = self.rank(&needs, need, shape, eligible, unfit)?;
         let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
+        if options.in_order {
+            let place = |number: u16| options.stacks.iter().position(|s| *s as u16 == number);
+            policy.ranked.sort_by_key(|r| place(r.stack));
+            ranked.sort_by_key(|s| place(*s as u16));
+        }
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
         let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);

@@ -380,6 +380,15 @@ impl<N: Net> Engine<N> {
         self.carriers.local_addr(&self.cx, c.flow, shared_peer(c))
     }
 
+    /// The system's own number of the connection's socket, for options that this engine has not. `None` while there is none, where
+    /// several connections share one, and where the network has no such numbers. It is the engine's: the program neither closes it
+    /// nor reads from it.
+    #[must_use]
+    pub fn descriptor(&self, conn: ConnectionId) -> Option<i32> {
+        let flow = self.conns.get(conn.0)?.flow;
+        self.cx.net.descriptor(self.carriers.socket_of(flow, conn.0)?)
+    }
+
     /// The application protocol that the security protocol has negotiated (RFC 7301).
     #[must_use]
     pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {

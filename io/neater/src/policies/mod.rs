@@ -10,12 +10,14 @@
 //! understood leaves its earlier policies in force.
 
 pub mod folder;
+mod follower;
 mod link;
 mod story;
 mod teller;
 mod watch;
 
 use crate::Neater;
+pub use follower::Follower;
 use neater_policy::advice::Adviser;
 use neater_policy::daemon::Heard;
 use neater_policy::manager::Fault;

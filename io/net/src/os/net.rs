@@ -459,6 +459,11 @@ impl Net for OsNet {
         Ok(local)
     }
 
+    fn descriptor(&self, sock: Sock) -> Option<i32> {
+        self.alive().ok()?;
+        self.slots.get(sock).ok().map(|(fd, _)| fd)
+    }
+
     fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()> {
         self.alive()?;
         let (fd, slot) = self.slots.get(sock)?;

@@ -1,0 +1,237 @@
+//! A flow: what a `struct neat_flow *` points to.
+
+use crate::abi::{Callback, Operations};
+use crate::context::{Context, Core};
+use crate::properties::Properties;
+use crate::uv::UvHandle;
+use bytes::{Buf, Bytes};
+use core::cell::{RefCell, UnsafeCell};
+use core::ptr::NonNull;
+use neater_engine::{ConnectionId, ListenerId, RemoteEndpoint, Request, SendOptions, Stack};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A flow. It lives until the loop goes round after it was closed, so that a callback may use it to its own end.
+pub struct Flow {
+    pub(crate) ctx: NonNull<Context>,
+    /// Its number in [`Core::flows`], and how many flows there were before it.
+    pub(crate) place: usize,
+    pub(crate) number: u64,
+    /// The program's callbacks. C has a pointer to it while one of them runs.
+    pub(crate) ops: UnsafeCell<Operations>,
+    pub(crate) state: RefCell<State>,
+}
+
+/// Where a flow is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    New,
+    /// Connecting, or waiting for an association whose stream it will be.
+    Opening,
+    Listening,
+    Open,
+    /// It has reported an error, and waits for the program to close it.
+    Failed,
+    /// `on_close` has run, or is running.
+    Closed,
+}
+
+/// What is to be reported, in the order in which it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Due {
+    pub(crate) connected: bool,
+    pub(crate) all_written: bool,
+    pub(crate) aborted: bool,
+    pub(crate) timed_out: bool,
+    pub(crate) error: Option<u64>,
+    /// The peer has ended; `on_close` follows what it has sent.
+    pub(crate) end: bool,
+}
+
+/// A message that waits for room.
+pub(crate) struct Waiting {
+    pub(crate) data: Bytes,
+    pub(crate) options: SendOptions,
+}
+
+/// How much is read ahead of the program, to see whether there is anything.
+pub(crate) const AHEAD: usize = 4096;
+
+/// A buffer for that.
+pub(crate) type Ahead = Box<[u8; AHEAD]>;
+
+/// What has arrived and the program has not read.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    /// Bytes read ahead, from `at` to `end`; the buffer is the context's.
+    pub(crate) ahead: Option<Ahead>,
+    pub(crate) at: usize,
+    pub(crate) end: usize,
+    /// A message, or what is left of it.
+    pub(crate) message: Bytes,
+    /// Whether there is one: it may be empty.
+    pub(crate) has_message: bool,
+    /// The stream that it came on.
+    pub(crate) stream: Option<u16>,
+    /// Messages of which parts have come, by their numbers.
+    pub(crate) parts: Vec<(u64, Vec<u8>)>,
+}
+
+impl Inbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at == self.end && !self.has_message
+    }
+
+    /// Bytes that can be read.
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.at + self.message.len()
+    }
+
+    /// Moves bytes into a buffer.
+    pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
+        if let Some(ahead) = self.ahead.as_ref().filter(|_| self.at < self.end) {
+            let ready = &ahead[self.at..self.end];
+            let n = ready.len().min(into.len());
+            into[..n].copy_from_slice(&ready[..n]);
+            self.at += n;
+            return n;
+        }
+        let n = self.message.len().min(into.len());
+        into[..n].copy_from_slice(&self.message[..n]);
+        self.message.advance(n);
+        if self.message.is_empty() {
+            self.has_message = false;
+            self.message = Bytes::new();
+        }
+        n
+    }
+}
+
+/// What a flow is and does.
+#[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is one fact about the flow, and none follows from another")]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) conn: Option<ConnectionId>,
+    pub(crate) listeners: Vec<ListenerId>,
+    pub(crate) stack: Option<Stack>,
+    /// The name of `neat_open`, and the port of either.
+    pub(crate) name: Option<Rc<str>>,
+    pub(crate) port: u16,
+    pub(crate) props: Option<Rc<Properties>>,
+    pub(crate) accepted: bool,
+    /// Messages keep their boundaries when they are read.
+    pub(crate) messages: bool,
+    /// Candidates that are tried when those of now have failed.
+    pub(crate) left: VecDeque<Request>,
+    pub(crate) remotes: Option<Arc<[RemoteEndpoint]>>,
+    pub(crate) due: Due,
+    /// In [`Core::ready`].
+    pub(crate) queued: bool,
+    /// Worth reading, and worth writing, as far as is known.
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// `neat_read` has refused a buffer that is too small: no event until something changes.
+    pub(crate) stalled: bool,
+    pub(crate) inbox: Inbox,
+    /// Bytes of a stream that wait for room, from `out_at` on.
+    pub(crate) out: Vec<u8>,
+    pub(crate) out_at: usize,
+    /// Messages that wait for room.
+    pub(crate) waiting: VecDeque<Waiting>,
+    /// Messages that the engine has not handed to the transport yet; those that may be given up, with their bytes.
+    pub(crate) unsent: u64,
+    pub(crate) losable: Vec<(u64, Bytes)>,
+    /// Those that were given up.
+    pub(crate) failed: Vec<Bytes>,
+    pub(crate) shutdown: bool,
+    pub(crate) finished: bool,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) last_write: u32,
+    pub(crate) last_read: u32,
+    pub(crate) more: Option<Box<Seldom>>,
+}
+
+/// What most flows never have.
+#[derive(Default)]
+pub(crate) struct Seldom {
+    pub(crate) qos: u8,
+    pub(crate) ecn: u8,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) priority: Option<f32>,
+    pub(crate) group: i32,
+    pub(crate) congestion: Option<String>,
+    /// Waits for the association of this flow's: see `open.rs`.
+    pub(crate) leader: Option<NonNull<Flow>>,
+    pub(crate) timer: Option<NonNull<UvHandle>>,
+    pub(crate) timer_ops: Option<NonNull<Operations>>,
+}
+
+impl State {
+    pub(crate) fn more(&mut self) -> &mut Seldom {
+        self.more.get_or_insert_default()
+    }
+
+    /// Whether nothing waits in this library to be sent.
+    pub(crate) fn nothing_queued(&self) -> bool {
+        self.out_at == self.out.len() && self.waiting.is_empty()
+    }
+
+    /// Whether the engine carries its bytes as they are.
+    pub(crate) fn is_byte_stream(&self) -> bool {
+        matches!(self.stack, Some(Stack::Tcp | Stack::Tls | Stack::Quic))
+    }
+}
+
+impl Flow {
+    /// A flow of a context, in its list.
+    pub(crate) fn make(ctx: &Context, core: &mut Core, ops: Operations) -> NonNull<Self> {
+        let place = core.free_places.pop().unwrap_or(core.flows.len());
+        core.flow_count += 1;
+        let flow = Box::new(Self {
+            ctx: NonNull::from(ctx),
+            place,
+            number: core.flow_count,
+            ops: UnsafeCell::new(ops),
+            state: RefCell::default(),
+        });
+        let flow = NonNull::from(Box::leak(flow));
+        match core.flows.get_mut(place) {
+            Some(free) => *free = Some(flow),
+            None => core.flows.push(Some(flow)),
+        }
+        flow
+    }
+
+    /// A copy of the program's callbacks.
+    pub(crate) fn callbacks(&self) -> Operations {
+        // SAFETY: the struct is plain data of the flow's, which one thread uses, and no reference into it is kept.
+        unsafe { *self.ops.get() }
+    }
+
+    /// Changes what the program sees.
+    pub(crate) fn edit(&self, change: impl FnOnce(&mut Operations)) {
+        // SAFETY: as above; `change` calls nothing that could reach the flow.
+        change(unsafe { &mut *self.ops.get() });
+    }
+
+    pub(crate) fn on_readable(&self) -> Callback {
+        // SAFETY: as in `callbacks`.
+        unsafe { (*self.ops.get()).on_readable }
+    }
+
+    pub(crate) fn on_writable(&self) -> Callback {
+        // SAFETY: as in `callbacks`.
+        unsafe { (*self.ops.get()).on_writable }
+    }
+
+    /// A pointer for C.
+    pub(crate) fn as_ptr(&self) -> *mut Self {
+        core::ptr::from_ref(self).cast_mut()
+    }
+}
