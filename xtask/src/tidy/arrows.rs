@@ -56,6 +56,11 @@ const ROWS: &[Row] = &[
         why: "it implements the Net trait of base and must not know who calls it",
     },
     Row { room: "io/neater", may: &["crates/*", "io/net"], why: "the public API is a thin facade over engine and net" },
+    Row {
+        room: "io/python",
+        may: &["crates/*", "io/neater", "sim/*"],
+        why: "the Python package wraps the public API, and the simulator for experiments",
+    },
     Row { room: "io/*", may: &["crates/*", "io/*"], why: "io stands on the sans-IO crates" },
     Row { room: "bindings/*", may: &["crates/*", "io/*"], why: "a binding wraps the public API" },
     Row {
