@@ -658,8 +658,8 @@ pub trait Net {
     /// # Errors
     /// When there is no such socket.
     fn local_addr(&self, sock: Sock) -> Result<SocketAddr>;
-    /// The system's own number of a socket, for options that this trait has not; `None` where there is none. It is the network's:
-    /// who has it neither closes it nor reads from it.
+    /// The system's own number of a socket, for options that this trait has not; `None` where there
+    /// is none. It is the network's: who has it neither closes it nor reads from it.
     fn descriptor(&self, sock: Sock) -> Option<i32> {
         let _ = sock;
         None

@@ -40,8 +40,9 @@ pub(crate) fn provide(shared: &Shared, security: &SecurityParameters, role: Role
     });
 }
 
-/// Cryptography with the system's roots of trust, for an engine that is not behind the public objects. Reading them takes some
-/// milliseconds; that they cannot be read is reported when a request that needs them is compiled.
+/// Cryptography with the system's roots of trust, for an engine that is not behind the public
+/// objects. Reading them takes some milliseconds; that they cannot be read is reported when a
+/// request that needs them is compiled.
 #[must_use]
 pub fn with_system_roots(crypto: Crypto) -> Crypto {
     let (roots, error) = read();

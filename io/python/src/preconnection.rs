@@ -265,7 +265,7 @@ impl Preconnection {
             pre = pre.local(self::local(&l)?);
         }
         if needs.is_some() && properties.is_some() {
-            return Err(PyValueError::new_err("`needs` and `properties` say the same in two ways: give one of them"));
+            return Err(PyValueError::new_err("`needs` and `properties` state the same in two ways: give one of them"));
         }
         if let Some(words) = needs {
             pre = pre.needs(words).map_err(errors::value)?;

@@ -185,7 +185,8 @@ fn links<'py>(py: Python<'py>, s: &Scenario, measured: &[[Counters; 2]]) -> PyRe
     Ok(links)
 }
 
-/// Runs a scenario once, without the interpreter; `progress` is called with the share that is done and may return False to stop.
+/// Runs a scenario once, without the interpreter; `progress` is called with the share that is done
+/// and may return False to stop.
 #[pyfunction]
 #[pyo3(signature = (text, seed, overrides, directory=None, progress=None))]
 pub(crate) fn simulate<'py>(

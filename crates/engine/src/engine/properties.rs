@@ -380,9 +380,9 @@ impl<N: Net> Engine<N> {
         self.carriers.local_addr(&self.cx, c.flow, shared_peer(c))
     }
 
-    /// The system's own number of the connection's socket, for options that this engine has not. `None` while there is none, where
-    /// several connections share one, and where the network has no such numbers. It is the engine's: the program neither closes it
-    /// nor reads from it.
+    /// The system's own number of the connection's socket, for options that this engine has not.
+    /// `None` while there is none, where several connections share one, and where the network has
+    /// no such numbers. It is the engine's: the program neither closes it nor reads from it.
     #[must_use]
     pub fn descriptor(&self, conn: ConnectionId) -> Option<i32> {
         let flow = self.conns.get(conn.0)?.flow;

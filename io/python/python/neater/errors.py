@@ -1,4 +1,4 @@
-"""What goes wrong, with the reasons. Printing one of these says what `neater explain` would say."""
+"""What goes wrong, with the reasons. Printing one of these shows what `neater explain` would show."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def _name(of: str) -> str:
 
 
 def _plain(of: object) -> object:
-    """What TOML can say: nothing that was not given."""
+    """What TOML can express: nothing that was not given."""
     if dataclasses.is_dataclass(of) and not isinstance(of, type):
         table: Record = {}
         kind = getattr(of, "kind", None)
@@ -448,7 +448,7 @@ def _one(
 
 
 class _Bar:
-    """A line that says how far it is, where standard error is a terminal."""
+    """A line that shows how far it is, where standard error is a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
@@ -475,7 +475,7 @@ def sweep(
     line on a terminal's standard error is. All points are checked before anything is run.
 
     Raises `PropertyError` for a point that makes no sense, `ValueError` for a sweep without runs. Where processes are
-    started anew, as here, a script has to be importable: begin it with `if __name__ == "__main__":`.
+    started again, as here, a script has to be importable: begin it with `if __name__ == "__main__":`.
     """
     varied = {key: [str(v) for v in values] for key, values in axes.items()}
     first = scenario.seed if seed is None else seed
@@ -494,7 +494,7 @@ def sweep(
             raw[i] = _one(scenario._text, scenario._directory, number, common | point)
             tell(i + 1, len(jobs))
     else:
-        # Started anew and not forked: what this process has open is none of theirs.
+        # Started again and not forked: what this process has open is none of theirs.
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
             tasks = {
