@@ -87,6 +87,8 @@ const LAB: &[Want] = &[
     program("curl", "curl", "curl as the outside reference, and as client of neater serve"),
 ];
 const UNIT: &[Want] = &[
+    library("libuv", "libuv1-dev", "the loop of libneat, which does not link without it"),
+    program("openssl", "openssl", "openssl as peer of libneat's programs"),
     program("tshark", "tshark", "packet records as Wireshark reads them"),
     program("strace", "strace", "which system calls a flow makes"),
     program("tinyproxy", "tinyproxy-bin", "tinyproxy as proxy of neater get"),

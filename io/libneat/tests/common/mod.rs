@@ -210,3 +210,13 @@ pub(crate) fn pem() -> String {
     };
     PEM.get_or_init(make).clone()
 }
+
+/// Whether a program is here; if not, what is not looked at is named.
+pub(crate) fn has(program: &str) -> bool {
+    let here = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let here = here.is_ok_and(|s| s.success());
+    if !here {
+        eprintln!("skipped: no {program} here");
+    }
+    here
+}
