@@ -1,4 +1,5 @@
-//! Throughput of 64 kB messages by the Rust API, both ends in one thread: what `measure/throughput.py` is held against.
+//! Throughput of 64 kB messages by the Rust API, both ends in one thread: what
+//! `measure/throughput.py` is held against.
 //!
 //! ```text
 //! cargo run --release -p neater-python --example messages -- tcp 640
@@ -101,7 +102,7 @@ fn main() -> Outcome {
         });
         drive(&driver, [client, server])?;
     }
-    let peer = peer.ok_or("nobody was accepted")?;
+    let peer = peer.ok_or("no connection was accepted")?;
     let data = bytes::Bytes::from(vec![0; SIZE]);
     {
         let sender = pin!(async {

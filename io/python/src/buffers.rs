@@ -9,7 +9,8 @@ use pyo3::types::{PyBytes, PyMemoryView, PyString};
 /// From this many bytes on, keeping a reference costs less than a copy.
 const KEPT: usize = 512;
 
-/// A `bytes` object that the engine keeps until it is sent. Its memory does not move or change while there is a reference.
+/// A `bytes` object that the engine keeps until it is sent. Its memory does not move or change
+/// while there is a reference.
 struct Kept {
     object: Py<PyBytes>,
     at: usize,
@@ -18,16 +19,16 @@ struct Kept {
 
 impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
-        // Dropped, and read, by threads that have the interpreter or not: what is needed of the object is its address, which was
-        // taken when it was there.
+        // Dropped, and read, by threads that have the interpreter or not: what is needed of the
+        // object is its address, which was taken when it was there.
         slice(&self.object, self.at, self.len)
     }
 }
 
 #[allow(unsafe_code, reason = "the bytes of an object that is immutable and alive, without asking the interpreter")]
 fn slice(_keeps: &Py<PyBytes>, at: usize, len: usize) -> &[u8] {
-    // SAFETY: `at` and `len` are within the memory of the `bytes` object that `_keeps` keeps alive for as long as the result
-    // lives; CPython neither moves nor changes it.
+    // SAFETY: `at` and `len` are within the memory of the `bytes` object that `_keeps` keeps alive
+    // for as long as the result lives; CPython neither moves nor changes it.
     unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), len) }
 }
 
@@ -35,7 +36,8 @@ fn keep(object: &Bound<'_, PyBytes>, at: usize, len: usize) -> Bytes {
     Bytes::from_owner(Kept { object: object.clone().unbind(), at, len })
 }
 
-/// The bytes of a bytes-like object. A `bytes` object, and a view of one, is kept and not copied; what could change is copied.
+/// The bytes of a bytes-like object. A `bytes` object, and a view of one, is kept and not copied;
+/// what could change is copied.
 pub(crate) fn data(of: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     if let Ok(bytes) = of.cast::<PyBytes>() {
         let own = bytes.as_bytes();

@@ -1,5 +1,5 @@
-//! Connections as streams of bytes, for transports of asyncio: asked by functions that never wait, which are called when it is
-//! worth asking again.
+//! Connections as streams of bytes, for transports of asyncio: asked by functions that never wait,
+//! which are called when it is worth asking again.
 
 use crate::connection::{Connection, Held};
 use crate::errors;
@@ -23,7 +23,7 @@ std::thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One direction: who is called, and the waker that leads there.
+/// One direction: the callback's slot, and the waker that leads there.
 struct Side {
     slot: Arc<Slot>,
     waker: Waker,
@@ -86,8 +86,9 @@ impl ByteStream {
 #[allow(unsafe_code, reason = "the memory of another object, which it lends for as long as the view lives")]
 fn fill(view: &PyBuffer<u8>, with: &[u8]) {
     let n = with.len().min(view.len_bytes());
-    // SAFETY: the view is writable, contiguous and at least `n` bytes long, and its owner may not move the memory while the view
-    // is there. The interpreter is held, so that no other code of Python's runs; `with` is memory of this module.
+    // SAFETY: the view is writable, contiguous and at least `n` bytes long, and its owner may not
+    // move the memory while the view is there. The interpreter is held, so that no other code of
+    // Python's runs; `with` is memory of this module.
     unsafe { core::ptr::copy_nonoverlapping(with.as_ptr(), view.buf_ptr().cast::<u8>(), n) };
 }
 
@@ -109,7 +110,8 @@ impl ByteStream {
         self.writes.slot.call(callback);
     }
 
-    /// What there is, at most `max` bytes; empty at the end; None where nothing is there, and then `on_readable` is called.
+    /// What there is, at most `max` bytes; empty at the end; None where nothing is there, and then
+    /// `on_readable` is called.
     #[pyo3(signature = (max=MOST))]
     fn try_read<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
         SCRATCH.with(|scratch| {
@@ -145,7 +147,8 @@ impl ByteStream {
         })
     }
 
-    /// Writes some of a bytes-like object: how many bytes; None where there is no room, and then `on_writable` is called.
+    /// Writes some of a bytes-like object: how many bytes; None where there is no room, and then
+    /// `on_writable` is called.
     fn try_write(&self, data: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         let stream = self.bytes()?;
         let write = |buf: &[u8]| {

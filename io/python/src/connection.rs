@@ -143,7 +143,8 @@ impl Connection {
         self.receiving("receive_partial()", max.max(1), false, false)
     }
 
-    /// What has arrived, without waiting: whether something has, and then the message or None for the end.
+    /// What has arrived, without waiting: whether something has, and then the message or None for
+    /// the end.
     #[pyo3(signature = (max=None))]
     fn try_receive(&self, max: Option<usize>) -> PyResult<(bool, Option<Message>)> {
         for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! Errors as exceptions. The classes are written in Python (`neater/errors.py`), where their documentation is.
+//! Errors as exceptions. The classes are written in Python (`neater/errors.py`), where their
+//! documentation is.
 
 use crate::facts::Candidate;
 use crate::hub::Hub;

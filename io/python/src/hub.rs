@@ -1,7 +1,9 @@
-//! What drives a transport system from Python: its one descriptor as a reader of an event loop, or poll(2).
+//! What drives a transport system from Python: its one descriptor as a reader of an event loop, or
+//! poll(2).
 //!
-//! *Responsible for* waking what waits. A waker may ring on any thread, with or without the interpreter: it notes who is
-//! to be woken, and the thread of the loop wakes them after a turn, or soon if there is no turn under way.
+//! *Responsible for* waking what waits. A waker may ring on any thread, with or without the
+//! interpreter: it notes the slot, and the thread of the loop wakes what waits there after a turn,
+//! or soon if there is no turn under way.
 
 use neater::Driver;
 use pyo3::exceptions::PyRuntimeError;
@@ -16,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// What is to be done for somebody who waits.
+/// What is to be done for a waiter.
 pub(crate) enum Target {
     /// Set the result of this future of asyncio's.
     Future(Py<PyAny>),
@@ -31,7 +33,7 @@ struct SlotState {
     target: Option<Target>,
 }
 
-/// The place of somebody who waits. Whoever waits owns it, and only they: a waker that the engine keeps does not, since from
+/// The place of a waiter, which alone owns it: a waker that the engine keeps does not, since from
 /// an asyncio future a way may lead back to the engine, which no collector of garbage would see.
 #[derive(Default)]
 pub(crate) struct Slot {
@@ -238,7 +240,7 @@ impl Hub {
         });
         self.drain(py);
         if done {
-            // Nothing is left, and nobody can make more: the loop need not keep it.
+            // Nothing is left, and no object can make more: the loop need not keep it.
             if let Err(e) = self.detach(py) {
                 e.write_unraisable(py, None);
             }
@@ -285,13 +287,13 @@ impl Hub {
     /// Something that the program gave has failed: the loop's handler of exceptions decides.
     fn report(&self, py: Python<'_>, e: PyErr) {
         let Ok(Some(of)) = self.running(py) else { return e.write_unraisable(py, None) };
-        let tell = || {
+        let report = || {
             let context = PyDict::new(py);
             context.set_item("message", "exception in a callback of a neater connection")?;
             context.set_item("exception", e.clone_ref(py))?;
             of.call_method1(intern!(py, "call_exception_handler"), (context,))
         };
-        if tell().is_err() {
+        if report().is_err() {
             e.write_unraisable(py, None);
         }
     }

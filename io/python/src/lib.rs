@@ -1,13 +1,14 @@
-//! The native half of the Python package `neater`: classes over the public API, awaitables that any loop with readers
-//! drives, and the simulator.
+//! The native half of the Python package `neater`: classes over the public API, awaitables that any
+//! loop with readers drives, and the simulator.
 //!
-//! *Responsible for* turning futures into awaitables ([`operation`]), waking them from the one descriptor of the engine
-//! ([`hub`]), and conversions both ways. *Not responsible for* any decision or protocol, nor for what Python writes better
-//! itself: streams, transports, scenarios and frames are in `python/neater`.
+//! *Responsible for* turning futures into awaitables ([`operation`]), waking them from the one
+//! descriptor of the engine ([`hub`]), and conversions both ways. *Not responsible for* any
+//! decision or protocol, nor for what Python writes better itself: streams, transports, scenarios
+//! and frames are in `python/neater`.
 //!
-//! *Invariants*: there is no thread; nothing that runs while the engine is borrowed needs the interpreter, so that a thread
-//! which has it may wait for the engine; the engine keeps no strong reference to a Python object that could lead back to it,
-//! but for the functions of `on_event`.
+//! *Invariants*: there is no thread; nothing that runs while the engine is borrowed needs the
+//! interpreter, so that a thread which has it may wait for the engine; the engine keeps no strong
+//! reference to a Python object that could lead back to it, but for the functions of `on_event`.
 
 #![deny(unsafe_code)]
 

@@ -170,8 +170,9 @@ impl Message {
             (data.as_ptr().cast_mut().cast::<c_void>(), isize::try_from(data.len()))
         };
         let len = len.map_err(|_| PyTypeError::new_err("too long for a buffer"))?;
-        // SAFETY: the interpreter gives a view to be filled. The memory is that of the message, which is immutable and, being
-        // frozen, is never replaced; the view gets a reference that keeps the message alive until it is released.
+        // SAFETY: the interpreter gives a view to be filled. The memory is that of the message,
+        // which is immutable and, being frozen, is never replaced; the view gets a reference that
+        // keeps the message alive until it is released.
         match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), at, len, 1, flags) } {
             0 => Ok(()),
             _ => Err(PyErr::take(slf.py()).unwrap_or_else(|| PyBufferError::new_err("no such view"))),

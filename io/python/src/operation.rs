@@ -1,7 +1,7 @@
 //! Futures as awaitables: an [`Operation`] is what every method that may have to wait returns.
 //!
-//! It is first asked without an event loop: most sends, and receives of what has arrived, are done then. Only if it has to
-//! wait it takes a future from the loop.
+//! It is first asked without an event loop: most sends, and receives of what has arrived, are done
+//! then. Only if it has to wait it takes a future from the loop.
 
 use crate::hub::{Hub, Slot, Target};
 use core::future::Future;
@@ -38,7 +38,8 @@ std::thread_local! {
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         (flag.clone(), Waker::from(flag))
     };
-    /// Whether the interpreter is inside of an operation's destructor, where a warning may not lead to another.
+    /// Whether the interpreter is inside of an operation's destructor, where a warning may not lead
+    /// to another.
     static WARNING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -56,7 +57,8 @@ enum Asked {
 pub(crate) struct Operation {
     name: &'static str,
     hub: Arc<Hub>,
-    /// Behind a lock that is never waited for: a future need not be shareable between threads, and Python's objects must be.
+    /// Behind a lock that is never waited for: a future need not be shareable between threads, and
+    /// Python's objects must be.
     work: Option<Mutex<Work>>,
     slot: Option<Arc<Slot>>,
     asked: bool,

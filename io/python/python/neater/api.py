@@ -229,7 +229,7 @@ class Preconnection(_neater.Preconnection):
 
     def connect(self, first: Buffer | None = None, context: MessageContext | None = None) -> Connecting:
         """Opens a connection (`Initiate`, RFC 9622 section 7.1); with `first`, hands it its first message (section 9.2.5),
-        which may travel with the handshake where its `context` says `safely_replayable`.
+        which may travel with the handshake where its `context` has `safely_replayable`.
 
         Establishment begins at once. Raises `EstablishmentError` when it is awaited.
         """
@@ -283,7 +283,7 @@ def listen(
     system: Neater | None = None,
 ) -> Listening:
     """Listens with every eligible protocol: `async for connection in neater.listen("[::1]:0", ...):`. Arguments as of
-    `Preconnection`; a server needs security with its certificate, or `needs` that say `cleartext`.
+    `Preconnection`; a server needs security with its certificate, or `needs` with `cleartext`.
 
     Raises `EstablishmentError` where no protocol is eligible or a port cannot be bound.
     """

@@ -1,4 +1,4 @@
-"""What goes wrong, with the reasons. Printing one of these says what `neater explain` would say."""
+"""What goes wrong, with the reasons. Printed, one of these is what `neater explain` prints."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """HTTP by `httpx` over neater: a client's connections are opened by races over addresses and families, secured by neater, and
-say what carried them.
+report what carried them.
 
 ```python
 import httpx, neater.http
@@ -116,7 +116,7 @@ class _Agreed:
 
 
 class NetworkBackend(httpcore.AsyncNetworkBackend):
-    """Opens httpcore's connections. It is told the origin, not the scheme: ports of `cleartext` are those without TLS."""
+    """Opens httpcore's connections. It gets the origin, not the scheme: ports of `cleartext` are those without TLS."""
 
     def __init__(
         self, *, security: SecurityParameters | None, cleartext: Iterable[int], http2: bool, system: Neater | None
