@@ -137,7 +137,7 @@ fn pip(python: &Path) -> Command {
     pip
 }
 
-/// A virtual environment with these packages; made anew if `fresh`.
+/// A virtual environment with these packages; made again if `fresh`.
 fn environment(at: &Path, packages: &[&str], fresh: bool) -> Result<PathBuf, String> {
     let python = at.join("bin/python");
     if fresh && at.exists() {

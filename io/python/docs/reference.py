@@ -1,7 +1,7 @@
 """Writes docs/python-api.md from the docstrings of the stubs and of what is written in Python.
 
     python3 io/python/docs/reference.py            writes it
-    python3 io/python/docs/reference.py --check    ends with 1 if it is not what the docstrings say
+    python3 io/python/docs/reference.py --check    ends with 1 if it does not match the docstrings
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def inherited(classes: dict[str, ast.ClassDef], node: ast.ClassDef) -> list[str]
 def page() -> str:
     out = ["# The Python package: reference\n"]
     out.append(
-        "Made from the docstrings of the stubs by `io/python/docs/reference.py`; [python.md](python.md) tells how to begin. "
-        "What a method raises beside what is said: `ForkedError` in a child of `fork`.\n"
+        "Made from the docstrings of the stubs by `io/python/docs/reference.py`; [python.md](python.md) is where to begin. "
+        "Every method raises `ForkedError` in a child of `fork`.\n"
     )
     native = {
         item.name: item
@@ -111,7 +111,7 @@ def main() -> int:
     made = page()
     if "--check" in sys.argv[1:]:
         if not PAGE.exists() or PAGE.read_text() != made:
-            print("docs/python-api.md is not what the docstrings say: python3 io/python/docs/reference.py", file=sys.stderr)
+            print("docs/python-api.md does not match the docstrings: python3 io/python/docs/reference.py", file=sys.stderr)
             return 1
         return 0
     PAGE.write_text(made)

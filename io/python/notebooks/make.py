@@ -1,7 +1,7 @@
 """Writes the notebooks from their sources beside it (`*.py`, cells divided by `# %%`), without outputs.
 
     python3 io/python/notebooks/make.py            writes them
-    python3 io/python/notebooks/make.py --check    ends with 1 if one is not what its source says
+    python3 io/python/notebooks/make.py --check    ends with 1 if one does not match its source
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
         if "--check" not in sys.argv[1:]:
             path.write_text(made)
         elif not path.exists() or path.read_text() != made:
-            print(f"{path.name} is not what {source.name} says: python3 io/python/notebooks/make.py", file=sys.stderr)
+            print(f"{path.name} does not match {source.name}: python3 io/python/notebooks/make.py", file=sys.stderr)
             wrong = 1
     return wrong
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # What needs come to, and what policies make of them
 #
-# A program says what it needs; neater ranks protocol stacks by it, and an administrator's policies say what that means on
+# A program states what it needs; neater ranks protocol stacks by it, and an administrator's policies define what that means on
 # this host. Nothing here sends a packet to a peer: decisions are asked for and explained.
 
 # %%
@@ -101,7 +101,7 @@ panel.set_title("What policies leave of what is asked")
 figure.savefig(os.environ.get("NEATER_FIGURES", ".") + "/policies.png", dpi=120)
 
 # %% [markdown]
-# The last of these in words, with the file and line that says so:
+# The last of these in words, with its file and line:
 
 # %%
 print(story)

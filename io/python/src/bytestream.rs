@@ -23,7 +23,7 @@ std::thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One direction: who is called, and the waker that leads there.
+/// One direction: the callback's slot, and the waker that leads there.
 struct Side {
     slot: Arc<Slot>,
     waker: Waker,

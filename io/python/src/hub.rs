@@ -2,8 +2,8 @@
 //! poll(2).
 //!
 //! *Responsible for* waking what waits. A waker may ring on any thread, with or without the
-//! interpreter: it notes who is to be woken, and the thread of the loop wakes them after a turn, or
-//! soon if there is no turn under way.
+//! interpreter: it notes the slot, and the thread of the loop wakes what waits there after a turn,
+//! or soon if there is no turn under way.
 
 use neater::Driver;
 use pyo3::exceptions::PyRuntimeError;
@@ -287,13 +287,13 @@ impl Hub {
     /// Something that the program gave has failed: the loop's handler of exceptions decides.
     fn report(&self, py: Python<'_>, e: PyErr) {
         let Ok(Some(of)) = self.running(py) else { return e.write_unraisable(py, None) };
-        let tell = || {
+        let report = || {
             let context = PyDict::new(py);
             context.set_item("message", "exception in a callback of a neater connection")?;
             context.set_item("exception", e.clone_ref(py))?;
             of.call_method1(intern!(py, "call_exception_handler"), (context,))
         };
-        if tell().is_err() {
+        if report().is_err() {
             e.write_unraisable(py, None);
         }
     }

@@ -265,7 +265,7 @@ impl Preconnection {
             pre = pre.local(self::local(&l)?);
         }
         if needs.is_some() && properties.is_some() {
-            return Err(PyValueError::new_err("`needs` and `properties` state the same in two ways: give one of them"));
+            return Err(PyValueError::new_err("`needs` and `properties` are two forms of the same: give one of them"));
         }
         if let Some(words) = needs {
             pre = pre.needs(words).map_err(errors::value)?;
@@ -296,8 +296,8 @@ impl Preconnection {
         if let Some(handler) = on_event {
             pre = pre.on_event(move |event| {
                 let _ = Python::try_attach(|py| {
-                    let told = Py::new(py, Event::from(event)).and_then(|e| handler.call1(py, (e,)));
-                    if let Err(e) = told {
+                    let called = Py::new(py, Event::from(event)).and_then(|e| handler.call1(py, (e,)));
+                    if let Err(e) = called {
                         e.write_unraisable(py, Some(handler.bind(py)));
                     }
                 });

@@ -20,13 +20,13 @@ fn file(directory: Option<&Path>, name: &str, kind: FileKind) -> Result<FileCont
         return kind.read(text);
     }
     let path = directory.unwrap_or(Path::new("")).join(name);
-    let told = |e: std::io::Error| format!("{}: {e}", path.display());
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     // Opened only if it is a file: a pipe would wait for its writer.
-    if !std::fs::metadata(&path).map_err(told)?.is_file() {
+    if !std::fs::metadata(&path).map_err(failed)?.is_file() {
         return Err(format!("{}: not an ordinary file", path.display()));
     }
     let mut text = String::new();
-    std::fs::File::open(&path).map_err(told)?.take(FILE_MOST + 1).read_to_string(&mut text).map_err(told)?;
+    std::fs::File::open(&path).map_err(failed)?.take(FILE_MOST + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_MOST {
         return Err(format!("{}: longer than {FILE_MOST} bytes", path.display()));
     }

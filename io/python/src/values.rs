@@ -70,7 +70,7 @@ pub(crate) fn object(py: Python<'_>, of: Value) -> PyResult<Py<PyAny>> {
     })
 }
 
-/// A JSON value, for Python.
+/// JSON as objects of Python.
 pub(crate) fn json(py: Python<'_>, of: &serde_json::Value) -> PyResult<Py<PyAny>> {
     py.import("json")?.call_method1("loads", (of.to_string(),)).map(Bound::unbind)
 }

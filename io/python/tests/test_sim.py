@@ -88,14 +88,14 @@ def test_a_run_is_stopped_by_its_progress():
 
 
 def test_a_sweep_is_the_same_over_processes_and_here():
-    told = []
+    reports = []
     axes = {"loss": ["0 %", "1 %"]}
     here = sim.sweep(SHORT, axes, seeds=2, processes=1, overrides={"duration": "2 s"})
     there = sim.sweep(
-        SHORT, axes, seeds=2, processes=2, overrides={"duration": "2 s"}, progress=lambda d, t: told.append((d, t))
+        SHORT, axes, seeds=2, processes=2, overrides={"duration": "2 s"}, progress=lambda d, t: reports.append((d, t))
     )
     assert here.records() == there.records() and len(there) == 4
-    assert told == [(i, 4) for i in range(1, 5)]
+    assert reports == [(i, 4) for i in range(1, 5)]
     points = [(r["axis.loss"], r["seed"]) for r in here.records()]
     assert points == [("0 %", 1), ("0 %", 2), ("1 %", 1), ("1 %", 2)]
     with pytest.raises(neater.PropertyError):

@@ -1,4 +1,4 @@
-"""Transport services for asyncio: a program states what it needs, neater finds how.
+"""Transport services for asyncio: a program says what it needs, neater finds how.
 
 ```python
 import asyncio, neater

@@ -17,7 +17,7 @@ _Material: TypeAlias = str | bytes | PathLike[str]
 class Operation(Coroutine[Any, Any, T], Generic[T]):
     """Something that is under way and may have to wait: `await` it, or give it to `asyncio.create_task`.
 
-    Nothing is done before it is awaited, except where documented; one that never is, warns. Cancelling the task gives it
+    Nothing is done before it is awaited, except where the method's text names it; one that never is, warns. Cancelling the task gives it
     up: nothing is lost and nothing is taken. Without an event loop, `wait` and `poll` do the same.
     """
 
@@ -180,7 +180,7 @@ class TransportProperties:
     def __new__(cls, **properties: _Value) -> Self: ...
     @staticmethod
     def parse(words: str) -> TransportProperties:
-        """Reads what is asked in words, as `needs`; their security does not count here. Raises
+        """Reads what is asked in words, as `needs`; words about security do not count here. Raises
         `PropertyError`."""
     def set(self, name: str, value: _Value) -> None:
         """Sets a property. Raises `PropertyError` if there is none of that name, or the value is not one of its own."""
@@ -288,7 +288,7 @@ class Preconnection:
     def eligible(self, role: str = "initiate") -> list[str]:
         """The stacks that may serve, best first. Raises `EstablishmentError`."""
     def explain_policies(self) -> PolicyStory | None:
-        """The explanation of policies for such a connection to its first remote endpoint, with files and lines; None
+        """What policies do to such a connection to its first remote endpoint, with their files and lines; None
         where there are no policies. Nothing is sent."""
 
 @final
@@ -392,7 +392,7 @@ class Connection:
     def set(self, name: str, value: _Value) -> None:
         """Sets a Connection Property, or a default for messages sent from now on. Raises `PropertyError`."""
     def report(self, outcome: str) -> None:
-        """Reports how it has served: `answered`, `silent`, `broken` or `wants-other`. Later races heed it."""
+        """Reports how it has served: `answered`, `silent`, `broken` or `wants-other`. Later races take it into account."""
     def add_remote(self, remote: str) -> None:
         """Uses one more address of the peer's, `ADDRESS:PORT` (section 7.5). Raises `EndpointError`."""
     def remove_remote(self, remote: str) -> None:
@@ -564,7 +564,7 @@ class Event:
         `establishment-error`, `timeline`, `listener-error` or others, in the RFC's words."""
     @property
     def text(self) -> str:
-        """Further details."""
+        """Details."""
     @property
     def message_id(self) -> int | None:
         """The number of the message, as `send` returned it."""
@@ -593,7 +593,7 @@ class Candidate:
         """When it ended, in whatever way."""
     @property
     def doubt(self) -> str | None:
-        """The outcome history against it, if it was deprioritised for that."""
+        """The penalty from earlier establishments, if it was put back for that."""
     @property
     def fate(self) -> str:
         """`won`, `not-started`, `withdrawn`, `no-answer`, `failed` or `planned`."""
@@ -734,7 +734,7 @@ class Explanation:
         """The number of the request, in hexadecimal."""
     @property
     def properties(self) -> list[tuple[str, str, bool]]:
-        """What is wanted: property, preference, and whether the program stated it."""
+        """What is wanted: property, preference, and whether the program asked for it."""
     @property
     def ranked(self) -> list[tuple[str, int | None, list[tuple[str, str, int | None, str]]]]:
         """The candidates, best first: name, score, and the reasons (property, preference, points, in words)."""

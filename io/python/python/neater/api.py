@@ -229,7 +229,7 @@ class Preconnection(_neater.Preconnection):
 
     def connect(self, first: Buffer | None = None, context: MessageContext | None = None) -> Connecting:
         """Opens a connection (`Initiate`, RFC 9622 section 7.1); with `first`, hands it its first message (section 9.2.5),
-        which may travel with the handshake where its `context` is `safely_replayable`.
+        which may travel with the handshake where its `context` has `safely_replayable`.
 
         Establishment begins at once. Raises `EstablishmentError` when it is awaited.
         """

@@ -1,4 +1,4 @@
-"""What goes wrong, with the reasons. Printing one of these shows what `neater explain` would show."""
+"""What goes wrong, with the reasons. Printed, one of these is what `neater explain` prints."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """HTTP by `httpx` over neater: a client's connections are opened by races over addresses and families, secured by neater, and
-show what carried them.
+report what carried them.
 
 ```python
 import httpx, neater.http

@@ -14,7 +14,7 @@ __all__ = ["LabError", "experiments", "run"]
 
 
 class LabError(RuntimeError):
-    """The laboratory is not installed, or has failed; the text gives the reason, and what to do."""
+    """The laboratory is not installed, or has failed; the text has the reason, and what to do."""
 
 
 def _call(*words: str, timeout: float | None, good: tuple[int, ...]) -> list[dict[str, Any]]:

@@ -132,9 +132,9 @@ class Host:
 @dataclass
 class _Flows:
     source: str
-    """Who sends."""
+    """The sending host."""
     to: str
-    """Who receives."""
+    """The receiving host."""
     _: dataclasses.KW_ONLY
     flows: int = 1
     """How many."""
@@ -236,7 +236,7 @@ def _name(of: str) -> str:
 
 
 def _plain(of: object) -> object:
-    """What TOML can express: nothing that was not given."""
+    """As values of TOML, without what was not given."""
     if dataclasses.is_dataclass(of) and not isinstance(of, type):
         table: Record = {}
         kind = getattr(of, "kind", None)
@@ -448,7 +448,7 @@ def _one(
 
 
 class _Bar:
-    """A line that shows how far it is, where standard error is a terminal."""
+    """A line with the progress, where standard error is a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
@@ -475,7 +475,7 @@ def sweep(
     line on a terminal's standard error is. All points are checked before anything is run.
 
     Raises `PropertyError` for a point that makes no sense, `ValueError` for a sweep without runs. Where processes are
-    started again, as here, a script has to be importable: begin it with `if __name__ == "__main__":`.
+    started with an interpreter of their own, as here, a script has to be importable: begin it with `if __name__ == "__main__":`.
     """
     varied = {key: [str(v) for v in values] for key, values in axes.items()}
     first = scenario.seed if seed is None else seed
@@ -486,15 +486,15 @@ def sweep(
         raise ValueError("a sweep needs values for each axis, and at least one seed")
     for point in points:
         _neater.check_scenario(scenario._text, [*common.items(), *point.items()], scenario._directory)
-    tell = progress or _Bar()
+    report = progress or _Bar()
     workers = min(processes or os.cpu_count() or 1, len(jobs))
     raw: list[Record | None] = [None] * len(jobs)
     if workers <= 1:
         for i, (point, number) in enumerate(jobs):
             raw[i] = _one(scenario._text, scenario._directory, number, common | point)
-            tell(i + 1, len(jobs))
+            report(i + 1, len(jobs))
     else:
-        # Started again and not forked: what this process has open is none of theirs.
+        # Spawned and not forked: they inherit nothing that this process has open.
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
             tasks = {
@@ -504,7 +504,7 @@ def sweep(
             try:
                 for done, task in enumerate(concurrent.futures.as_completed(tasks), 1):
                     raw[tasks[task]] = task.result()
-                    tell(done, len(jobs))
+                    report(done, len(jobs))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
