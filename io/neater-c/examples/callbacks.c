@@ -12,7 +12,7 @@ struct client {
     int over;
 };
 
-static void say(neater_connection *connection, const char *text)
+static void send_text(neater_connection *connection, const char *text)
 {
     CHECK(neater_connection_send(connection, text, strlen(text), NULL, NULL));
 }
@@ -28,7 +28,7 @@ static void on_server(neater_event *event, void *user)
     case NEATER_EVENT_RECEIVED:
         snprintf(answer, sizeof answer, "an answer to %.*s", (int)neater_message_length(event->data.received.message),
                  (const char *)neater_message_data(event->data.received.message));
-        say(event->connection, answer);
+        send_text(event->connection, answer);
         CHECK(neater_connection_receive(event->connection, NULL));
         break;
     case NEATER_EVENT_CLOSED:
@@ -50,14 +50,14 @@ static void on_client(neater_event *event, void *user)
     check_event(event);
     switch (event->kind) {
     case NEATER_EVENT_READY:
-        say(event->connection, "question 1");
+        send_text(event->connection, "question 1");
         CHECK(neater_connection_receive(event->connection, NULL));
         break;
     case NEATER_EVENT_RECEIVED:
         printf("%.*s\n", (int)neater_message_length(event->data.received.message),
                (const char *)neater_message_data(event->data.received.message));
         if (--client->left > 0) {
-            say(event->connection, "another question");
+            send_text(event->connection, "another question");
             CHECK(neater_connection_receive(event->connection, NULL));
         } else {
             CHECK(neater_connection_close(event->connection));

@@ -8,7 +8,7 @@
 
 #include <neater.h>
 
-/* Prints what the last function that failed has to say, and ends. */
+/* Prints the error of the last function that failed, and ends. */
 static inline void check(neater_status status, const char *what)
 {
     if (status != NEATER_OK) {
@@ -32,8 +32,8 @@ static inline void next_event(neater_context *context, neater_event *event)
     }
 }
 
-/* Ends the program if an event says that the connection cannot be, or is no more. What it says of
- * single messages is printed: the reason may follow. */
+/* Ends the program if an event reports that the connection cannot be, or is no more. Errors of
+ * single messages are printed: the reason may follow. */
 static inline void check_event(const neater_event *event)
 {
     switch (event->kind) {

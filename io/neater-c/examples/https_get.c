@@ -2,7 +2,7 @@
  *
  *     https_get HOST:PORT PATH [AUTHORITIES.pem]
  *
- * With a file the server is trusted if one of the authorities in it says so, without one by
+ * With a file the server is trusted if one of the authorities in it certifies it, without one by
  * those of the system. On standard error it prints what carried the answer, and how that was
  * found out. */
 #include "common.h"
@@ -20,7 +20,7 @@ static char *contents(const char *path)
     return text;
 }
 
-static void tell(const neater_connection *connection)
+static void report(const neater_connection *connection)
 {
     char stack[64], security[64], remote[64];
     neater_race *race;
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
         check_event(&event);
         switch (event.kind) {
         case NEATER_EVENT_READY:
-            tell(connection);
+            report(connection);
             break;
         case NEATER_EVENT_RECEIVED:
         case NEATER_EVENT_RECEIVED_PARTIAL:

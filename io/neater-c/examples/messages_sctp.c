@@ -27,7 +27,7 @@ static neater_preconnection *preconnection(neater_context *context)
     return pre;
 }
 
-static void say(neater_connection *connection, const char *text, const neater_message_context *context)
+static void send_text(neater_connection *connection, const char *text, const neater_message_context *context)
 {
     CHECK(neater_connection_send(connection, text, strlen(text), context, NULL));
 }
@@ -74,11 +74,11 @@ int main(void)
         next_event(context, &event);
         check_event(&event);
         if (event.kind == NEATER_EVENT_READY && event.connection == first && ready++ == 0) {
-            say(first, "one message", NULL);
-            say(first, "another, which need not arrive", unreliable);
+            send_text(first, "one message", NULL);
+            send_text(first, "another, which need not arrive", unreliable);
             /* A stream of the same association. */
             CHECK(neater_connection_clone(first, false, &second));
-            say(second, "and one on a stream of its own", NULL);
+            send_text(second, "and one on a stream of its own", NULL);
         } else if (event.kind == NEATER_EVENT_CONNECTION_RECEIVED && accepted < 2) {
             peers[accepted] = neater_event_take_connection(&event);
             CHECK(neater_connection_receive(peers[accepted], NULL));

@@ -193,7 +193,7 @@ enum neater_status
      */
     NEATER_ERROR_RESET = -39,
     /**
-     * A reason that this version of the header has no number for; the words tell.
+     * A reason that this version of the header has no number for; the words have it.
      */
     NEATER_ERROR_OTHER = -99,
 };
@@ -463,7 +463,7 @@ enum neater_fate
      */
     NEATER_FATE_WITHDRAWN = 3,
     /**
-     * It failed; `reason` says why.
+     * It failed; `reason` has why.
      */
     NEATER_FATE_FAILED = 4,
 };
@@ -859,7 +859,7 @@ typedef struct neater_candidate {
      */
     const char *reason;
     /**
-     * What earlier establishments say against it, for which it stood behind others; NULL if
+     * What earlier establishments hold against it, for which it stood behind others; NULL if
      * nothing.
      */
     const char *doubt;
@@ -957,7 +957,7 @@ typedef struct neater_event_planned {
 } neater_event_planned;
 
 /**
- * What belongs to an event; its `kind` says which member is valid.
+ * What belongs to an event; its `kind` states which member is valid.
  */
 typedef union neater_event_data {
     /**
@@ -1533,7 +1533,7 @@ const char *neater_race_text(const struct neater_race *race, uint32_t list, size
 void neater_race_free(struct neater_race *race);
 
 /**
- * What the last function that failed on this thread has to say; NULL if none has.
+ * The error of the last function that failed on this thread; NULL if none has.
  *
  * Lifetime: until the next function of this library fails on this thread, or the thread ends. Not
  * to be freed. Thread: any; each thread has its own.
@@ -2137,7 +2137,7 @@ neater_status neater_security_parameters_set_trust_callback(struct neater_securi
 int64_t neater_security_parameters_protection(const struct neater_security_parameters *security);
 
 /**
- * Makes a context that says nothing (`NewMessageContext`), into `*context`: each property is what
+ * Makes a context that sets nothing (`NewMessageContext`), into `*context`: each property is what
  * it is by default for the connection that the message is sent on.
  *
  * Ownership: the caller's, to be given back by `neater_message_context_free`. Thread: any.
@@ -2352,7 +2352,7 @@ neater_status neater_preconnection_set_framer(struct neater_preconnection *preco
                                               uint64_t longest);
 
 /**
- * Lets only these stacks (`neater_stack`) serve, whatever the properties say; none: all. For
+ * Lets only these stacks (`neater_stack`) serve, whatever the properties are; none: all. For
  * diagnosis and experiments: a program that names protocols gives up what this library is for.
  *
  * Ownership: the numbers are copied. Thread: one at a time for an object.
@@ -2411,7 +2411,7 @@ int64_t neater_preconnection_stack(struct neater_preconnection *preconnection,
 
 /**
  * Why candidates stand where they do for a role (`neater_role`): what was asked, what the ranking
- * is made of, what is ruled out, and with `remote`, which may be NULL, what policies say of
+ * is made of, what is ruled out, and with `remote`, which may be NULL, what policies do to
  * connections to it, with file and line. Lines of text, as far as they fit into `room` bytes with
  * a zero byte behind them. Returns how long all of it is without that byte, or a negative status.
  * Nothing is sent.
@@ -2441,7 +2441,7 @@ neater_status neater_preconnection_initiate(struct neater_preconnection *preconn
 
 /**
  * Opens a connection and hands it its first message (`InitiateWithSend`, RFC 9622 section 9.2.5),
- * whose number is 1. If the context says that it is safely replayable, it may travel with the
+ * whose number is 1. If the context has it as safely replayable, it may travel with the
  * handshake (0-RTT) and arrive more than once. NULL context: no property.
  *
  * Ownership: the connection is the caller's, to be given back by `neater_connection_free`; the
@@ -2520,9 +2520,9 @@ neater_status neater_connection_set_callback(struct neater_connection *connectio
 
 /**
  * Sends a message (`Send`). From NEATER_OK on it is delivered, or reported as expired or unsent;
- * NEATER_EVENT_SENT says that the transport has it. NEATER_ERROR_BLOCKED: there is no room,
+ * NEATER_EVENT_SENT reports that the transport has it. NEATER_ERROR_BLOCKED: there is no room,
  * nothing was taken, and NEATER_EVENT_WRITABLE follows. `context` has the message's properties;
- * NULL: as the connection says. `message_id` receives the number that events have; NULL is
+ * NULL: those of the connection. `message_id` receives the number that events have; NULL is
  * allowed.
  *
  * While the connection is being established messages wait.
@@ -2817,8 +2817,8 @@ int64_t neater_connection_stream_number(const struct neater_connection *connecti
 
 /**
  * A path of the connection's transport by its number, into `*path`, whose `size` the program has
- * set. NEATER_ERROR_NOT_FOUND beyond the last. NEATER_EVENT_PATH_CHANGE says that something about
- * them has changed.
+ * set. NEATER_ERROR_NOT_FOUND beyond the last. NEATER_EVENT_PATH_CHANGE reports that something
+ * about them has changed.
  *
  * Thread: any.
  */

@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Why a function answers with an error.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A status says it all.
+    /// The status is all there is.
     Status(neater_status),
-    /// There is more to say.
+    /// There is more than that.
     Full(Box<neater_error>),
 }
 
@@ -58,11 +58,11 @@ impl From<neater_status> for Failure {
 }
 
 std::thread_local! {
-    /// What the last function that failed on this thread has to say.
+    /// The error of the last function that failed on this thread.
     static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// What the last function that failed on this thread has to say; NULL if none has.
+/// The error of the last function that failed on this thread; NULL if none has.
 ///
 /// Lifetime: until the next function of this library fails on this thread, or the thread ends. Not
 /// to be freed. Thread: any; each thread has its own.
@@ -152,7 +152,7 @@ pub(crate) unsafe fn text<'a>(p: *const c_char, what: &str) -> Answer<&'a str> {
     bytes.to_str().map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
 }
 
-/// As [`text`], where NULL means that nothing is said.
+/// As [`text`], where NULL means nothing.
 ///
 /// # Safety
 /// As [`text`].
@@ -249,7 +249,7 @@ const NEWEST: usize = 4096;
 /// Reads a struct that may be of an older or newer version; `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL, or points to as many bytes as its first field says.
+/// `p` is NULL, or points to as many bytes as its first field states.
 pub(crate) unsafe fn read_sized<T: Versioned>(p: *const T) -> Answer<Option<T>> {
     const { assert!(T::FIRST <= size_of::<T>(), "a struct does not become shorter") };
     if p.is_null() {
@@ -295,7 +295,7 @@ pub(crate) unsafe fn check_sized<T: Versioned>(p: *const T, what: &str) -> Answe
 /// Writes a struct into one that may be of an older or newer version, whose `size` stays.
 ///
 /// # Safety
-/// `p` is NULL, or points to as many bytes as its first field says, which may be written.
+/// `p` is NULL, or points to as many bytes as its first field states, which may be written.
 pub(crate) unsafe fn write_sized<T: Versioned>(p: *mut T, value: &T, what: &str) -> Answer<()> {
     // SAFETY: the caller's promise.
     let size = unsafe { check_sized(p.cast_const(), what)? };
@@ -341,7 +341,7 @@ mod tests {
         }
         let size = size_of::<Newer>();
         let mut newer = Newer { known: Options { size, first: 1, second: 2 }, more: 0 };
-        // SAFETY: it has as many bytes as it says.
+        // SAFETY: it has as many bytes as it states.
         let read = |p: *const Newer| unsafe { read_sized::<Options>(p.cast()) };
         assert_eq!(read(&raw const newer).ok().flatten().map(|o| o.second), Some(2));
         newer.more = 7;
@@ -358,7 +358,7 @@ mod tests {
     fn what_is_written_ends_where_an_older_struct_does() {
         let mut out = Options { size: 16, first: 0, second: 9 };
         let value = Options { size: size_of::<Options>(), first: 1, second: 2 };
-        // SAFETY: it has as many bytes as it says, and more.
+        // SAFETY: it has as many bytes as it states, and more.
         unsafe { write_sized(&raw mut out, &value, "out") }.expect("fits");
         assert_eq!((out.size, out.first, out.second), (16, 1, 9));
     }

@@ -85,7 +85,7 @@ impl neater_connection {
     pub(crate) fn reporter(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
         let (me, core): (Weak<Self>, _) = (Arc::downgrade(self), self.base.core.clone());
         move |event: &Event| {
-            // A waker says so of those who receive.
+            // A waker reports it where a receive waits.
             if !matches!(event, Event::Readable | Event::Timeline(_)) {
                 core.push(Item::Event(me.clone(), event.clone()));
             }
@@ -248,9 +248,9 @@ pub unsafe extern "C" fn neater_connection_set_callback(
 }
 
 /// Sends a message (`Send`). From NEATER_OK on it is delivered, or reported as expired or unsent;
-/// NEATER_EVENT_SENT says that the transport has it. NEATER_ERROR_BLOCKED: there is no room,
+/// NEATER_EVENT_SENT reports that the transport has it. NEATER_ERROR_BLOCKED: there is no room,
 /// nothing was taken, and NEATER_EVENT_WRITABLE follows. `context` has the message's properties;
-/// NULL: as the connection says. `message_id` receives the number that events have; NULL is
+/// NULL: those of the connection. `message_id` receives the number that events have; NULL is
 /// allowed.
 ///
 /// While the connection is being established messages wait.
@@ -307,8 +307,8 @@ struct Owned {
     user: *mut c_void,
 }
 
-// SAFETY: the bytes are not changed while they are here, and the manual says that the release comes
-// from any thread.
+// SAFETY: the bytes are not changed while they are here, and the manual states that the release
+// comes from any thread.
 unsafe impl Send for Owned {}
 
 impl AsRef<[u8]> for Owned {
@@ -519,7 +519,7 @@ pub unsafe extern "C" fn neater_connection_close(connection: *mut neater_connect
     guard(|| {
         // SAFETY: the caller's promise.
         let c = unsafe { object(connection, "connection") }?.connection()?;
-        // The closing does not depend on being waited for; events tell its end.
+        // The closing does not depend on being waited for; events report its end.
         let mut closing = core::pin::pin!(c.close());
         let _ = closing.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop()));
         Ok(())

@@ -1,5 +1,5 @@
-//! Properties of a connection by name (RFC 9622 section 8): what is set holds for all connections of its
-//! group, except `connPriority`.
+//! Properties of a connection by name (RFC 9622 section 8): what is set holds for all connections
+//! of its group, except `connPriority`.
 
 use crate::border::{guard, guard_number, object, put, put_text, text};
 use crate::connection::neater_connection;

@@ -106,7 +106,7 @@ unsafe impl Versioned for neater_context_options {
 }
 
 /// # Safety
-/// The pointers are as the manual of the struct says.
+/// The pointers are as the manual of the struct states.
 unsafe fn build(o: &neater_context_options) -> Result<(Neater, Driver), Failure> {
     let or = |n: usize, default: usize| if n == 0 { default } else { n };
     let d = Limits::default();
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn neater_context_new(
         check_out(context, "context")?;
         // SAFETY: the caller's promise.
         let options = unsafe { read_sized(options) }?;
-        // SAFETY: zeros are a value of it, as `Versioned` says.
+        // SAFETY: zeros are a value of it, as `Versioned` states.
         let options = options.unwrap_or_else(|| unsafe { core::mem::zeroed() });
         // SAFETY: the caller's promise.
         let (neater, driver) = unsafe { build(&options) }?;

@@ -116,7 +116,7 @@ pub struct neater_event_planned {
     pub race: *mut neater_race,
 }
 
-/// What belongs to an event; its `kind` says which member is valid.
+/// What belongs to an event; its `kind` states which member is valid.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union neater_event_data {
@@ -325,7 +325,7 @@ impl Living {
     /// Hands it to the program.
     ///
     /// # Safety
-    /// `out` is NULL, or has as many bytes as it says, which may be written.
+    /// `out` is NULL, or has as many bytes as it states, which may be written.
     pub(crate) unsafe fn write(mut self, out: *mut neater_event) -> Result<(), crate::border::Failure> {
         // SAFETY: the caller's promise.
         let written = unsafe { write_sized(out, &self.event, "event") };
@@ -337,15 +337,15 @@ impl Living {
     }
 }
 
-/// Gives back what belongs to an event, as its kind says.
+/// Gives back what belongs to an event, as its kind states.
 ///
 /// # Safety
 /// Its pointers are NULL or what `Outgoing::living` made, and nothing uses them any more.
 unsafe fn clear(event: &mut neater_event) {
     use crate::connection::neater_connection_free;
     let is = |kinds: &[K]| kinds.iter().any(|k| *k as u32 == event.kind);
-    // SAFETY: the kind says which member is valid; each pointer is given back once, for the kind is
-    // none afterwards.
+    // SAFETY: the kind states which member is valid; each pointer is given back once, for the kind
+    // is none afterwards.
     unsafe {
         if is(&[K::NEATER_EVENT_RECEIVED, K::NEATER_EVENT_RECEIVED_PARTIAL]) {
             crate::message::neater_message_free(event.data.received.message);
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn neater_event_take_message(event: *mut neater_event) -> 
         if !is {
             return Ok(core::ptr::null_mut());
         }
-        // SAFETY: the kind says that this member is valid.
+        // SAFETY: the kind states that this member is valid.
         Ok(core::mem::replace(unsafe { &mut event.data.received.message }, core::ptr::null_mut()))
     })
 }
@@ -428,7 +428,7 @@ pub unsafe extern "C" fn neater_event_take_connection(event: *mut neater_event) 
         if event.kind != K::NEATER_EVENT_CONNECTION_RECEIVED as u32 {
             return Ok(core::ptr::null_mut());
         }
-        // SAFETY: the kind says that this member is valid.
+        // SAFETY: the kind states that this member is valid.
         Ok(core::mem::replace(unsafe { &mut event.data.accepted.connection }, core::ptr::null_mut()))
     })
 }
@@ -445,7 +445,7 @@ pub unsafe extern "C" fn neater_event_take_group(event: *mut neater_event) -> *m
         if event.kind != K::NEATER_EVENT_GROUP_RECEIVED as u32 {
             return Ok(core::ptr::null_mut());
         }
-        // SAFETY: the kind says that this member is valid.
+        // SAFETY: the kind states that this member is valid.
         Ok(core::mem::replace(unsafe { &mut event.data.accepted.group }, core::ptr::null_mut()))
     })
 }
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn neater_event_take_error(event: *mut neater_event) -> *m
         if !is_error(event.kind) {
             return Ok(core::ptr::null_mut());
         }
-        // SAFETY: the kind says that this member is valid.
+        // SAFETY: the kind states that this member is valid.
         Ok(core::mem::replace(unsafe { &mut event.data.error.error }, core::ptr::null_mut()))
     })
 }
@@ -479,7 +479,7 @@ pub unsafe extern "C" fn neater_event_take_race(event: *mut neater_event) -> *mu
         if event.kind != K::NEATER_EVENT_PLANNED as u32 {
             return Ok(core::ptr::null_mut());
         }
-        // SAFETY: the kind says that this member is valid.
+        // SAFETY: the kind states that this member is valid.
         Ok(core::mem::replace(unsafe { &mut event.data.planned.race }, core::ptr::null_mut()))
     })
 }

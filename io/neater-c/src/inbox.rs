@@ -95,7 +95,7 @@ impl Core {
         self.show(&mut q);
     }
 
-    /// Makes the descriptor say whether there is something.
+    /// Makes the descriptor readable exactly while there is something.
     fn show(&self, q: &mut Queues) {
         let something = !(q.items.is_empty() && q.ready.is_empty());
         if q.driven || something == q.signalled {
@@ -160,7 +160,7 @@ impl Core {
     }
 }
 
-/// Has something tried when the engine says so.
+/// Has something tried when the engine reports it.
 struct Notify {
     core: Arc<Core>,
     target: Target,

@@ -182,8 +182,8 @@ fn micros(d: Option<Duration>) -> i64 {
 }
 
 /// A path of the connection's transport by its number, into `*path`, whose `size` the program has
-/// set. NEATER_ERROR_NOT_FOUND beyond the last. NEATER_EVENT_PATH_CHANGE says that something about
-/// them has changed.
+/// set. NEATER_ERROR_NOT_FOUND beyond the last. NEATER_EVENT_PATH_CHANGE reports that something
+/// about them has changed.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]

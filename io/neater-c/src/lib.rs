@@ -15,7 +15,7 @@
 //!
 //! # Safety All functions share one promise of their caller, so it stands here alone: a pointer to
 //! an object is NULL or came from this library and has not been given back; a pointer to a struct,
-//! text or buffer is NULL or valid for what the function's manual says.
+//! text or buffer is NULL or valid for what the function's manual states.
 
 #![allow(unsafe_code, reason = "functions for C take raw pointers")]
 #![allow(non_camel_case_types, reason = "the types have their names of C")]

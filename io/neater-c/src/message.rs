@@ -19,7 +19,7 @@ pub struct neater_message {
     pub(crate) inner: Message,
 }
 
-/// Makes a context that says nothing (`NewMessageContext`), into `*context`: each property is what
+/// Makes a context that sets nothing (`NewMessageContext`), into `*context`: each property is what
 /// it is by default for the connection that the message is sent on.
 ///
 /// Ownership: the caller's, to be given back by `neater_message_context_free`. Thread: any.

@@ -248,7 +248,7 @@ pub unsafe extern "C" fn neater_preconnection_set_framer(
     })
 }
 
-/// Lets only these stacks (`neater_stack`) serve, whatever the properties say; none: all. For
+/// Lets only these stacks (`neater_stack`) serve, whatever the properties are; none: all. For
 /// diagnosis and experiments: a program that names protocols gives up what this library is for.
 ///
 /// Ownership: the numbers are copied. Thread: one at a time for an object.
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn neater_preconnection_stack(
 }
 
 /// Why candidates stand where they do for a role (`neater_role`): what was asked, what the ranking
-/// is made of, what is ruled out, and with `remote`, which may be NULL, what policies say of
+/// is made of, what is ruled out, and with `remote`, which may be NULL, what policies do to
 /// connections to it, with file and line. Lines of text, as far as they fit into `room` bytes with
 /// a zero byte behind them. Returns how long all of it is without that byte, or a negative status.
 /// Nothing is sent.
@@ -422,7 +422,7 @@ pub unsafe extern "C" fn neater_preconnection_initiate(
 }
 
 /// Opens a connection and hands it its first message (`InitiateWithSend`, RFC 9622 section 9.2.5),
-/// whose number is 1. If the context says that it is safely replayable, it may travel with the
+/// whose number is 1. If the context has it as safely replayable, it may travel with the
 /// handshake (0-RTT) and arrive more than once. NULL context: no property.
 ///
 /// Ownership: the connection is the caller's, to be given back by `neater_connection_free`; the

@@ -44,7 +44,7 @@ pub enum neater_fate {
     NEATER_FATE_WON = 2,
     /// It was withdrawn because another one won.
     NEATER_FATE_WITHDRAWN = 3,
-    /// It failed; `reason` says why.
+    /// It failed; `reason` has why.
     NEATER_FATE_FAILED = 4,
 }
 
@@ -67,7 +67,7 @@ pub struct neater_candidate {
     pub ended_us: i64,
     /// Why it failed, in words that live as long as the race; NULL if it did not.
     pub reason: *const c_char,
-    /// What earlier establishments say against it, for which it stood behind others; NULL if
+    /// What earlier establishments hold against it, for which it stood behind others; NULL if
     /// nothing.
     pub doubt: *const c_char,
     /// Its address and port, as text.

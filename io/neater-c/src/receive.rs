@@ -97,7 +97,7 @@ pub(crate) fn attempt(c: &Arc<neater_connection>) {
                 Some(message) => received(message),
                 None => failed(neater_error::of_connection(&e)),
             },
-            // Nothing comes any more where nothing says why.
+            // Nothing comes any more where nothing has a reason.
             Poll::Pending => match r.rest() {
                 Some(message) => received(message),
                 None => failed(neater_error::new(

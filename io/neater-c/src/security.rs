@@ -56,8 +56,8 @@ pub type neater_trust_fn = Option<
 #[derive(Clone, Copy)]
 pub(crate) struct User(*mut c_void);
 
-// SAFETY: the library hands it back and never looks behind it; the manual says that callbacks come
-// from any thread that drives.
+// SAFETY: the library hands it back and never looks behind it; the manual states that callbacks
+// come from any thread that drives.
 unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}

@@ -81,7 +81,7 @@ pub enum neater_status {
     NEATER_ERROR_TIMED_OUT = -38,
     /// The peer has reset or refused the connection.
     NEATER_ERROR_RESET = -39,
-    /// A reason that this version of the header has no number for; the words tell.
+    /// A reason that this version of the header has no number for; the words have it.
     NEATER_ERROR_OTHER = -99,
 }
 

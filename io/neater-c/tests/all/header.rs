@@ -54,7 +54,7 @@ fn the_header_is_what_the_definitions_say() {
     {
         panic!(
             "line {} of include/neater.h is\n    {is}\nand should be\n    {should}\n\
-             write it anew: NEATER_WRITE_HEADER=1 cargo test -p neater-c",
+             write it again: NEATER_WRITE_HEADER=1 cargo test -p neater-c",
             n + 1
         );
     }

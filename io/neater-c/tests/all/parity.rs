@@ -52,7 +52,7 @@ fn seen(lines: &str) -> BTreeMap<String, Vec<String>> {
     seen
 }
 
-/// Runs all scenarios by `run`, and says which did not go as they should.
+/// Runs all scenarios by `run`, and lists which did not go as they should.
 fn all(door: &str, run: impl Fn(&Scenario) -> Result<String, String>) {
     let mut wrong = Vec::new();
     let scenarios = scenarios();

@@ -72,7 +72,7 @@ pub(crate) fn compile(source: &str) -> Option<PathBuf> {
     Some(output)
 }
 
-/// What a program said.
+/// What a program has written.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
