@@ -23,6 +23,8 @@ struct Lists {
     licences: Vec<String>,
     banned: Vec<String>,
     registries: Vec<String>,
+    /// Crates that may be under other licences besides, each with these.
+    exceptions: Vec<(String, Vec<String>)>,
 }
 
 /// Checks every crate in the lock file; false if one may not be there.
@@ -71,7 +73,7 @@ fn problems(c: &Crate, lists: &Lists) -> Vec<String> {
     }
     match &c.licence {
         None => problems.push(format!("{name} does not state a licence")),
-        Some(expression) => match permitted(expression, &lists.licences) {
+        Some(expression) => match permitted(expression, &lists.allowed(&c.name)) {
             Ok(true) => {}
             Ok(false) => {
                 problems.push(format!("{name} is under {expression}, which the allowed licences do not satisfy"))
@@ -82,6 +84,14 @@ fn problems(c: &Crate, lists: &Lists) -> Vec<String> {
         },
     }
     problems
+}
+
+impl Lists {
+    /// The licences under which a crate may be.
+    fn allowed(&self, name: &str) -> Vec<String> {
+        let more = self.exceptions.iter().filter(|(of, _)| of == name).flat_map(|(_, licences)| licences);
+        self.licences.iter().chain(more).cloned().collect()
+    }
 }
 
 /// Whether the SPDX expression can be satisfied by licences that are `allowed`. The old `A/B` means `A OR B`.
@@ -138,7 +148,22 @@ fn lists(text: &str) -> Result<Lists, String> {
     let plain = |section, key| Ok::<_, String>(strings(array(text, section, key)?));
     let banned = array(text, "bans", "deny")?;
     let banned = banned.split("crate = ").skip(1).filter_map(|rest| strings(rest).into_iter().next()).collect();
-    Ok(Lists { licences: plain("licenses", "allow")?, banned, registries: plain("sources", "allow-registry")? })
+    let (licences, registries) = (plain("licenses", "allow")?, plain("sources", "allow-registry")?);
+    Ok(Lists { licences, banned, registries, exceptions: exceptions(text)? })
+}
+
+/// The tables `[[licenses.exceptions]]`.
+fn exceptions(text: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+    let tables = text.split("\n[[licenses.exceptions]]\n").skip(1);
+    tables
+        .map(|table| {
+            let table = table.split_once("\n[").map_or(table, |(own, _)| own);
+            let name = table.split_once("crate = ").and_then(|(_, rest)| strings(rest).into_iter().next());
+            let allow = table.split_once("allow = [").and_then(|(_, rest)| rest.split_once(']'));
+            let missing = "deny.toml: an exception of licences without `crate` or `allow`";
+            Ok((name.ok_or(missing)?, strings(allow.ok_or(missing)?.0)))
+        })
+        .collect()
 }
 
 /// What stands between the brackets of `key = [ … ]` in `[section]`.
@@ -176,7 +201,23 @@ mod tests {
     }
 
     fn some_lists() -> Lists {
-        Lists { licences: allowed(), banned: vec!["openssl".into()], registries: vec!["https://r/index".into()] }
+        Lists {
+            licences: allowed(),
+            banned: vec!["openssl".into()],
+            registries: vec!["https://r/index".into()],
+            exceptions: vec![("a-tool".into(), vec!["MPL-2.0".into()])],
+        }
+    }
+
+    #[test]
+    fn an_exception_is_of_one_crate_alone() {
+        let mut c = a_crate(Some("MPL-2.0"), Some("registry+https://r/index"));
+        assert_eq!(problems(&c, &some_lists()).len(), 1);
+        c.name = "a-tool".into();
+        assert_eq!(problems(&c, &some_lists()), Vec::<String>::new());
+        let text = "\n[[licenses.exceptions]]\n# why\ncrate = \"a-tool\"\nallow = [\"MPL-2.0\"]\n\n[bans]\nallow = [\"x\"]\n";
+        assert_eq!(exceptions(text), Ok(some_lists().exceptions));
+        assert!(exceptions("\n[[licenses.exceptions]]\nallow = [\"MIT\"]\n").is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! C functions over neater's public Rust API, just enough for the test programs in `interop/hosts`, which put an engine
 //! into event loops of other languages.
 //!
-//! This is **not** the C API of neater. That one is `neater.h`, generated and layout-tested under `bindings/`; this one is
+//! This is **not** the C API of neater. That one is `neater.h`, generated and layout-tested in `io/neater-c`; this one is
 //! never installed, has no stability, and speaks only TCP in the clear to IP addresses. Do not grow it: a test that needs
 //! more is a test of `neater.h`.
 //!

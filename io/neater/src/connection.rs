@@ -4,8 +4,8 @@ use crate::message::Stated;
 use crate::shared::{Handle, State, Wait};
 use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{
-    ByteStream, Carrier, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext,
-    SendError, SetPropertyError, Value,
+    ByteStream, Carrier, ConnectionError, ConnectionState, EstablishmentError, EventHandler, Group, Message,
+    MessageContext, SendError, SetPropertyError, Value,
 };
 use bytes::Bytes;
 use core::future::Future;
@@ -17,6 +17,7 @@ use neater_engine::{
     TimelineEntry,
 };
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// A connection: messages in, messages out, over whichever transport was chosen.
 ///
@@ -181,6 +182,25 @@ impl Connection {
         self.handle.with(|s| {
             let options = context.stated().over(s.engine.message_defaults(self.id));
             s.engine.send(self.id, data, SendOptions { begins: true, ..options })
+        })
+    }
+
+    /// Sends a part of a message if there is room for it now: as [`Connection::send_partial`],
+    /// without waiting.
+    ///
+    /// # Errors
+    /// [`SendError::Blocked`] if there is not, and nothing was taken; others as of
+    /// [`Connection::send_partial`].
+    pub fn try_send_partial(
+        &self,
+        data: impl Into<Bytes>,
+        context: &MessageContext,
+        end_of_message: bool,
+    ) -> Result<MessageId, SendError> {
+        let data = data.into();
+        self.handle.with(|s| {
+            let options = context.stated().over(s.engine.message_defaults(self.id));
+            s.engine.send(self.id, data, SendOptions { begins: false, end_of_message, ..options })
         })
     }
 
@@ -421,6 +441,16 @@ impl Connection {
                 }
             }
         })
+    }
+
+    /// Calls `handler` with every event of this connection from now on, in place of the function that
+    /// was set before; [`Preconnection::on_event`](crate::Preconnection::on_event) says how. For
+    /// connections that were received, cloned or opened as streams, whose events are reported to no
+    /// function else. What has become of the connection already comes first: that it is ready, could
+    /// not be established, or is over.
+    pub fn on_event(&self, handler: impl Fn(&Event) + Send + Sync + 'static) {
+        let handler: EventHandler = Arc::new(handler);
+        self.handle.with(|s| s.report_to(self.id, &handler));
     }
 
     /// The state (`connState`).

@@ -75,12 +75,20 @@ impl Listener {
 
     /// The next connection or group, after [`Listener::deliver_groups`].
     pub fn accept_any(&self) -> impl Future<Output = Option<Accepted>> + Send + '_ {
-        Waiting::new(&self.handle, Place::Listener(self.id), |s, who| {
-            self.poll_incoming(s, who).map(|incoming| {
-                incoming.map(|incoming| match incoming {
-                    Incoming::Connection(id) => Accepted::Connection(Connection::new(self.handle.clone(), id)),
-                    Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id)),
-                })
+        Waiting::new(&self.handle, Place::Listener(self.id), |s, who| self.poll_accept_any_as(s, who))
+    }
+
+    /// As [`Listener::accept_any`], for hand-written futures. Of several that poll by hand, the last
+    /// is woken.
+    pub fn poll_accept_any(&self, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
+        Who::by_hand(&self.handle, cx, |s, who| self.poll_accept_any_as(s, who))
+    }
+
+    fn poll_accept_any_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Option<Accepted>> {
+        self.poll_incoming(s, who).map(|incoming| {
+            incoming.map(|incoming| match incoming {
+                Incoming::Connection(id) => Accepted::Connection(Connection::new(self.handle.clone(), id)),
+                Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id)),
             })
         })
     }

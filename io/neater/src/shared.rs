@@ -483,6 +483,17 @@ impl State {
         }
     }
 
+    /// Reports the events of a connection to this function from now on, and first what has become of
+    /// it already.
+    pub(crate) fn report_to(&mut self, id: ConnectionId, handler: &EventHandler) {
+        let Some(slot) = self.slot(id) else { return };
+        let outcome = slot.outcome.clone().map(|o| o.map_or_else(Event::EstablishmentError, |()| Event::Ready));
+        let ended = slot.ended.clone().map(|e| e.map_or_else(|e| Event::ConnectionError(*e), |()| Event::Closed));
+        let replaced = slot.rare().handler.replace(handler.clone());
+        self.discarded.extend(replaced.map(Discarded::Handler));
+        self.calls.extend(outcome.into_iter().chain(ended).map(|event| (handler.clone(), event)));
+    }
+
     /// Takes a connection that the program has added to a group.
     pub(crate) fn adopt_opened(&mut self, id: ConnectionId) {
         self.adopt(id);

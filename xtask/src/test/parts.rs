@@ -92,6 +92,8 @@ const UNIT: &[Want] = &[
     program("tshark", "tshark", "packet records as Wireshark reads them"),
     program("strace", "strace", "which system calls a flow makes"),
     program("tinyproxy", "tinyproxy-bin", "tinyproxy as proxy of neater get"),
+    program("valgrind", "valgrind", "programs on neater.h without errors and leaks"),
+    program("c++", "g++", "neater.h as C++"),
 ];
 const INTEROP: &[Want] = &[
     program("nginx", "nginx-light", "nginx as HTTP peer"),
@@ -264,6 +266,7 @@ const SLOWEST: &[&str] = &[
     "neater-netsim calibration",
     "neater-lab both",
     "neater-cli multi",
+    "neater-c all",
     "neater-sctp all",
     "neater-policy neater_policy",
 ];

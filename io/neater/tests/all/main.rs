@@ -29,4 +29,5 @@ mod turns;
 mod two_engines;
 mod undelivered;
 mod waiters;
+mod without_futures;
 mod woken;

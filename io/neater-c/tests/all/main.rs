@@ -1,0 +1,11 @@
+//! `neater.h` from outside: the header, the library, programs in C, and the scenarios that all
+//! front doors share.
+
+#![allow(unsafe_code, reason = "layouts are measured, and functions called, as C does")]
+
+mod border;
+mod header;
+mod layout;
+mod parity;
+mod programs;
+mod tools;
