@@ -1,6 +1,7 @@
 //! The types and numbers of `neat.h`.
 //!
-//! *Invariant*: the layout of the structs is that of the header, which a C program of the tests compares.
+//! *Invariant*: the layout of the structs is that of the header, which a C program of the tests
+//! compares.
 
 use crate::context::Context;
 use crate::flow::Flow;
@@ -158,7 +159,8 @@ pub struct Tlv {
 impl Tlv {
     /// The value, if it is an integer.
     pub(crate) fn integer(&self) -> Option<c_int> {
-        // SAFETY: any bits are an integer, and the first member's bytes were written by whoever filled the argument.
+        // SAFETY: any bits are an integer, and the first member's bytes were written with the
+        // argument.
         (self.kind == TYPE_INTEGER).then(|| unsafe { self.value.integer })
     }
 
@@ -180,7 +182,8 @@ impl Tlv {
     }
 }
 
-/// `neat_protocol_stack_type` of a stack. `named_udp`: the program has asked for SCTP over UDP by that name.
+/// `neat_protocol_stack_type` of a stack. `named_udp`: the program has asked for SCTP over UDP by
+/// that name.
 pub(crate) const fn stack_number(stack: Stack, named_udp: bool) -> c_int {
     match stack {
         Stack::Udp | Stack::Dtls | Stack::QuicDatagram => 1,

@@ -1,8 +1,9 @@
 //! The functions of `neat.h`.
 //!
-//! Each looks at its pointers, catches panics, and leaves the rest to the other modules. What C promises about its pointers is said
-//! once, here: a non-NULL context or flow came from this library and is still alive (a flow until the loop goes round after its
-//! `on_close`), buffers have the lengths that are given with them, and texts end with a NUL.
+//! Each looks at its pointers, catches panics, and leaves the rest to the other modules. What C
+//! promises about its pointers is said once, here: a non-NULL context or flow came from this
+//! library and is still alive (a flow until the loop goes round after its `on_close`), buffers have
+//! the lengths that are given with them, and texts end with a NUL.
 #![allow(clippy::missing_safety_doc, reason = "said once, above")]
 
 use crate::abi::{self, Operations, Tlv};
@@ -196,7 +197,8 @@ pub unsafe extern "C" fn neat_get_stats(ctx: *mut Context, to: *mut *mut c_char)
     }
     with_ctx(ctx, abi::BAD_ARGUMENT, |ctx| {
         let text = stats::text(ctx);
-        // SAFETY: one byte more than the text is asked for, which is zero; `to` is a pointer of the caller's.
+        // SAFETY: one byte more than the text is asked for, which is zero; `to` is a pointer of the
+        // caller's.
         unsafe {
             let memory = libc::calloc(1, text.len() + 1).cast::<u8>();
             if memory.is_null() {

@@ -1,10 +1,12 @@
 //! A context: what a `struct neat_ctx *` points to, with its event loop.
 //!
-//! *Responsible for* the loop and the handles in it, for the end of a context, and for who frees what.
+//! *Responsible for* the loop and the handles in it, for the end of a context, and for who frees
+//! what.
 //! *Not responsible for* what happens when one of the handles fires (`dispatch.rs`).
 //!
-//! *Invariants*: no callback of the program's runs while [`Core`] or a flow's state is borrowed; the memory of a loop on which
-//! `uv_run` may still be is not freed; only the context's own handles are closed with it.
+//! *Invariants*: no callback of the program's runs while [`Core`] or a flow's state is borrowed;
+//! the memory of a loop on which `uv_run` may still be is not freed; only the context's own handles
+//! are closed with it.
 
 use crate::dispatch;
 use crate::flow::{AHEAD, Ahead, Flow};
@@ -70,7 +72,8 @@ pub(crate) struct Core {
     remotes: HashMap<(Rc<str>, u16), Arc<[RemoteEndpoint]>>,
     /// Buffers for reading ahead.
     buffers: Vec<Ahead>,
-    /// Flows that are, or are to be, streams of associations, and those that wait for one of them: see `open.rs`.
+    /// Flows that are, or are to be, streams of associations, and those that wait for one of them:
+    /// see `open.rs`.
     pub(crate) streams: Vec<Member>,
     pub(crate) followers: usize,
     pub(crate) sent: u64,
@@ -131,8 +134,9 @@ impl Context {
         let ctx = NonNull::from(Box::leak(ctx));
         let this = Self::of(ctx);
         let l = this.events.ptr;
-        // SAFETY: `l` is an initialised loop, and each handle is memory of the size that libuv asks for its type. The context, which
-        // they point to, outlives them: it closes them before it goes.
+        // SAFETY: `l` is an initialised loop, and each handle is memory of the size that libuv asks
+        // for its type. The context, which they point to, outlives them: it closes them before it
+        // goes.
         let failed = unsafe {
             let begun = [
                 uv::uv_poll_init(l, poll, fd),
@@ -158,7 +162,7 @@ impl Context {
 
     /// The context behind a pointer of ours.
     pub(crate) fn of<'a>(ctx: NonNull<Self>) -> &'a Self {
-        // SAFETY: it was made by `make`, and whoever has the pointer uses it before `bury` only.
+        // SAFETY: it was made by `make`, and the pointer is used before `bury` only.
         unsafe { ctx.as_ref() }
     }
 
@@ -166,7 +170,8 @@ impl Context {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// To be called after every call from C: the loop comes round at once if there is something to do or to report.
+    /// To be called after every call from C: the loop comes round at once if there is something to
+    /// do or to report.
     pub(crate) fn after_call(&self, core: &mut Core) {
         let busy = core.engine.after_call() || !core.ready.is_empty() || core.engine.has_spent();
         if busy && !core.idling {
@@ -228,7 +233,8 @@ impl Context {
         let handles = [this.poll, this.timer, this.idle, this.prepare];
         let events = this.events.clone();
         for h in handles {
-            // SAFETY: each handle is initialised and not closing, for only this closes it; `freed` frees its memory.
+            // SAFETY: each handle is initialised and not closing, for only this closes it; `freed`
+            // frees its memory.
             unsafe { uv::uv_close(h, freed) };
         }
         // What was made meanwhile, in on_close, goes too.
@@ -273,7 +279,7 @@ impl Context {
 
 impl Loop {
     fn make() -> Result<Self, String> {
-        // SAFETY: libuv tells the size of a loop, and initialises memory of that size.
+        // SAFETY: libuv reports the size of a loop, and initialises memory of that size.
         let ptr = unsafe { libc::calloc(1, uv::uv_loop_size()) }.cast::<UvLoop>();
         if ptr.is_null() {
             return Err("no memory for an event loop".into());
@@ -281,7 +287,7 @@ impl Loop {
         // SAFETY: as above.
         let e = unsafe { uv::uv_loop_init(ptr) };
         if e != 0 {
-            // SAFETY: it came from calloc, and is used by nobody.
+            // SAFETY: it came from calloc, and nothing uses it.
             unsafe { libc::free(ptr.cast()) };
             return Err(format!("libuv cannot make an event loop (error {e})"));
         }
@@ -299,16 +305,19 @@ impl Loop {
         }
     }
 
-    /// Frees the loop of a context that is gone, if the program has no handles in it. Otherwise it goes on being the program's.
+    /// Frees the loop of a context that is gone, if the program has no handles in it. Otherwise it
+    /// goes on being the program's.
     fn end(&self) {
         // What is closing needs a turn of the loop each, and one more.
         for _ in 0..CLOSING_TURNS {
-            // SAFETY: the loop is initialised. If the program runs it, too, and this is one of its callbacks, this is one turn
-            // that does not wait; its handles are all in it, so that it is not closed below.
+            // SAFETY: the loop is initialised. If the program runs it, too, and this is one of its
+            // callbacks, this is one turn that does not wait; its handles are all in it, so that it
+            // is not closed below.
             match unsafe { uv::uv_loop_close(self.ptr) } {
                 uv::EBUSY => unsafe { uv::uv_run(self.ptr, uv::RUN_NOWAIT) },
                 _ => {
-                    // Whoever runs it may still be on its way out: the memory stays until the thread ends.
+                    // Whoever runs it may still be on its way out: the memory stays until the
+                    // thread ends.
                     ENDED.with(|ended| ended.borrow_mut().0.push(self.ptr));
                     return;
                 }
@@ -339,7 +348,7 @@ thread_local! {
 
 /// Memory for a handle.
 pub(crate) fn make_handle(kind: c_int) -> Option<*mut UvHandle> {
-    // SAFETY: libuv tells the size of the type.
+    // SAFETY: libuv reports the size of the type.
     let memory = unsafe { libc::calloc(1, uv::uv_handle_size(kind)) };
     (!memory.is_null()).then_some(memory.cast())
 }
@@ -415,7 +424,8 @@ impl Core {
 /// How many are kept.
 const KEPT_BUFFERS: usize = 16;
 
-/// The default limits, within what descriptors this process may have: a listener holds at most a quarter of them.
+/// The default limits, within what descriptors this process may have: a listener holds at most a
+/// quarter of them.
 fn limits() -> Limits {
     let mut limits = Limits::default();
     let mut descriptors = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

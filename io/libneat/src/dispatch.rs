@@ -1,10 +1,11 @@
 //! From events of the engine to callbacks of the program.
 //!
-//! *Responsible for* what the handles of the loop do, for what an event changes about a flow, and for the order of callbacks: within
-//! one round of a flow connected, writable, all written, readable, then what ends it.
+//! *Responsible for* what the handles of the loop do, for what an event changes about a flow, and
+//! for the order of callbacks: within one round of a flow connected, writable, all written,
+//! readable, then what ends it.
 //!
-//! *Invariants*: callbacks run while nothing is borrowed; `on_close` is the last one of a flow and comes once; a flow is freed no
-//! earlier than the loop's next round; no panic reaches C.
+//! *Invariants*: callbacks run while nothing is borrowed; `on_close` is the last one of a flow and
+//! comes once; a flow is freed no earlier than the loop's next round; no panic reaches C.
 
 use crate::abi::{self, Callback, Operations};
 use crate::context::{Context, Core, freed};
@@ -20,7 +21,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The context of a handle, if it is still of use.
 fn context_of<'a>(handle: *mut UvHandle) -> Option<(NonNull<Context>, &'a Context)> {
-    // SAFETY: libuv calls with a handle of ours, whose data is its context; that closes its handles before it goes.
+    // SAFETY: libuv calls with a handle of ours, whose data is its context; that closes its handles
+    // before it goes.
     let ctx = NonNull::new(unsafe { uv::uv_handle_get_data(handle) }.cast::<Context>())?;
     let this = Context::of(ctx);
     (!this.dead.get()).then_some((ctx, this))
@@ -69,7 +71,8 @@ fn enter(handle: *mut UvHandle, turn: bool) {
 /// What the engine has to report, then one round of every flow that has something to report.
 fn round(ctx: &Context, turn: bool) {
     let flows = {
-        // Only where the program runs the loop within a callback is it borrowed here; the outer round goes on with it.
+        // Only where the program runs the loop within a callback is it borrowed here; the outer
+        // round goes on with it.
         let Ok(mut core) = ctx.core.try_borrow_mut() else { return };
         match turn {
             true => core.engine.turn(),
@@ -368,7 +371,8 @@ pub(crate) fn call(ctx: &Context, f: &Flow, callback: Callback, status: u64) {
 
 /// Closes a flow in whatever state, and reports it.
 pub(crate) fn close(ctx: &Context, flow: NonNull<Flow>) {
-    // SAFETY: whoever has the flow has it from the context's list, or from C, which may have it until the loop's next round.
+    // SAFETY: the flow comes from the context's list, or from C, which may have it
+    // until the loop's next round.
     let f = unsafe { flow.as_ref() };
     {
         let mut core = ctx.core.borrow_mut();
@@ -403,7 +407,8 @@ pub(crate) fn close(ctx: &Context, flow: NonNull<Flow>) {
 /// Stops the timer of `set_initiate_timer`, if there is one.
 pub(crate) fn stop_timer(s: &mut State) {
     if let Some(timer) = s.more.as_mut().and_then(|m| m.timer.take()) {
-        // SAFETY: the handle was initialised when it was put there, and is closed once: it is taken.
+        // SAFETY: the handle was initialised when it was put there, and is closed once: it is
+        // taken.
         unsafe {
             uv::uv_handle_set_data(timer.as_ptr(), core::ptr::null_mut());
             uv::uv_timer_stop(timer.as_ptr());
@@ -433,12 +438,14 @@ fn reap(ctx: &Context) {
         core.sent += s.sent;
         core.received += s.received;
         drop(s);
-        // SAFETY: it was leaked by `make`, is in no list any more, and C was told by on_close that it is going.
+        // SAFETY: it was leaked by `make`, is in no list any more, and on_close has announced to C
+        // that it goes.
         drop(unsafe { Box::from_raw(flow.as_ptr()) });
     }
 }
 
-/// Does something that may run callbacks, for a call from C or from a timer: a context that one of them frees goes at the end.
+/// Does something that may run callbacks, for a call from C or from a timer: a context that one of
+/// them frees goes at the end.
 pub(crate) fn outer<R>(ctx: NonNull<Context>, f: impl FnOnce() -> R) -> R {
     let this = Context::of(ctx);
     let result = {

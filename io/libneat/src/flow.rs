@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A flow. It lives until the loop goes round after it was closed, so that a callback may use it to its own end.
+/// A flow. It lives until the loop goes round after it was closed, so that a callback may use it to
+/// its own end.
 pub struct Flow {
     pub(crate) ctx: NonNull<Context>,
     /// Its number in [`Core::flows`], and how many flows there were before it.
@@ -142,7 +143,8 @@ pub(crate) struct State {
     pub(crate) out_at: usize,
     /// Messages that wait for room.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// Messages that the engine has not handed to the transport yet; those that may be given up, with their bytes.
+    /// Messages that the engine has not handed to the transport yet; those that may be given up,
+    /// with their bytes.
     pub(crate) unsent: u64,
     pub(crate) losable: Vec<(u64, Bytes)>,
     /// Those that were given up.
@@ -210,7 +212,8 @@ impl Flow {
 
     /// A copy of the program's callbacks.
     pub(crate) fn callbacks(&self) -> Operations {
-        // SAFETY: the struct is plain data of the flow's, which one thread uses, and no reference into it is kept.
+        // SAFETY: the struct is plain data of the flow's, which one thread uses, and no reference
+        // into it is kept.
         unsafe { *self.ops.get() }
     }
 

@@ -1,7 +1,8 @@
 //! Opening flows and listening.
 //!
-//! *Responsible for* what properties and optional arguments make of a request, for candidates that cannot be in one race (datagrams and
-//! streams), for flows that share an association, and for what failure is reported as.
+//! *Responsible for* what properties and optional arguments make of a request, for candidates that
+//! cannot be in one race (datagrams and streams), for flows that share an association, and for what
+//! failure is reported as.
 //! *Not responsible for* the race itself (the engine).
 
 use crate::abi;
@@ -21,7 +22,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A flow that is, or is to be, a stream of an association: others to the same name, port and group may join it.
+/// A flow that is, or is to be, a stream of an association: others to the same name, port and group
+/// may join it.
 #[derive(Clone)]
 pub(crate) struct Member {
     remotes: Arc<[RemoteEndpoint]>,
@@ -29,7 +31,7 @@ pub(crate) struct Member {
     flow: NonNull<Flow>,
 }
 
-/// What `neat_open` was told beside name and port.
+/// The optional arguments of `neat_open`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenArguments {
     pub(crate) priority: Option<f32>,
@@ -100,7 +102,8 @@ fn begin(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
     }
 }
 
-/// Becomes a stream of an association to the same endpoint, or waits for one that is being opened. False: there is none.
+/// Becomes a stream of an association to the same endpoint, or waits for one that is being opened.
+/// False: there is none.
 fn join(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, f: &Flow) -> bool {
     let mut s = f.state.borrow_mut();
     let sctp = |stack: &Stack| stack.is_sctp();
@@ -116,7 +119,8 @@ fn join(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, f: &Flow) -> bool {
         match (other.phase, other.conn) {
             (Phase::Open, Some(conn)) => {
                 let Ok(id) = core.engine.clone_connection(conn, StreamDirection::Both) else { continue };
-                // An association whose peer knows no streams of ours is cloned by another association, which is as good.
+                // An association whose peer knows no streams of ours is cloned by another
+                // association, which is as good.
                 adopt(core, &mut s, flow, id);
                 return true;
             }
@@ -143,7 +147,8 @@ fn adopt(core: &mut Core, s: &mut State, flow: NonNull<Flow>, id: ConnectionId) 
     core.bind(id, flow);
     if let Some(more) = &s.more {
         if let Some(priority) = more.priority {
-            // The engine has it the other way round: lower goes first, and 100 is the default, as 0.5 is here.
+            // The engine has it the other way round: lower goes first, and 100 is the default, as
+            // 0.5 is here.
             core.engine.set_priority(id, ((1.0 - priority) * 200.0) as u32);
         }
         if more.qos != 0 {
@@ -183,7 +188,8 @@ fn next(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
     }
 }
 
-/// The requests of properties, one for each group of transports that can be in one race, in the order in which they are named.
+/// The requests of properties, one for each group of transports that can be in one race, in the
+/// order in which they are named.
 fn requests(ctx: &Context, core: &mut Core, props: &Rc<Properties>) -> Result<Rc<[Request]>, (u64, String)> {
     if let Some(known) = props.requests.get() {
         return Ok(known.clone());
@@ -445,7 +451,8 @@ fn listen(ctx: &Context, core: &mut Core, f: &Flow, port: u16, local: Option<&st
     }
 }
 
-/// Where to listen: at a literal, or at what a name leads to; else at all addresses of both families.
+/// Where to listen: at a literal, or at what a name leads to; else at all addresses of both
+/// families.
 fn local_endpoints(local: Option<&str>, port: u16) -> Result<Vec<LocalEndpoint>, (u64, String)> {
     let at = |ip: IpAddr| LocalEndpoint::new().with_port(port).with_ip_address(ip);
     let Some(name) = local else { return Ok(vec![LocalEndpoint::new().with_port(port)]) };

@@ -1,9 +1,11 @@
 //! NEAT properties: the JSON of `neat_set_property`, read once per text.
 //!
-//! *Responsible for* reading them with the policy engine's own reader, for what a flow does by them, and for reading them back.
+//! *Responsible for* reading them with the policy engine's own reader, for what a flow does by
+//! them, and for reading them back.
 //! *Not responsible for* what policies make of them (`neater-policy`).
 //!
-//! *Invariant*: a property that means something to this library has a value of the right type, or the text is refused.
+//! *Invariant*: a property that means something to this library has a value of the right type, or
+//! the text is refused.
 
 use core::cell::OnceCell;
 use neater_engine::{Request, Stack};
@@ -45,7 +47,8 @@ impl Transport {
             (Self::Tcp, true) => &[Stack::Tls],
             (Self::Udp, false) => &[Stack::Udp],
             (Self::Udp, true) => &[Stack::Dtls],
-            // Straight over IP where this process may, and over UDP, where a NAT or the system lets nothing else through.
+            // Straight over IP where this process may, and over UDP, where a NAT or the system lets
+            // nothing else through.
             (Self::Sctp, false) => &[Stack::SctpIp, Stack::Sctp],
             (Self::SctpUdp, false) => &[Stack::Sctp],
             (Self::Sctp | Self::SctpUdp, true) => &[Stack::SctpDtls],
@@ -186,7 +189,8 @@ impl Properties {
     }
 }
 
-/// The value of a property: its member `value`, or the property itself where it is no object, which NEAT's older files have.
+/// The value of a property: its member `value`, or the property itself where it is no object, which
+/// NEAT's older files have.
 fn value(property: &Value) -> Option<&Value> {
     match property {
         Value::Object(o) => o.get("value"),

@@ -117,7 +117,8 @@ pub(crate) fn set_ecn(ctx: &Context, f: &Flow, ecn: u8) -> u64 {
 
 fn set_integer(fd: c_int, level: c_int, name: c_int, value: c_int) -> bool {
     let length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: `value` is an int, as these options are, and the descriptor is an open one of the engine's.
+    // SAFETY: `value` is an int, as these options are, and the descriptor is an open one of the
+    // engine's.
     unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast::<c_void>(), length) == 0 }
 }
 
@@ -210,8 +211,8 @@ pub(crate) fn set_initiate_timer(ctx: &Context, f: &Flow, ops: NonNull<Operation
     }
     dispatch::stop_timer(&mut s);
     let Some(timer) = make_handle(uv::TIMER) else { return };
-    // SAFETY: the handle is memory of the size that libuv asks for a timer, the loop is initialised, and the flow outlives the
-    // timer: closing it stops it.
+    // SAFETY: the handle is memory of the size that libuv asks for a timer, the loop is
+    // initialised, and the flow outlives the timer: closing it stops it.
     unsafe {
         if uv::uv_timer_init(ctx.events.ptr, timer) != 0 {
             libc::free(timer.cast());

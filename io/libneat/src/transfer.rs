@@ -9,7 +9,7 @@ use core::time::Duration;
 use neater_engine::{ConnectionError, ConnectionId, ReceiveOutcome, Received, SendError, SendOptions};
 use std::io::IoSlice;
 
-/// What `neat_write` was told beside the bytes.
+/// The optional arguments of `neat_write`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteArguments {
     pub(crate) stream: Option<u16>,
@@ -20,8 +20,8 @@ pub(crate) struct WriteArguments {
 
 impl WriteArguments {
     fn options(self) -> SendOptions {
-        // PR-SCTP's policies (RFC 6458 section 5.3.7): 1 is a lifetime in milliseconds, 2 and 3 a limit of retransmissions or a
-        // priority, which are both "not at any price".
+        // PR-SCTP's policies (RFC 6458 section 5.3.7): 1 is a lifetime in milliseconds, 2 and 3 a
+        // limit of retransmissions or a priority, which are both "not at any price".
         let (lifetime, reliable) = match self.partial {
             Some((1, value)) => (Some(Duration::from_millis(value.max(0).unsigned_abs().into())), Some(false)),
             Some((2 | 3, _)) => (None, Some(false)),
@@ -176,7 +176,8 @@ pub(crate) fn flush(ctx: &Context, f: &Flow) {
     }
 }
 
-/// Gives the engine what still waits, for a flow that is being closed: what was written is delivered if the peer takes it.
+/// Gives the engine what still waits, for a flow that is being closed: what was written is
+/// delivered if the peer takes it.
 pub(crate) fn hand_over(core: &mut Core, s: &mut State, conn: ConnectionId) {
     if s.finished {
         return;
@@ -192,7 +193,8 @@ pub(crate) fn hand_over(core: &mut Core, s: &mut State, conn: ConnectionId) {
     }
 }
 
-/// Whether there is something to read. It looks, so that the peer's end and errors are found without the program.
+/// Whether there is something to read. It looks, so that the peer's end and errors are found
+/// without the program.
 pub(crate) fn has_data(ctx: &Context, f: &Flow) -> bool {
     let mut core = ctx.core.borrow_mut();
     let mut s = f.state.borrow_mut();

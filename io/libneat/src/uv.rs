@@ -1,6 +1,6 @@
 //! The few functions of libuv that are needed, declared by hand.
 //!
-//! No size or layout is known here: libuv tells sizes, and reads and writes the fields itself.
+//! No size or layout is known here: libuv reports sizes, and reads and writes the fields itself.
 
 use core::ffi::{c_int, c_void};
 
@@ -26,7 +26,8 @@ pub(crate) const READABLE: c_int = 1;
 /// `UV_EBUSY`.
 pub(crate) const EBUSY: c_int = -libc::EBUSY;
 
-// The numbers that `uv_handle_type` gives to the types, in the order of libuv's public list `UV_HANDLE_TYPE_MAP`, from 1.
+// The numbers that `uv_handle_type` gives to the types, in the order of libuv's public list
+// `UV_HANDLE_TYPE_MAP`, from 1.
 /// `UV_IDLE`.
 pub(crate) const IDLE: c_int = 6;
 /// `UV_POLL`.

@@ -1,5 +1,6 @@
-//! Programs of the kind that NEAT came with, built with nothing but `cc` and pkg-config, against each other and against programs that
-//! are not ours. `NEAT_VALGRIND=1 cargo test -p libneat` runs them under valgrind.
+//! Programs of the kind that NEAT came with, built with nothing but `cc` and pkg-config, against
+//! each other and against programs that are not ours. `NEAT_VALGRIND=1 cargo test -p libneat` runs
+//! them under valgrind.
 
 mod common;
 
@@ -180,7 +181,7 @@ fn echo_with_openssl_over_tls_and_dtls() {
     let _ = openssl.wait();
 }
 
-/// Waits until somebody listens.
+/// Waits until a server listens.
 fn await_port(port: &str) {
     for _ in 0..500 {
         if TcpStream::connect(format!("127.0.0.1:{port}")).is_ok() {
@@ -188,7 +189,7 @@ fn await_port(port: &str) {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("nobody listens at port {port}");
+    panic!("no server listens at port {port}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Programs in C, built as a user builds them, against the library that cargo has made for this test.
+//! Programs in C, built as a user builds them, against the library that cargo has made for this
+//! test.
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -89,7 +90,8 @@ pub(crate) fn build(source: &str) -> PathBuf {
 pub(crate) fn build_with(source: &str, compiler: &str, options: &[&str], suffix: &str) -> PathBuf {
     let stem = Path::new(source).file_stem().expect("a name").to_string_lossy().into_owned();
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    // The same program may be wanted by several tests at once, and one that runs cannot be written to.
+    // The same program may be wanted by several tests at once, and one that runs cannot be written
+    // to.
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let program = prefix().join(format!("{stem}{suffix}"));
     if program.exists() && FRESH.lock().expect("not poisoned").contains(&program) {
@@ -118,7 +120,8 @@ pub(crate) fn program(path: &Path, args: &[&str]) -> Command {
         let mut command = Command::new("valgrind");
         let leaks =
             ["--leak-check=full", "--errors-for-leak-kinds=definite,possible", "--show-leak-kinds=definite,possible"];
-        // The assembly of TLS's cryptography initialises bytes in ways that valgrind does not follow.
+        // The assembly of TLS's cryptography initialises bytes in ways that valgrind does not
+        // follow.
         let secure = args.iter().any(|a| a.contains("tls") || a.ends_with(".pem"));
         let undefined = if secure { "--undef-value-errors=no" } else { "--undef-value-errors=yes" };
         command.args(["-q", "--error-exitcode=99", undefined]).args(leaks).arg(path);
@@ -181,7 +184,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has, of TCP and of UDP.
+/// A free port, of TCP and of UDP.
 pub(crate) fn port() -> String {
     loop {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -192,7 +195,8 @@ pub(crate) fn port() -> String {
     }
 }
 
-/// A file with a certificate for localhost and its key: the same one for all tests, which run side by side.
+/// A file with a certificate for localhost and its key: the same one for all tests, which run side
+/// by side.
 pub(crate) fn pem() -> String {
     static PEM: OnceLock<String> = OnceLock::new();
     let make = || {

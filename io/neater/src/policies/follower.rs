@@ -1,4 +1,5 @@
-//! Policies for an engine that is not behind the public objects: that of another programming interface over the same engine.
+//! Policies for an engine that is not behind the public objects: that of another programming
+//! interface over the same engine.
 
 use super::watch::{Texts, Watch, Whence};
 use super::{coarse, own_name};
@@ -9,8 +10,9 @@ use neater_policy::daemon::Heard;
 use neater_policy::manager::Fault;
 use std::io;
 
-/// Has an engine follow the policies of this host and its user, and those of a policy manager that runs here, as the
-/// engines of [`Neater`](crate::Neater) do. What the engine's connections see is not reported to that manager.
+/// Has an engine follow the policies of this host and its user, and those of a policy manager that
+/// runs here, as the engines of [`Neater`](crate::Neater) do. What the engine's connections see is
+/// not reported to that manager.
 #[derive(Debug)]
 pub struct Follower {
     watch: Option<Watch>,
@@ -40,7 +42,8 @@ impl Follower {
         self.look(engine);
     }
 
-    /// Reads what has changed. To be called before connections are opened; it looks at files once a second at most.
+    /// Reads what has changed. To be called before connections are opened; it looks at files once a
+    /// second at most.
     pub fn look<N: Net>(&mut self, engine: &mut Engine<N>) {
         let Some(watch) = &mut self.watch else {
             let now = coarse();
@@ -68,7 +71,8 @@ impl Follower {
         }
     }
 
-    /// Lets the ready-made profiles and policies count where no others do: for a request that names one.
+    /// Lets the ready-made profiles and policies count where no others do: for a request that names
+    /// one.
     pub fn advise<N: Net>(&self, engine: &mut Engine<N>) {
         if self.watch.is_none() && !engine.policies().are_asked() {
             engine.policies().set_adviser(Some(Adviser::new()), &self.app);
@@ -82,7 +86,7 @@ impl Follower {
     }
 }
 
-/// Gives the engine what a manager has told.
+/// Gives the engine what a manager has reported.
 fn share<N: Net>(engine: &mut Engine<N>, heard: Heard) {
     if let Some(tables) = heard.tables {
         engine.policies().share(tables);
