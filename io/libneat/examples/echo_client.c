@@ -1,4 +1,7 @@
-/* Sends bytes to an echo server and compares what comes back: echo_client TRANSPORT HOST PORT BYTES [MESSAGE] */
+/*
+ * Sends bytes to an echo server and compares what comes back: echo_client TRANSPORT HOST PORT
+ * BYTES [MESSAGE]
+ */
 #include "common.h"
 
 static uint64_t total, sent, received;

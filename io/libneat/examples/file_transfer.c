@@ -1,4 +1,7 @@
-/* Sends a file to a peer: file_transfer receive TRANSPORT PORT FILE | send TRANSPORT HOST PORT FILE */
+/*
+ * Sends a file to a peer: file_transfer receive TRANSPORT PORT FILE | send TRANSPORT HOST PORT
+ * FILE
+ */
 #include "common.h"
 
 static FILE *file;

@@ -1,4 +1,7 @@
-/* Gets a page over several flows at once: http_get TRANSPORT HOST PORT PATH [FLOWS]. Writes the first answer to standard output. */
+/*
+ * Gets a page over several flows at once: http_get TRANSPORT HOST PORT PATH [FLOWS]. Writes the
+ * first answer to standard output.
+ */
 #include "common.h"
 
 struct request {

@@ -1,4 +1,7 @@
-/* Several flows as streams of one SCTP association, with a priority and a timer each: msbench server PORT | client HOST PORT FLOWS */
+/*
+ * Several flows as streams of one SCTP association, with a priority and a timer each: msbench
+ * server PORT | client HOST PORT FLOWS
+ */
 #include "common.h"
 
 #define EACH 200000u

@@ -1,4 +1,7 @@
-/* Several contexts in a loop of the program's own: run_once HOST PORT CONTEXTS. Each gets / over TCP and counts the bytes. */
+/*
+ * Several contexts in a loop of the program's own: run_once HOST PORT CONTEXTS. Each gets / over
+ * TCP and counts the bytes.
+ */
 #include "common.h"
 #include <poll.h>
 

@@ -1,4 +1,7 @@
-/* The small services of old, by the name of the first argument: small_servers discard|chargen|daytime TRANSPORT PORT */
+/*
+ * The small services of old, by the name of the first argument: small_servers
+ * discard|chargen|daytime TRANSPORT PORT
+ */
 #include "common.h"
 #include <time.h>
 

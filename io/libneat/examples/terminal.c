@@ -1,4 +1,7 @@
-/* Sends what is typed and prints what comes: terminal TRANSPORT HOST PORT. The terminal is a handle in NEAT's loop. */
+/*
+ * Sends what is typed and prints what comes: terminal TRANSPORT HOST PORT. The terminal is a
+ * handle in NEAT's loop.
+ */
 #include "common.h"
 
 static uv_pipe_t pipe_in;

@@ -1,4 +1,6 @@
-/* Client and server in one context, with many flows: traffic TRANSPORT PORT FLOWS BYTES. The roles are told by userData. */
+/*
+ * Client and server in one context, with many flows: traffic TRANSPORT PORT FLOWS BYTES. userData distinguishes the roles.
+ */
 #include "common.h"
 #include <time.h>
 

@@ -159,8 +159,8 @@ pub struct Tlv {
 impl Tlv {
     /// The value, if it is an integer.
     pub(crate) fn integer(&self) -> Option<c_int> {
-        // SAFETY: any bits are an integer, and the first member's bytes were written by the caller
-        // that filled the argument.
+        // SAFETY: any bits are an integer, and the first member's bytes were written with the
+        // argument.
         (self.kind == TYPE_INTEGER).then(|| unsafe { self.value.integer })
     }
 

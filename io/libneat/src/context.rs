@@ -1,7 +1,8 @@
 //! A context: what a `struct neat_ctx *` points to, with its event loop.
 //!
 //! *Responsible for* the loop and the handles in it, for the end of a context, and for who frees
-//! what. *Not responsible for* what happens when one of the handles fires (`dispatch.rs`).
+//! what.
+//! *Not responsible for* what happens when one of the handles fires (`dispatch.rs`).
 //!
 //! *Invariants*: no callback of the program's runs while [`Core`] or a flow's state is borrowed;
 //! the memory of a loop on which `uv_run` may still be is not freed; only the context's own handles
@@ -161,7 +162,7 @@ impl Context {
 
     /// The context behind a pointer of ours.
     pub(crate) fn of<'a>(ctx: NonNull<Self>) -> &'a Self {
-        // SAFETY: it was made by `make`, and holders of the pointer use it before `bury` only.
+        // SAFETY: it was made by `make`, and the pointer is used before `bury` only.
         unsafe { ctx.as_ref() }
     }
 
@@ -278,7 +279,7 @@ impl Context {
 
 impl Loop {
     fn make() -> Result<Self, String> {
-        // SAFETY: libuv returns the size of a loop, and initialises memory of that size.
+        // SAFETY: libuv reports the size of a loop, and initialises memory of that size.
         let ptr = unsafe { libc::calloc(1, uv::uv_loop_size()) }.cast::<UvLoop>();
         if ptr.is_null() {
             return Err("no memory for an event loop".into());
@@ -286,7 +287,7 @@ impl Loop {
         // SAFETY: as above.
         let e = unsafe { uv::uv_loop_init(ptr) };
         if e != 0 {
-            // SAFETY: it came from calloc, and is not used any more.
+            // SAFETY: it came from calloc, and nothing uses it.
             unsafe { libc::free(ptr.cast()) };
             return Err(format!("libuv cannot make an event loop (error {e})"));
         }
@@ -315,8 +316,8 @@ impl Loop {
             match unsafe { uv::uv_loop_close(self.ptr) } {
                 uv::EBUSY => unsafe { uv::uv_run(self.ptr, uv::RUN_NOWAIT) },
                 _ => {
-                    // The thread that runs it may still be on its way out: the memory stays until
-                    // the thread ends.
+                    // Whoever runs it may still be on its way out: the memory stays until the
+                    // thread ends.
                     ENDED.with(|ended| ended.borrow_mut().0.push(self.ptr));
                     return;
                 }
@@ -347,7 +348,7 @@ thread_local! {
 
 /// Memory for a handle.
 pub(crate) fn make_handle(kind: c_int) -> Option<*mut UvHandle> {
-    // SAFETY: libuv returns the size of the type.
+    // SAFETY: libuv reports the size of the type.
     let memory = unsafe { libc::calloc(1, uv::uv_handle_size(kind)) };
     (!memory.is_null()).then_some(memory.cast())
 }

@@ -200,7 +200,7 @@ pub(crate) fn note_error(s: &mut State, e: &ConnectionError) {
         return;
     }
     match e {
-        // NEAT's own TLS reports no more at its end than TCP does.
+        // NEAT's own TLS says no more at its end than TCP does.
         ConnectionError::Truncated => s.due.end = true,
         ConnectionError::TimedOut => s.due.timed_out = true,
         ConnectionError::Net(n) if n.kind == ErrorKind::TimedOut => s.due.timed_out = true,
@@ -371,8 +371,8 @@ pub(crate) fn call(ctx: &Context, f: &Flow, callback: Callback, status: u64) {
 
 /// Closes a flow in whatever state, and reports it.
 pub(crate) fn close(ctx: &Context, flow: NonNull<Flow>) {
-    // SAFETY: a caller has the flow from the context's list, or from C, which may have it until the
-    // loop's next round.
+    // SAFETY: the flow comes from the context's list, or from C, which may have it
+    // until the loop's next round.
     let f = unsafe { flow.as_ref() };
     {
         let mut core = ctx.core.borrow_mut();
@@ -438,8 +438,8 @@ fn reap(ctx: &Context) {
         core.sent += s.sent;
         core.received += s.received;
         drop(s);
-        // SAFETY: it was leaked by `make`, is in no list any more, and C was notified by on_close
-        // that it is going.
+        // SAFETY: it was leaked by `make`, is in no list any more, and on_close has announced to C
+        // that it goes.
         drop(unsafe { Box::from_raw(flow.as_ptr()) });
     }
 }

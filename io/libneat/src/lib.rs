@@ -2,8 +2,8 @@
 //! were written for NEAT.
 //!
 //! *Responsible for* NEAT's functions, callbacks, properties and event loop, written from a
-//! description of their behaviour. *Not responsible for* any decision or protocol: those are the
-//! engine's.
+//! description of their behaviour.
+//! *Not responsible for* any decision or protocol: those are the engine's.
 //!
 //! A context has an engine of its own over the system's sockets, and a loop of libuv's with one
 //! `uv_poll` handle on the engine's one descriptor. `docs/libneat.md` describes each function, and

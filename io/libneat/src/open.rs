@@ -2,7 +2,8 @@
 //!
 //! *Responsible for* what properties and optional arguments make of a request, for candidates that
 //! cannot be in one race (datagrams and streams), for flows that share an association, and for what
-//! failure is reported as. *Not responsible for* the race itself (the engine).
+//! failure is reported as.
+//! *Not responsible for* the race itself (the engine).
 
 use crate::abi;
 use crate::context::{Context, Core};
@@ -30,7 +31,7 @@ pub(crate) struct Member {
     flow: NonNull<Flow>,
 }
 
-/// The arguments of `neat_open` beside name and port.
+/// The optional arguments of `neat_open`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenArguments {
     pub(crate) priority: Option<f32>,
@@ -254,7 +255,7 @@ fn needs(datagrams: bool) -> TransportProperties {
         // UDP may deliver a datagram twice, which NEAT's programs know.
         let _ = properties.set("safelyReplayable", true);
     } else {
-        // Messages of SCTP may be given up, where the program allows that for one.
+        // Messages of SCTP may be given up, where the program says so of one.
         properties.prefer(P::PerMsgReliability);
     }
     properties
@@ -437,7 +438,7 @@ fn listen(ctx: &Context, core: &mut Core, f: &Flow, port: u16, local: Option<&st
             }
             Err((status, why)) => {
                 ctx.log.line(Level::Info, format_args!("not with {stack}: {why}"));
-                // A taken port is a more precise error than a missing transport.
+                // That a port is taken says more than that a transport is not there.
                 if failure.0 != abi::IO {
                     failure = (status, why);
                 }

@@ -1,8 +1,8 @@
 //! NEAT properties: the JSON of `neat_set_property`, read once per text.
 //!
 //! *Responsible for* reading them with the policy engine's own reader, for what a flow does by
-//! them, and for reading them back. *Not responsible for* what policies make of them
-//! (`neater-policy`).
+//! them, and for reading them back.
+//! *Not responsible for* what policies make of them (`neater-policy`).
 //!
 //! *Invariant*: a property that means something to this library has a value of the right type, or
 //! the text is refused.

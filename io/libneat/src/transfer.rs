@@ -9,7 +9,7 @@ use core::time::Duration;
 use neater_engine::{ConnectionError, ConnectionId, ReceiveOutcome, Received, SendError, SendOptions};
 use std::io::IoSlice;
 
-/// The arguments of `neat_write` beside the bytes.
+/// The optional arguments of `neat_write`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteArguments {
     pub(crate) stream: Option<u16>,

@@ -1,6 +1,6 @@
 //! The few functions of libuv that are needed, declared by hand.
 //!
-//! No size or layout is known here: libuv returns sizes, and reads and writes the fields itself.
+//! No size or layout is known here: libuv reports sizes, and reads and writes the fields itself.
 
 use core::ffi::{c_int, c_void};
 

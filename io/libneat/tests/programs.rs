@@ -181,7 +181,7 @@ fn echo_with_openssl_over_tls_and_dtls() {
     let _ = openssl.wait();
 }
 
-/// Waits until there is a listener.
+/// Waits until a server listens.
 fn await_port(port: &str) {
     for _ in 0..500 {
         if TcpStream::connect(format!("127.0.0.1:{port}")).is_ok() {
@@ -189,7 +189,7 @@ fn await_port(port: &str) {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("nobody listens at port {port}");
+    panic!("no server listens at port {port}");
 }
 
 #[test]

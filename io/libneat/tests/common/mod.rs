@@ -70,7 +70,7 @@ fn all(from: &mut impl Read) -> Vec<u8> {
     bytes
 }
 
-/// The flags of pkg-config for the library.
+/// What pkg-config says of the library.
 pub(crate) fn flags() -> Vec<String> {
     let out = run(Command::new("pkg-config")
         .args(["--cflags", "--libs", "libneat"])
@@ -184,7 +184,7 @@ impl Drop for Server {
     }
 }
 
-/// An unused port, of TCP and of UDP.
+/// A free port, of TCP and of UDP.
 pub(crate) fn port() -> String {
     loop {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

@@ -86,7 +86,7 @@ impl Follower {
     }
 }
 
-/// Gives the engine what a manager has sent.
+/// Gives the engine what a manager has reported.
 fn share<N: Net>(engine: &mut Engine<N>, heard: Heard) {
     if let Some(tables) = heard.tables {
         engine.policies().share(tables);
