@@ -12,6 +12,7 @@
 //! *Invariants*: a panic never crosses the border to C; a NULL where there must be something is
 //! `NEAT_ERROR_BAD_ARGUMENT`; every function may be called in every callback.
 
+#![cfg(has_libuv)]
 #![allow(unsafe_code, reason = "C has pointers")]
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -2,6 +2,8 @@
 //! each other and against programs that are not ours. `NEAT_VALGRIND=1 cargo test -p libneat` runs
 //! them under valgrind.
 
+#![cfg(has_libuv)]
+
 mod common;
 
 use common::{Server, build, build_with, has, pem, port, prefix, program, run};

@@ -1,5 +1,7 @@
 //! The library exports what the header declares, and the manual describes all of it.
 
+#![cfg(has_libuv)]
+
 mod common;
 
 use std::collections::BTreeSet;
