@@ -1,4 +1,5 @@
-//! Gives the shared library its soname: programs are linked with the version of the interface and not with a file name.
+//! Gives the shared library its soname: programs are linked with the version of the interface and
+//! not with a file name.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -2,9 +2,9 @@
 //! bottleneck what one flow over one path would.
 //!
 //! LIA (RFC 6356) and OLIA (Khalili et al., "MPTCP is not Pareto-optimal", 2012;
-//! draft-khalili-mptcp-congestion-control-05). Both say by how much a window grows in congestion
-//! avoidance; slow start and decrease are those of the path's own policy. Where that would grow
-//! more slowly, it does.
+//! draft-khalili-mptcp-congestion-control-05). Both determine by how much a window grows in
+//! congestion avoidance; slow start and decrease are those of the path's own policy. Where that
+//! would grow more slowly, it does.
 
 use core::time::Duration;
 

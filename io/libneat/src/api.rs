@@ -1,10 +1,10 @@
 //! The functions of `neat.h`.
 //!
-//! Each looks at its pointers, catches panics, and leaves the rest to the other modules. What C
-//! promises about its pointers is said once, here: a non-NULL context or flow came from this
+//! Each looks at its pointers, catches panics, and leaves the rest to the other modules. C's
+//! promises about its pointers are stated once, here: a non-NULL context or flow came from this
 //! library and is still alive (a flow until the loop goes round after its `on_close`), buffers have
 //! the lengths that are given with them, and texts end with a NUL.
-#![allow(clippy::missing_safety_doc, reason = "said once, above")]
+#![allow(clippy::missing_safety_doc, reason = "stated once, above")]
 
 use crate::abi::{self, Operations, Tlv};
 use crate::context::Context;
@@ -66,7 +66,7 @@ unsafe fn arguments<'a>(optional: *mut Tlv, count: c_uint) -> Option<&'a mut [Tl
     match count {
         0 => Some(&mut []),
         _ if optional.is_null() || count > ARGUMENTS_MAX => None,
-        // SAFETY: C has said that there are `count`.
+        // SAFETY: C has passed `count` as their number.
         n => Some(unsafe { core::slice::from_raw_parts_mut(optional, n as usize) }),
     }
 }
@@ -79,11 +79,11 @@ unsafe fn bytes_of<'a>(text: *const c_char) -> Option<&'a [u8]> {
 
 /// A text from C that is UTF-8.
 unsafe fn text_of<'a>(text: *const c_char) -> Option<&'a str> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { bytes_of(text) }.and_then(|b| core::str::from_utf8(b).ok())
 }
 
-/// Says that an argument is not understood, and is ignored.
+/// Reports that an argument is not understood, and is ignored.
 fn unknown(ctx: &Context, function: &str, argument: &Tlv) {
     ctx.log.line(Level::Debug, format_args!("{function}: tag {} with type {} is ignored", argument.tag, argument.kind));
 }

@@ -316,8 +316,8 @@ impl Loop {
             match unsafe { uv::uv_loop_close(self.ptr) } {
                 uv::EBUSY => unsafe { uv::uv_run(self.ptr, uv::RUN_NOWAIT) },
                 _ => {
-                    // Whoever runs it may still be on its way out: the memory stays until the
-                    // thread ends.
+                    // The thread that runs it may still be on its way out: the memory stays until
+                    // the thread ends.
                     ENDED.with(|ended| ended.borrow_mut().0.push(self.ptr));
                     return;
                 }

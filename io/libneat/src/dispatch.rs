@@ -200,7 +200,7 @@ pub(crate) fn note_error(s: &mut State, e: &ConnectionError) {
         return;
     }
     match e {
-        // NEAT's own TLS says no more at its end than TCP does.
+        // NEAT's own TLS reports no more at its end than TCP does.
         ConnectionError::Truncated => s.due.end = true,
         ConnectionError::TimedOut => s.due.timed_out = true,
         ConnectionError::Net(n) if n.kind == ErrorKind::TimedOut => s.due.timed_out = true,

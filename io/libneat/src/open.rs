@@ -255,7 +255,7 @@ fn needs(datagrams: bool) -> TransportProperties {
         // UDP may deliver a datagram twice, which NEAT's programs know.
         let _ = properties.set("safelyReplayable", true);
     } else {
-        // Messages of SCTP may be given up, where the program says so of one.
+        // Messages of SCTP may be given up, where the program allows that for one.
         properties.prefer(P::PerMsgReliability);
     }
     properties
@@ -438,7 +438,7 @@ fn listen(ctx: &Context, core: &mut Core, f: &Flow, port: u16, local: Option<&st
             }
             Err((status, why)) => {
                 ctx.log.line(Level::Info, format_args!("not with {stack}: {why}"));
-                // That a port is taken says more than that a transport is not there.
+                // A taken port is a more precise error than a missing transport.
                 if failure.0 != abi::IO {
                     failure = (status, why);
                 }

@@ -1257,8 +1257,8 @@ typedef struct neater_message_info {
      */
     int64_t payload_protocol;
     /**
-     * Tells messages apart whose parts alternate, which only those of a whole SCTP association do;
-     * else -1.
+     * Distinguishes messages whose parts alternate, which only those of a whole SCTP association
+     * do; else -1.
      */
     int64_t number;
 } neater_message_info;

@@ -268,8 +268,8 @@ pub struct neater_message_info {
     pub reserved: u32,
     /// Its payload protocol identifier there; else -1.
     pub payload_protocol: i64,
-    /// Tells messages apart whose parts alternate, which only those of a whole SCTP association do;
-    /// else -1.
+    /// Distinguishes messages whose parts alternate, which only those of a whole SCTP association
+    /// do; else -1.
     pub number: i64,
 }
 

@@ -443,11 +443,11 @@ impl Connection {
         })
     }
 
-    /// Calls `handler` with every event of this connection from now on, in place of the function that
-    /// was set before; [`Preconnection::on_event`](crate::Preconnection::on_event) says how. For
+    /// Calls `handler` with every event of this connection from now on, in place of the function
+    /// that was set before; see [`Preconnection::on_event`](crate::Preconnection::on_event). For
     /// connections that were received, cloned or opened as streams, whose events are reported to no
-    /// function else. What has become of the connection already comes first: that it is ready, could
-    /// not be established, or is over.
+    /// function else. What has become of the connection already comes first: that it is ready,
+    /// could not be established, or is over.
     pub fn on_event(&self, handler: impl Fn(&Event) + Send + Sync + 'static) {
         let handler: EventHandler = Arc::new(handler);
         self.handle.with(|s| s.report_to(self.id, &handler));

@@ -78,8 +78,8 @@ impl Listener {
         Waiting::new(&self.handle, Place::Listener(self.id), |s, who| self.poll_accept_any_as(s, who))
     }
 
-    /// As [`Listener::accept_any`], for hand-written futures. Of several that poll by hand, the last
-    /// is woken.
+    /// As [`Listener::accept_any`], for hand-written futures. Of several that poll by hand, the
+    /// last is woken.
     pub fn poll_accept_any(&self, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
         Who::by_hand(&self.handle, cx, |s, who| self.poll_accept_any_as(s, who))
     }

@@ -483,8 +483,8 @@ impl State {
         }
     }
 
-    /// Reports the events of a connection to this function from now on, and first what has become of
-    /// it already.
+    /// Reports the events of a connection to this function from now on, and first what has become
+    /// of it already.
     pub(crate) fn report_to(&mut self, id: ConnectionId, handler: &EventHandler) {
         let Some(slot) = self.slot(id) else { return };
         let outcome = slot.outcome.clone().map(|o| o.map_or_else(Event::EstablishmentError, |()| Event::Ready));

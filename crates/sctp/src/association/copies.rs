@@ -2,8 +2,8 @@
 //! nothing comes back from them.
 //!
 //! A copy counts as in flight on its path until what it is a copy of is acknowledged, whichever of
-//! the two has arrived: that the peer cannot say, so that an acknowledgment then measures neither
-//! path and shows of neither that it works.
+//! the two has arrived: the peer cannot report which, so that an acknowledgment then measures
+//! neither path and shows of neither that it works.
 //!
 //! *Invariant*: the bytes of every copy in the list are in flight on its path; a chunk of which
 //! there is a copy is marked as copied.

@@ -1,7 +1,7 @@
 //! What a path adds to the others: found out by not using it for a few round trips.
 //!
 //! Two paths may lead through one bottleneck. Then both together carry what one does, and take
-//! twice the share of whoever else is there. RFC 8382 looks for that in statistics of one-way
+//! twice the share of any other flow there. RFC 8382 looks for that in statistics of one-way
 //! delays; paths that are alike and full at the same time look the same there. Here one path is
 //! given a rest instead: where the others then carry what it did, it adds nothing.
 //!
@@ -26,7 +26,7 @@ const LONGEST_REST: Duration = Duration::from_secs(160);
 const BEFORE: u32 = 4;
 const DRAIN: u32 = 2;
 const DURING: u32 = 4;
-/// No trial is shorter than this for each round trip: few packets say little.
+/// No trial is shorter than this for each round trip: few packets are little evidence.
 const LEAST_ROUND: Duration = Duration::from_millis(20);
 
 /// What is counted of one path.
@@ -210,7 +210,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Runs two paths for so long; `rates` says in bytes per millisecond what they carry, from
+    /// Runs two paths for so long; `rates` returns in bytes per millisecond what they carry, from
     /// whether each rests.
     fn run(gain: &mut Gain, from: u64, to: u64, totals: &mut [u64; 2], rates: impl Fn([bool; 2]) -> [u64; 2]) -> u64 {
         let mut unused = 0;

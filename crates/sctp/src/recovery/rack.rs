@@ -29,7 +29,7 @@ pub(crate) struct Rack {
     /// The window was widened for the data up to here.
     widened_at: u64,
     /// By how much something came late that was overtaken: at most, fading with each recovery.
-    /// Where delays vary, the least round trip that the window of RFC 8985 is made of says nothing
+    /// Where delays vary, the least round trip that the window of RFC 8985 is made of is no measure
     /// of that.
     lateness: Duration,
 }

@@ -70,7 +70,7 @@ fn all(from: &mut impl Read) -> Vec<u8> {
     bytes
 }
 
-/// What pkg-config says of the library.
+/// The flags of pkg-config for the library.
 pub(crate) fn flags() -> Vec<String> {
     let out = run(Command::new("pkg-config")
         .args(["--cflags", "--libs", "libneat"])

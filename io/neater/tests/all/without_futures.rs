@@ -1,4 +1,5 @@
-//! What programs without futures use: functions that answer at once, and events by a function of each connection.
+//! What programs without futures use: functions that answer at once, and events by a function of
+//! each connection.
 
 use crate::common::{LIMIT, loopback};
 use neater::{Accepted, Driver, Event, FramerSpec, MessageContext, Neater, SecurityParameters, Stack};
