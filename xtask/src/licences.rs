@@ -215,7 +215,8 @@ mod tests {
         assert_eq!(problems(&c, &some_lists()).len(), 1);
         c.name = "a-tool".into();
         assert_eq!(problems(&c, &some_lists()), Vec::<String>::new());
-        let text = "\n[[licenses.exceptions]]\n# why\ncrate = \"a-tool\"\nallow = [\"MPL-2.0\"]\n\n[bans]\nallow = [\"x\"]\n";
+        let text =
+            "\n[[licenses.exceptions]]\n# why\ncrate = \"a-tool\"\nallow = [\"MPL-2.0\"]\n\n[bans]\nallow = [\"x\"]\n";
         assert_eq!(exceptions(text), Ok(some_lists().exceptions));
         assert!(exceptions("\n[[licenses.exceptions]]\nallow = [\"MIT\"]\n").is_err());
     }

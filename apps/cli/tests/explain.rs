@@ -348,9 +348,13 @@ fn of_what_serves_equally_well_the_faster_goes_first() {
     assert_eq!(get("small", &[]).1, Vec::<String>::new(), "too short to be measured");
     assert_eq!(get("file", &["--limit-rate", "20M"]).1, Vec::<String>::new(), "it was slowed down");
     assert_eq!(get("file", &["--needs", "_neater.measuredRates=false"]).1, Vec::<String>::new());
-    assert_eq!(get("file", &["--transport", "QUIC"]).1.len(), 1);
-    let rates = get("file", &["--transport", "TLS"]).1;
-    assert_eq!(rates.len(), 2, "{rates:?}");
+    // On a busy machine the program may have been slower than the network, and nothing is learnt.
+    let measured = |stack: &str, count| {
+        let mut gets = (0..20).map(|_| get("file", &["--transport", stack]).1);
+        gets.find(|rates| rates.len() == count).unwrap_or_else(|| panic!("no rate of {stack}"))
+    };
+    measured("QUIC", 1);
+    let rates = measured("TLS", 2);
 
     // Machines differ, so the file records the speed of each.
     let text = f.read("cache/outcomes");

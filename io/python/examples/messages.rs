@@ -93,7 +93,10 @@ fn main() -> Outcome {
     let connection = pre.remote(remote).initiate().connection()?;
     let (mut began, mut peer) = (0.0, None);
     {
-        let client = pin!(async { Ok(drop(connection.send("begin").await?)) });
+        let client = pin!(async {
+            connection.send("begin").await?;
+            Ok(())
+        });
         let server = pin!(async {
             let accepted = listener.accept().await.ok_or("the listener has stopped")?;
             accepted.receive().await?;
