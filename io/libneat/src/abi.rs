@@ -159,15 +159,21 @@ pub struct Tlv {
 impl Tlv {
     /// The value, if it is an integer.
     pub(crate) fn integer(&self) -> Option<c_int> {
+        if self.kind != TYPE_INTEGER {
+            return None;
+        }
         // SAFETY: any bits are an integer, and the first member's bytes were written with the
         // argument.
-        (self.kind == TYPE_INTEGER).then(|| unsafe { self.value.integer })
+        Some(unsafe { self.value.integer })
     }
 
     /// The value, if it is a number with a fraction.
     pub(crate) fn real(&self) -> Option<c_float> {
+        if self.kind != TYPE_FLOAT {
+            return None;
+        }
         // SAFETY: any bits are a float.
-        (self.kind == TYPE_FLOAT).then(|| unsafe { self.value.real })
+        Some(unsafe { self.value.real })
     }
 
     /// The value, if it is a text.

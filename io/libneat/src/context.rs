@@ -314,7 +314,10 @@ impl Loop {
             // callbacks, this is one turn that does not wait; its handles are all in it, so that it
             // is not closed below.
             match unsafe { uv::uv_loop_close(self.ptr) } {
-                uv::EBUSY => unsafe { uv::uv_run(self.ptr, uv::RUN_NOWAIT) },
+                uv::EBUSY => {
+                    // SAFETY: as above.
+                    unsafe { uv::uv_run(self.ptr, uv::RUN_NOWAIT) }
+                }
                 _ => {
                     // The thread that runs it may still be on its way out: the memory stays until
                     // the thread ends.

@@ -313,7 +313,7 @@ pub(crate) fn read(ctx: &Context, f: &Flow, into: &mut [u8]) -> (u64, usize) {
             s.stalled = true;
             return (abi::MESSAGE_TOO_BIG, 0);
         }
-        let empty = s.inbox.len() == 0;
+        let empty = s.inbox.is_empty();
         n = s.inbox.take(into);
         if empty {
             return (abi::OK, 0);

@@ -1,8 +1,8 @@
 //! The native half of the Python package `neater`: classes over the public API, awaitables that any
 //! loop with readers drives, and the simulator.
 //!
-//! *Responsible for* turning futures into awaitables ([`operation`]), waking them from the one
-//! descriptor of the engine ([`hub`]), and conversions both ways. *Not responsible for* any
+//! *Responsible for* turning futures into awaitables (`operation.rs`), waking them from the one
+//! descriptor of the engine (`hub.rs`), and conversions both ways. *Not responsible for* any
 //! decision or protocol, nor for what Python writes better itself: streams, transports, scenarios
 //! and frames are in `python/neater`.
 //!
