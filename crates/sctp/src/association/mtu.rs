@@ -72,9 +72,9 @@ impl Association {
     }
 
     /// T3-rtx of a path has expired so often in a row.
-    pub(super) fn suspect_size(&mut self, index: usize, times: u32) {
+    pub(super) fn suspect_size(&mut self, index: usize) {
         let path = &mut self.paths[index];
-        if path.mtu.suspect(times) {
+        if path.mtu.suspect(path.timeouts) {
             self.stats.black_holes += 1;
             self.adjust_size(index);
         }

@@ -5,7 +5,6 @@ mod commands;
 mod ecn;
 mod hostile;
 mod multipath;
-mod multipath_health;
 mod nr_sack;
 mod owner;
 mod pair_basic;
