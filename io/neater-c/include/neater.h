@@ -18,7 +18,7 @@
  * - A struct with a `size` is set to zero, and its `size` to its sizeof, before a function is given
  *   it. Later versions of this header may make it longer; older programs go on working.
  * - Texts are UTF-8 and end with a zero byte. Texts and bytes that a function is given are copied
- *   unless it says otherwise. A function that writes a text into a buffer cuts it where it does not
+ *   unless it states otherwise. A function that writes a text into a buffer cuts it where it does not
  *   fit, and returns how long all of it is: NULL and 0 ask for the length alone.
  * - Contexts, connections, listeners and groups may be used from any thread at any time, but not
  *   while they are given back. Preconnections, properties, security parameters, endpoints, message

@@ -330,7 +330,7 @@ fn a_child_makes_no_siblings_of_its_parents_engines() {
     let _ours = Neater::builder().shard_of(&shards).without_driver().expect("engine");
     let status = in_a_child(|| {
         let Err(refused) = Neater::builder().shard_of(&shards).without_driver() else { return 1 };
-        if !refused.to_string().contains("make others") {
+        if !refused.to_string().contains("make new ones") {
             return 2;
         }
         let Ok(own) = neater::EngineShards::new() else { return 3 };
