@@ -313,9 +313,10 @@ pub(crate) fn read(ctx: &Context, f: &Flow, into: &mut [u8]) -> (u64, usize) {
             s.stalled = true;
             return (abi::MESSAGE_TOO_BIG, 0);
         }
-        let empty = s.inbox.is_empty();
+        // A message may be there that has no bytes.
+        let length = s.inbox.len();
         n = s.inbox.take(into);
-        if empty {
+        if length == 0 {
             return (abi::OK, 0);
         }
     }

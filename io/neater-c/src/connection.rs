@@ -476,8 +476,8 @@ pub unsafe extern "C" fn neater_connection_receive(
         let (c, options) = unsafe { (shared(connection, "connection")?, read_sized(options)?) };
         let wanted = options.map_or(Wanted { min: 0, max: None }, |o| {
             // With a minimum alone, a part is what is asked for.
-            let max = (o.max_length > 0 || o.min_incomplete_length > 0)
-                .then(|| if o.max_length == 0 { usize::MAX } else { o.max_length });
+            let most = if o.max_length == 0 { usize::MAX } else { o.max_length };
+            let max = (o.max_length > 0 || o.min_incomplete_length > 0).then_some(most);
             Wanted { min: o.min_incomplete_length, max }
         });
         if wanted.max.is_some_and(|max| max < wanted.min) {

@@ -256,7 +256,7 @@ impl DirectState {
 }
 
 /// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what
-/// [`net::Net::direct`] returns there.
+/// [`net::Net::direct_stream`] returns there.
 ///
 /// Reading and writing work as in the trait, and are here for callers that have found this type by
 /// `Any`: they are compiled into the caller's own loop, where nothing has to be kept and brought
