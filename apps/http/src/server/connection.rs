@@ -218,6 +218,8 @@ fn bare(status: StatusCode) -> Response<FileBody> {
 /// How long, and how much, content that has no meaning is taken beside its answer.
 const CONTENT_TIME: Duration = Duration::from_secs(1);
 const CONTENT_MAX: usize = 256 << 10;
+/// How long a stream with more content is left as it is, so that its answer is sent.
+const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// GOAWAY names the first request that is not served (RFC 9114 section 5.2): one more than what h3
 /// has taken last.
 const LAST: usize = 1;
@@ -487,13 +489,20 @@ fn pass_over(mut content: Incoming) {
     if content.is_end_stream() {
         return;
     }
-    tokio::spawn(tokio::time::timeout(CONTENT_TIME, async move {
-        let mut left = CONTENT_MAX;
-        while let Some(Ok(frame)) = content.frame().await {
-            let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, bytes::Bytes::len)) else { return };
-            left = rest;
+    tokio::spawn(async move {
+        let taken = tokio::time::timeout(CONTENT_TIME, async {
+            let mut left = CONTENT_MAX;
+            while let Some(Ok(frame)) = content.frame().await {
+                let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, bytes::Bytes::len)) else { return false };
+                left = rest;
+            }
+            true
+        });
+        if taken.await != Ok(true) {
+            // What of the answer waits to be sent is dropped when the stream is reset.
+            tokio::time::sleep(ANSWER_TIME).await;
         }
-    }));
+    });
 }
 
 async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
