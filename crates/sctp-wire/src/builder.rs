@@ -70,8 +70,8 @@ pub struct Signing {
 }
 
 impl Signing {
-    /// How many bytes of every packet are kept for the AUTH chunk: of those chunks that fill packets (DATA, I-DATA, SACK) one must
-    /// know beforehand what fits.
+    /// How many bytes of every packet are kept for the AUTH chunk: of those chunks that fill
+    /// packets (DATA, I-DATA, SACK) one must know beforehand what fits.
     #[must_use]
     pub const fn reserved(&self) -> usize {
         let fills = self.kinds.contains(0) || self.kinds.contains(3) || self.kinds.contains(64);
@@ -91,8 +91,9 @@ pub struct AuthSlot {
 }
 
 impl<'b> PacketBuilder<'b> {
-    /// A packet with that header and no chunks. The buffer's length is the limit: all that the path takes of an SCTP packet,
-    /// without what IP, UDP and DTLS add. Of it the largest multiple of four up to [`PACKET_MAX`] is used.
+    /// A packet with that header and no chunks. The buffer's length is the limit: all that the path
+    /// takes of an SCTP packet, without what IP, UDP and DTLS add. Of it the largest multiple of
+    /// four up to [`PACKET_MAX`] is used.
     ///
     /// # Errors
     /// [`Full`] if not even the header fits.
@@ -128,7 +129,8 @@ impl<'b> PacketBuilder<'b> {
         self.out.len() <= CommonHeader::LEN
     }
 
-    /// The longest chunk, header included, that still fits, in bytes, with the AUTH chunk that it may need. A multiple of four.
+    /// The longest chunk, header included, that still fits, in bytes, with the AUTH chunk that it
+    /// may need. A multiple of four.
     #[must_use]
     pub const fn room(&self) -> usize {
         match self.signing {
@@ -180,7 +182,8 @@ impl<'b> PacketBuilder<'b> {
         Ok(())
     }
 
-    /// Adds an AUTH chunk (RFC 4895 section 5.1) with a digest of `digest_len` zeros, to be set when the packet is complete.
+    /// Adds an AUTH chunk (RFC 4895 section 5.1) with a digest of `digest_len` zeros, to be set
+    /// when the packet is complete.
     ///
     /// # Errors
     /// [`Full`] if it does not fit; the packet is as it was.
@@ -192,8 +195,8 @@ impl<'b> PacketBuilder<'b> {
         Ok(AuthSlot { start, digest: digest..digest + digest_len })
     }
 
-    /// What the digest covers: from the AUTH chunk, with zeros for its digest, to the end of the packet so far (RFC 4895
-    /// section 6.2).
+    /// What the digest covers: from the AUTH chunk, with zeros for its digest, to the end of the
+    /// packet so far (RFC 4895 section 6.2).
     #[must_use]
     pub fn signed(&self, slot: &AuthSlot) -> &[u8] {
         self.out.written().get(slot.start..).unwrap_or_default()
@@ -206,7 +209,8 @@ impl<'b> PacketBuilder<'b> {
         }
     }
 
-    /// Adds a PAD chunk (RFC 4820) that makes the packet `len` bytes long, for a probe. Does nothing if it is already that long.
+    /// Adds a PAD chunk (RFC 4820) that makes the packet `len` bytes long, for a probe. Does
+    /// nothing if it is already that long.
     ///
     /// # Errors
     /// [`Full`] if `len` is no multiple of four or beyond the limit; the packet is as it was.

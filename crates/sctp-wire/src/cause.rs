@@ -1,4 +1,5 @@
-//! The error causes of ERROR and ABORT: one file each, but for those of RFC 5061 that have one shape.
+//! The error causes of ERROR and ABORT: one file each, but for those of RFC 5061 that have one
+//! shape.
 
 mod asconf;
 mod cookie_while_shutting_down;
@@ -142,7 +143,8 @@ causes! {
 pub(crate) mod testing {
     use super::*;
 
-    /// That `cause` is `wire` (without padding): written, and read. And that no part of it makes the reader panic.
+    /// That `cause` is `wire` (without padding): written, and read. And that no part of it makes
+    /// the reader panic.
     pub(crate) fn assert_wire(cause: impl Into<Cause<'static>>, wire: &[u8]) {
         let cause = cause.into();
         let mut buffer = [0xaa; 512];

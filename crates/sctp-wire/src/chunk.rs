@@ -181,8 +181,8 @@ pub(crate) mod testing {
 
     const HEADER: CommonHeader = CommonHeader { source_port: 1, destination_port: 2, tag: Tag(3) };
 
-    /// That `chunk` is `wire` (with its padding): written, and read. And that no part of it, with a length field to fit,
-    /// makes the reader panic, or writes anything but what it is.
+    /// That `chunk` is `wire` (with its padding): written, and read. And that no part of it, with a
+    /// length field to fit, makes the reader panic, or writes anything but what it is.
     pub(crate) fn assert_wire(chunk: impl Into<Chunk<'static>>, wire: &[u8]) {
         let chunk = chunk.into();
         let mut buffer = [0xaa; 2048];

@@ -61,8 +61,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// That nothing is left but up to three bytes, which are padding that a sender has counted: RFC 9260 section 3.2 expects
-    /// a robust implementation to take them.
+    /// That nothing is left but up to three bytes, which are padding that a sender has counted: RFC
+    /// 9260 section 3.2 expects a robust implementation to take them.
     pub(crate) fn end_or_padding(self) -> Result<(), WireError> {
         if self.left() < 4 { Ok(()) } else { self.end() }
     }

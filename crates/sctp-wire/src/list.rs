@@ -12,7 +12,8 @@ use crate::fields::Fields;
 use crate::padded;
 use crate::writer::Writer;
 
-/// What a receiver does with a chunk or parameter that it does not know (RFC 9260 sections 3.2 and 3.2.1).
+/// What a receiver does with a chunk or parameter that it does not know (RFC 9260 sections 3.2 and
+/// 3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownAction {
     /// 00: process nothing further (of the packet, for a chunk; of the chunk, for a parameter).
@@ -65,7 +66,8 @@ pub struct RawItem<'a> {
 }
 
 impl<'a> RawItem<'a> {
-    /// What to do with it if its type is not known (RFC 9260 section 3.2.1). Causes have no such bits.
+    /// What to do with it if its type is not known (RFC 9260 section 3.2.1). Causes have no such
+    /// bits.
     #[must_use]
     pub const fn unknown_action(&self) -> UnknownAction {
         UnknownAction::from_bits((self.kind >> 14) as u8)
@@ -119,7 +121,8 @@ pub trait Item<'a>: Copy + PartialEq + fmt::Debug {
     fn write(&self, out: &mut Writer<'_>);
 }
 
-/// A list of parameters, causes or addresses: bytes of a received packet, or a slice of the caller's.
+/// A list of parameters, causes or addresses: bytes of a received packet, or a slice of the
+/// caller's.
 ///
 /// Bytes are read when they are iterated over, and not before.
 #[derive(Clone, Copy)]

@@ -8,7 +8,8 @@ macro_rules! serial {
     ($(#[$doc:meta])* $name:ident($int:ident) as $order:expr) => {
         $(#[$doc])*
         ///
-        /// Wraps, and is compared as RFC 1982 section 3.2 has it: numbers exactly half the space apart have no order.
+        /// Wraps, and is compared as RFC 1982 section 3.2 has it: numbers exactly half the space
+        /// apart have no order.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct $name(pub $int);
 
@@ -54,15 +55,18 @@ macro_rules! serial {
 }
 
 serial! {
-    /// A transmission sequence number (RFC 9260 section 3.3.1): counts DATA and I-DATA chunks of one direction.
+    /// A transmission sequence number (RFC 9260 section 3.3.1): counts DATA and I-DATA chunks of
+    /// one direction.
     Tsn(u32) as Serial32
 }
 serial! {
-    /// A message identifier (RFC 8260 section 2.1): counts messages of one stream and direction, ordered and unordered apart.
+    /// A message identifier (RFC 8260 section 2.1): counts messages of one stream and direction,
+    /// ordered and unordered apart.
     Mid(u32) as Serial32
 }
 serial! {
-    /// A fragment sequence number (RFC 8260 section 2.1): counts the fragments of one message, the first being 0.
+    /// A fragment sequence number (RFC 8260 section 2.1): counts the fragments of one message, the
+    /// first being 0.
     Fsn(u32) as Serial32
 }
 serial! {
@@ -74,7 +78,8 @@ serial! {
     AsconfSerial(u32) as Serial32
 }
 serial! {
-    /// A stream sequence number (RFC 9260 section 3.3.1): counts ordered messages of one stream and direction.
+    /// A stream sequence number (RFC 9260 section 3.3.1): counts ordered messages of one stream and
+    /// direction.
     // Numbers of 16 bits in the upper half of 32 have the order that RFC 1982 gives them.
     Ssn(u16) as |n| Serial32(u32::from(n) << 16)
 }
@@ -98,7 +103,8 @@ plain! {
     StreamId(u16)
 }
 plain! {
-    /// A payload protocol identifier: the application's, and not looked at here (RFC 9260 section 3.3.1).
+    /// A payload protocol identifier: the application's, and not looked at here (RFC 9260 section
+    /// 3.3.1).
     ///
     /// The wire has it big-endian; 0 means unspecified.
     Ppid(u32)

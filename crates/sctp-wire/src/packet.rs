@@ -7,7 +7,8 @@
 //! /                          Chunk #1 ...                         /
 //! ```
 //!
-//! RFC 9260 section 3; a chunk is type (8 bits), flags (8), length (16, without padding) and value (section 3.2).
+//! RFC 9260 section 3; a chunk is type (8 bits), flags (8), length (16, without padding) and value
+//! (section 3.2).
 
 use core::fmt;
 
@@ -55,7 +56,8 @@ impl<'a> Packet<'a> {
     /// Reads the common header. Chunks and checksum are looked at when they are asked for.
     ///
     /// # Errors
-    /// If the packet is shorter than its header, or a port is zero: RFC 9260 section 3.1 forbids that, and no association has it.
+    /// If the packet is shorter than its header, or a port is zero: RFC 9260 section 3.1 forbids
+    /// that, and no association has it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut fields = Fields::new(bytes, 0, "common header");
         let port = |fields: &mut Fields<'_>, field| match fields.u16()? {
@@ -72,7 +74,8 @@ impl<'a> Packet<'a> {
     /// That the checksum is right.
     ///
     /// # Errors
-    /// [`Problem::Checksum`] if it is not: the packet is to be dropped silently (RFC 9260 section 6.8).
+    /// [`Problem::Checksum`] if it is not: the packet is to be dropped silently (RFC 9260 section
+    /// 6.8).
     pub fn verify(&self, zero: ZeroChecksum) -> Result<(), WireError> {
         checksum::verify(self.bytes, zero)
     }
@@ -95,8 +98,8 @@ impl<'a> Packet<'a> {
         Chunks { rest: self.bytes.get(CommonHeader::LEN..).unwrap_or_default(), offset: CommonHeader::LEN }
     }
 
-    /// What the digest of an AUTH chunk of this packet covers, in three parts: the chunk up to its digest, the digest as
-    /// zeros, its padding and all chunks behind it (RFC 4895 section 6.2).
+    /// What the digest of an AUTH chunk of this packet covers, in three parts: the chunk up to its
+    /// digest, the digest as zeros, its padding and all chunks behind it (RFC 4895 section 6.2).
     ///
     /// `None` if `raw` is not an AUTH chunk of this packet, or is too short for one.
     #[must_use]

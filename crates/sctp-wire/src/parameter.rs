@@ -205,7 +205,8 @@ impl From<IpAddr> for Parameter<'_> {
 pub(crate) mod testing {
     use super::*;
 
-    /// That `parameter` is `wire` (without padding): written, and read. And that no part of it makes the reader panic.
+    /// That `parameter` is `wire` (without padding): written, and read. And that no part of it
+    /// makes the reader panic.
     pub(crate) fn assert_wire(parameter: impl Into<Parameter<'static>>, wire: &[u8]) {
         let parameter = parameter.into();
         let mut buffer = [0xaa; 512];

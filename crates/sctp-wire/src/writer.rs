@@ -109,7 +109,8 @@ impl<'b> Writer<'b> {
 
     /// A parameter or cause, behind the padding of what precedes it.
     ///
-    /// So the last of a chunk leaves its padding to the chunk, which does not count it (RFC 9260 section 3.2).
+    /// So the last of a chunk leaves its padding to the chunk, which does not count it (RFC 9260
+    /// section 3.2).
     pub(crate) fn item(&mut self, kind: u16, value: impl FnOnce(&mut Self)) {
         self.align();
         self.with_length(kind.to_be_bytes(), value);

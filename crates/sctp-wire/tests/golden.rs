@@ -1,8 +1,9 @@
 //! What two usrsctp 0.9.5 exchanged, over UDP: every packet is read to the last parameter, and
 //! written again byte for byte.
 //!
-//! The captures were made with `interop/c/sctp_peer.c` on loopback, through a relay that loses a quarter of the packets
-//! where there is something lost. What each holds is asserted below, so that none is an empty proof.
+//! The captures were made with `interop/c/sctp_peer.c` on loopback, through a relay that loses a
+//! quarter of the packets where there is something lost. What each holds is asserted below, so that
+//! none is an empty proof.
 
 mod common;
 

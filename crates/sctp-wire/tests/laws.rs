@@ -1,4 +1,5 @@
-//! Laws that hold for any packet: what is read lies in it and can be written and read again; nothing panics.
+//! Laws that hold for any packet: what is read lies in it and can be written and read again;
+//! nothing panics.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! The causes of address reconfiguration, which all have one shape (RFC 5061 sections 4.3.1 to 4.3.5).
+//! The causes of address reconfiguration, which all have one shape (RFC 5061 sections 4.3.1 to
+//! 4.3.5).
 //!
 //! ```text
 //! |   Cause Code=0x00A0..0x00A4   |      Cause Length=Variable    |

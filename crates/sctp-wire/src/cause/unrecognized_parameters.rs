@@ -11,7 +11,8 @@ use crate::list::List;
 use crate::parameter::Parameters;
 use crate::writer::Writer;
 
-/// The parameters of the INIT ACK that the sender does not know, each with type, length, value and padding.
+/// The parameters of the INIT ACK that the sender does not know, each with type, length, value and
+/// padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnrecognizedParameters<'a>(pub &'a [u8]);
 
@@ -25,7 +26,8 @@ impl<'a> UnrecognizedParameters<'a> {
         Ok(Self(fields.rest()))
     }
 
-    /// The parameters one by one. Those are [`crate::Parameter::Unknown`] that are not known here either.
+    /// The parameters one by one. Those are [`crate::Parameter::Unknown`] that are not known here
+    /// either.
     #[must_use]
     pub const fn parameters(&self) -> Parameters<'a> {
         List::from_bytes(self.0)

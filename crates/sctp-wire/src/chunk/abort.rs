@@ -14,7 +14,8 @@ use crate::writer::Writer;
 /// The end of the association, at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Abort<'a> {
-    /// The T bit: the packet's tag is the one that the receiver sent, because its sender knows no other (section 8.5.1).
+    /// The T bit: the packet's tag is the one that the receiver sent, because its sender knows no
+    /// other (section 8.5.1).
     pub reflected: bool,
     /// Why.
     pub causes: Causes<'a>,

@@ -32,8 +32,8 @@ pub struct Data<'a> {
     pub beginning: bool,
     /// The last fragment.
     pub ending: bool,
-    /// The bytes. Never empty in what is sent; a received chunk without any is a protocol violation that its receiver
-    /// answers with a No User Data cause (RFC 9260 section 6.2).
+    /// The bytes. Never empty in what is sent; a received chunk without any is a protocol violation
+    /// that its receiver answers with a No User Data cause (RFC 9260 section 6.2).
     pub payload: &'a [u8],
 }
 

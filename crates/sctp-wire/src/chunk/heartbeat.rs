@@ -13,8 +13,8 @@ use crate::writer::Writer;
 /// A probe of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat<'a> {
-    /// What only its sender understands, and gets back. RFC 9260 wants the time and the address in it, and a nonce of at least
-    /// 64 bits where the path is verified.
+    /// What only its sender understands, and gets back. RFC 9260 wants the time and the address in
+    /// it, and a nonce of at least 64 bits where the path is verified.
     pub info: &'a [u8],
 }
 

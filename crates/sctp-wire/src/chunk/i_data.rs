@@ -18,7 +18,8 @@ use crate::writer::Writer;
 /// Which fragment of its message a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The first: it has the B bit and carries the application's identifier of its protocol; its FSN is 0.
+    /// The first: it has the B bit and carries the application's identifier of its protocol; its
+    /// FSN is 0.
     First(Ppid),
     /// A later one, with its number.
     Later(Fsn),

@@ -18,8 +18,8 @@ use crate::writer::Writer;
 
 /// The parameters of an endpoint when an association begins.
 ///
-/// Values that RFC 9260 forbids (a zero tag, no streams, a window below 1,500) are read as they are: the answer depends on
-/// the state of the association.
+/// Values that RFC 9260 forbids (a zero tag, no streams, a window below 1,500) are read as they
+/// are: the answer depends on the state of the association.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Init<'a> {
     /// The tag that packets to its sender carry.

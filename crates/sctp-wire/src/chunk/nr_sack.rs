@@ -30,8 +30,8 @@ pub struct NrSack<'a> {
     pub a_rwnd: u32,
     /// What was received beyond, and may be taken back; blocks are as in [`Sack::gaps`].
     pub gaps: Array<'a, GapBlock>,
-    /// What was received beyond, and will not be taken back. The two lists have no TSN in common as FreeBSD and usrsctp write them; in
-    /// the form of 2009 the first one has them all.
+    /// What was received beyond, and will not be taken back. The two lists have no TSN in common as
+    /// FreeBSD and usrsctp write them; in the form of 2009 the first one has them all.
     pub non_renegable: Array<'a, GapBlock>,
     /// TSNs that came once more since the last acknowledgment, as often as they came.
     pub duplicates: Array<'a, Tsn>,

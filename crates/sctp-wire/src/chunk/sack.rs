@@ -47,8 +47,8 @@ pub struct Sack<'a> {
     pub cumulative: Tsn,
     /// How many bytes its sender can still take.
     pub a_rwnd: u32,
-    /// What was received beyond. Of received blocks it is known that none is backward or begins at 0; they may overlap and
-    /// come in any order.
+    /// What was received beyond. Of received blocks it is known that none is backward or begins at
+    /// 0; they may overlap and come in any order.
     pub gaps: Array<'a, GapBlock>,
     /// TSNs that came once more since the last SACK, as often as they came.
     pub duplicates: Array<'a, Tsn>,

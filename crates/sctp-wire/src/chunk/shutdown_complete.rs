@@ -11,7 +11,8 @@ use crate::writer::Writer;
 /// The association is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShutdownComplete {
-    /// The T bit: the packet's tag is the one that the receiver sent, because its sender knows no other (section 8.5.1).
+    /// The T bit: the packet's tag is the one that the receiver sent, because its sender knows no
+    /// other (section 8.5.1).
     pub reflected: bool,
 }
 

@@ -20,7 +20,8 @@ use crate::writer::Writer;
 pub struct OutgoingReset<'a> {
     /// The request's number.
     pub request: ReconfigSeq,
-    /// The number of the incoming request that it answers, or else one before the next that is expected.
+    /// The number of the incoming request that it answers, or else one before the next that is
+    /// expected.
     pub response: ReconfigSeq,
     /// The last TSN that the sender assigned before.
     pub last_tsn: Tsn,

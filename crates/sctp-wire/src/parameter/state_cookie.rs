@@ -9,7 +9,8 @@ use crate::error::WireError;
 use crate::fields::Fields;
 use crate::writer::Writer;
 
-/// What the responder needs to make the association, signed, for the initiator to send back in a COOKIE ECHO.
+/// What the responder needs to make the association, signed, for the initiator to send back in a
+/// COOKIE ECHO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateCookie<'a>(pub &'a [u8]);
 

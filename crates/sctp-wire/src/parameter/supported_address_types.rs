@@ -11,7 +11,8 @@ use crate::error::WireError;
 use crate::fields::Fields;
 use crate::writer::Writer;
 
-/// The types of the address parameters that the sender can use; without this parameter, all of them.
+/// The types of the address parameters that the sender can use; without this parameter, all of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SupportedAddressTypes<'a> {
     /// 5 for IPv4, 6 for IPv6; others are to be ignored.
