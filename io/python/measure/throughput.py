@@ -2,8 +2,8 @@
 
     python3 io/python/measure/throughput.py [--megabytes N] [--variant tcp|tls|quic|neater-streams|asyncio|asyncio-tls]
 
-Prints a line of JSON for each variant, several times, alternating: lab id `PY`. `cargo run --release -p neater-python --example
-messages -- VARIANT MEGABYTES` measures the same with the Rust API.
+Prints a line of JSON for each variant, several times, alternating. `neater-lab run PY` runs it beside `peer-messages`, which does the
+same with the Rust API.
 """
 
 from __future__ import annotations

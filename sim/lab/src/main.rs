@@ -110,7 +110,7 @@ enum Command {
         /// As --strict, for these experiments and not for the others; one that lacks what it needs is skipped all the same.
         #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = experiment, conflicts_with = "strict")]
         strict_for: Vec<&'static str>,
-        /// Only the points of A8 and S3, the parts of B0, the scenarios of F3 or the rows of WEB0 whose names contain this: send-10MB,
+        /// Only the points of A8 and S3, the parts of B0, the scenarios of F3 or the rows of PY and WEB0 whose names contain this: send-10MB,
         /// 1kB-writes; delay, rate; one, two, domains; get, small, startup, serve-h2, syscalls, peers.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
@@ -223,10 +223,10 @@ fn main() -> ExitCode {
             only,
         } => {
             let chooses =
-                |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "E6", "F3", "S1", "S3", "WEB0"].contains(one));
+                |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "E6", "F3", "PY", "S1", "S3", "WEB0"].contains(one));
             if only.is_some() && !chooses(&ids) {
                 eprintln!(
-                    "neater-lab: --only chooses among the points of A8, B0, E6, F3, S1, S3 or WEB0; run that one alone, or leave it out"
+                    "neater-lab: --only chooses among the points of A8, B0, E6, F3, PY, S1, S3 or WEB0; run that one alone, or leave it out"
                 );
                 return ExitCode::from(2);
             }

@@ -25,7 +25,7 @@ const C_PEERS: [(&str, &str, &[&str]); 2] =
     [("epoll", include_str!("../peers/epoll.c"), &[]), ("libuv", include_str!("../peers/libuv.c"), &["-luv"])];
 /// Only the experiments with SCTP need it, so that it may be missing.
 const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsctp.c"), &["-lusrsctp"]);
-const RUST_PEERS: [&str; 5] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp", "peer-policy"];
+const RUST_PEERS: [&str; 6] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp", "peer-policy", "peer-messages"];
 /// The one that opens flows through the whole API.
 const FLOW_PEER: &str = "peer-neater";
 /// The command that users run.
@@ -50,6 +50,8 @@ pub enum Program {
     Sctp,
     /// This project's policy manager alone.
     Policy,
+    /// Messages by this project's Rust API, both ends in one thread.
+    Messages,
     /// This project, driven by its descriptor.
     NeaterFd,
     /// This project, through its futures on tokio.
@@ -68,6 +70,7 @@ impl Program {
             Self::Usrsctp => "usrsctp",
             Self::Sctp => "neater-sctp",
             Self::Policy => "neater-policy",
+            Self::Messages => "rust-api",
             Self::NeaterFd => "neater-fd",
             Self::Neater => "neater",
         }
@@ -82,6 +85,7 @@ impl Program {
             Self::Usrsctp => "usrsctp",
             Self::Sctp => "peer-sctp",
             Self::Policy => "peer-policy",
+            Self::Messages => "peer-messages",
             Self::NeaterFd | Self::Neater => "peer-neater",
         }
     }

@@ -5,7 +5,7 @@
 
 use super::{
     Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, networks,
-    nr_sack, p1, router, s1, s2, s3, web0, x1, x2,
+    nr_sack, p1, py, router, s1, s2, s3, web0, x1, x2,
 };
 
 const TASKSET: Need = Need::Tool("taskset", "util-linux");
@@ -308,6 +308,38 @@ pub const ALL: &[Experiment] = &[
         ],
         minutes: (2.5, 25.0),
         run: web0::run,
+    },
+    Experiment {
+        id: "PY",
+        title: "PY: the Python package beside the Rust API and asyncio's streams",
+        asked: "What does Python cost, and does one loop carry ten thousand connections?",
+        note: "Messages of 64 kB over loopback, both ends in one process and one loop; megabytes for each second of CPU time, beside the \
+               same by the Rust API or by asyncio's own streams. Ours, reference, control, then in the reverse order; ratio of medians, \
+               95 % bootstrap interval; a row is void whose control is wider than 0.03. Connections: a process of its own, to asyncio's \
+               own server; each sends and receives 8 bytes, and is kept. A stall is the CPU time of the loop's thread between two turns of \
+               a task that only yields; the worst of all runs is judged. The interpreter is the one that `cargo xtask wheel` has made, or \
+               that NEATER_PYTHON names.",
+        parameters: &[
+            LOOPBACK,
+            ("megabytes", "640; 128 with --quick"),
+            ("connections", "10,000, 100 at once while they are opened; 1,000 with --quick"),
+            ("pairs", "20, 40 where the control is wider than 0.03; 5 with --quick"),
+        ],
+        published: &[],
+        metrics: &[
+            metric(
+                "throughput_ratio",
+                "1",
+                "quic at least 0.8, tls 0.6 of the Rust API; tcp at least asyncio's streams",
+            ),
+            metric("lost", "1", "none"),
+            metric("bytes_per_connection", "B", ""),
+            metric("cpu_us_per_connection", "us", ""),
+            metric("stall_p999_ms", "ms", "at most 5"),
+        ],
+        needs: &[Need::RustPeers, Need::Tool("python3", "python3"), TASKSET],
+        minutes: (1.5, 12.0),
+        run: py::run,
     },
     Experiment {
         id: "B0",

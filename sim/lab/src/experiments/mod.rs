@@ -23,6 +23,8 @@ mod multipath;
 pub(crate) mod networks;
 mod nr_sack;
 mod p1;
+mod pairs;
+mod py;
 mod router;
 mod s1;
 mod s2;

@@ -1,11 +1,7 @@
-//! Throughput of 64 kB messages by the Rust API, both ends in one thread: what
-//! `measure/throughput.py` is held against.
+//! Throughput of 64 kB messages by the Rust API, both ends in one thread: what `io/python/measure/throughput.py` is held
+//! against.
 //!
-//! ```text
-//! cargo run --release -p neater-python --example messages -- tcp 640
-//! ```
-//!
-//! Prints a line of JSON: megabytes for each second of CPU time.
+//! `peer-messages tcp|tls|quic MEGABYTES` prints a line of JSON: megabytes for each second of CPU time.
 use neater::{Driver, FramerSpec, Neater, SecurityParameters, Stack};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
