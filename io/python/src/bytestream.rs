@@ -100,6 +100,12 @@ impl ByteStream {
         Connection::held(&self.hub, self.held.clone())
     }
 
+    /// Has the loop that drives keep `transport` alive, or, without `keeps`, keep it no longer.
+    #[pyo3(signature = (transport, keeps=true))]
+    fn keep(&self, transport: &Bound<'_, PyAny>, keeps: bool) -> PyResult<()> {
+        self.hub.keep(transport.py(), transport, keeps)
+    }
+
     /// Calls `callback` when a read that had nothing may have something; None: nothing is called.
     fn on_readable(&self, callback: Option<Py<PyAny>>) {
         self.reads.slot.call(callback);
@@ -112,7 +118,7 @@ impl ByteStream {
 
     /// What there is, at most `max` bytes; empty at the end; None where nothing is there, and then
     /// `on_readable` is called.
-    #[pyo3(signature = (max=MOST))]
+    #[pyo3(signature = (max=262144))]
     fn try_read<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
         SCRATCH.with(|scratch| {
             let mut scratch = scratch.try_borrow_mut().map_err(|_| PyRuntimeError::new_err("read within a read"))?;

@@ -217,11 +217,16 @@ impl Connection {
     }
 
     fn next_event(&self) -> Operation {
-        let c = self.inner.clone();
-        Operation::new(&self.hub, "next_event()", async move { c.next_event().await }, |py, r| match r {
-            Some(e) => Ok(Py::new(py, Event::from(&e))?.into_any()),
+        let (hub, c) = (self.hub.clone(), self.inner.clone());
+        Operation::new(&self.hub, "next_event()", async move { c.next_event().await }, move |py, r| match r {
+            Some(e) => Ok(Py::new(py, Event::new(py, &hub, &e))?.into_any()),
             None => Ok(py.None()),
         })
+    }
+
+    /// Calls `callback` with every event from now on; first with what has become of the connection.
+    fn on_event(&self, callback: Py<PyAny>) {
+        self.inner.on_event(Event::reporter(&self.hub, callback));
     }
 
     #[getter]

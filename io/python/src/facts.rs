@@ -1,8 +1,10 @@
 //! What is known of connections, as values: nothing here changes once it is made.
 
-use crate::values;
+use crate::hub::Hub;
+use crate::{errors, values};
 use neater::{CandidateOutcome, Fate, PlannedCandidate};
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn seconds(of: Option<Duration>) -> Option<f64> {
@@ -242,10 +244,11 @@ pub(crate) struct Event {
     kind: &'static str,
     text: String,
     message_id: Option<u64>,
+    error: Option<Py<PyAny>>,
 }
 
-impl From<&neater::Event> for Event {
-    fn from(e: &neater::Event) -> Self {
+impl Event {
+    pub(crate) fn new(py: Python<'_>, hub: &Arc<Hub>, e: &neater::Event) -> Self {
         use neater::Event as E;
         let (kind, text, message_id) = match e {
             E::Ready => ("ready", String::new(), None),
@@ -267,7 +270,27 @@ impl From<&neater::Event> for Event {
             E::StreamReceived(_) => ("stream-received", String::new(), None),
             _ => ("other", format!("{e:?}"), None),
         };
-        Self { kind, text, message_id }
+        let error = match e {
+            E::EstablishmentError(e) => Some(errors::establishment(hub, (**e).clone())),
+            E::SendError(_, e) => Some(errors::send(hub, e)),
+            E::ConnectionError(e) => Some(errors::connection(hub, e)),
+            _ => None,
+        };
+        Self { kind, text, message_id, error: error.map(|e| e.into_value(py).into_any()) }
+    }
+
+    /// What calls `handler` with events. The hub is not kept: the engine, which is in it, keeps this.
+    pub(crate) fn reporter(hub: &Arc<Hub>, handler: Py<PyAny>) -> impl Fn(&neater::Event) + Send + Sync + 'static {
+        let hub = Arc::downgrade(hub);
+        move |event| {
+            let Some(hub) = hub.upgrade() else { return };
+            let _ = Python::try_attach(|py| {
+                let called = Py::new(py, Self::new(py, &hub, event)).and_then(|e| handler.call1(py, (e,)));
+                if let Err(e) = called {
+                    e.write_unraisable(py, Some(handler.bind(py)));
+                }
+            });
+        }
     }
 }
 

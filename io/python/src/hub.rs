@@ -9,7 +9,7 @@ use neater::Driver;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyCFunction, PyDict, PySet, PyWeakrefMethods, PyWeakrefReference};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -118,6 +118,8 @@ struct Host {
     of: Py<PyWeakrefReference>,
     /// What wakes, for the loop to call.
     drain: Py<PyAny>,
+    /// Weak: the set of what the loop keeps alive, which lies beside the reader in the loop.
+    kept: Py<PyWeakrefReference>,
 }
 
 /// The driver of one transport system.
@@ -212,12 +214,24 @@ impl Hub {
         })?;
         let hub = self.clone();
         let turn = PyCFunction::new_closure(py, Some(c"turn"), None, move |args, _| hub.turn(args.py()))?;
-        of.call_method1(intern!(py, "add_reader"), (self.descriptor(), turn))?;
-        *self.host() = Some(Host { of: PyWeakrefReference::new(of)?.unbind(), drain: drain.into_any().unbind() });
+        let kept = PySet::empty(py)?;
+        let weak_kept = PyWeakrefReference::new(&kept)?.unbind();
+        of.call_method1(intern!(py, "add_reader"), (self.descriptor(), turn, kept))?;
+        let weak_of = PyWeakrefReference::new(of)?.unbind();
+        *self.host() = Some(Host { of: weak_of, drain: drain.into_any().unbind(), kept: weak_kept });
         // What happened before now is not missed.
         self.busy.store(false, Ordering::Release);
         self.turn(py);
         Ok(())
+    }
+
+    /// Has the loop keep an object alive for as long as it drives, or keep it no longer, as
+    /// asyncio's loops keep transports that are open.
+    pub(crate) fn keep(&self, py: Python<'_>, object: &Bound<'_, PyAny>, keeps: bool) -> PyResult<()> {
+        let kept = self.host().as_ref().map(|h| h.kept.clone_ref(py));
+        let Some(kept) = kept.and_then(|k| k.bind(py).upgrade()) else { return Ok(()) };
+        let name = if keeps { intern!(py, "add") } else { intern!(py, "discard") };
+        kept.call_method1(name, (object,)).map(drop)
     }
 
     /// Has no event loop drive any more.

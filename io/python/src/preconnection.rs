@@ -148,7 +148,7 @@ pub(crate) struct Framer(FramerSpec);
 #[pymethods]
 impl Framer {
     #[staticmethod]
-    #[pyo3(signature = (width=4, max=1 << 20))]
+    #[pyo3(signature = (width=4, max=1048576))]
     fn length_prefixed(width: u8, max: u64) -> PyResult<Self> {
         if ![1, 2, 4, 8].contains(&width) {
             return Err(PyValueError::new_err("the length is 1, 2, 4 or 8 bytes wide"));
@@ -294,14 +294,7 @@ impl Preconnection {
             pre = pre.policy_property(&name.extract::<String>()?, &text);
         }
         if let Some(handler) = on_event {
-            pre = pre.on_event(move |event| {
-                let _ = Python::try_attach(|py| {
-                    let called = Py::new(py, Event::from(event)).and_then(|e| handler.call1(py, (e,)));
-                    if let Err(e) = called {
-                        e.write_unraisable(py, Some(handler.bind(py)));
-                    }
-                });
-            });
+            pre = pre.on_event(Event::reporter(&system.hub, handler));
         }
         Ok(Self { hub: system.hub.clone(), inner: pre, remotes, system: system.inner.clone() })
     }

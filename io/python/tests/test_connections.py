@@ -20,7 +20,7 @@ STACKS = {
     "SCTP/DTLS": "reliable",
     "UDP": "datagrams, cleartext",
     "QUIC datagrams": "datagrams",
-    "DTLS": "datagrams",
+    "DTLS/UDP": "datagrams",
 }
 
 
@@ -142,9 +142,10 @@ def test_streams_of_a_group(run, security):
                 assert await mine.receive() == b"third"
                 one = first.clone(one_way=True)
                 await one.send(b"one way")
-                assert await (await group.accept()).receive() == b"one way"
+                theirs.append(await group.accept())
+                assert await theirs[-1].receive() == b"one way"
                 assert first.stream_number == 0
-                assert len(group) >= 4
+                assert len(group) == 4
 
     run(main())
 

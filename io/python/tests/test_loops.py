@@ -108,7 +108,8 @@ def test_a_task_that_never_waits_lets_others_run(run):
 
 def test_a_cancelled_connect_gives_up_its_sockets(run):
     async def main():
-        await neater.connect(("127.0.0.1", neater.listen(LOCAL, **CLEAR).port), **CLEAR)
+        listener = neater.listen(LOCAL, **CLEAR).listener
+        await neater.connect(("127.0.0.1", listener.port), **CLEAR)
         await asyncio.sleep(0.05)
         before = descriptors()
         for _ in range(20):
@@ -189,7 +190,7 @@ def test_a_system_moves_to_another_loop():
 
 def test_exceptions_in_callbacks_harm_nothing(run, monkeypatch):
     unraisable = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda u: unraisable.append(u.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda u: unraisable.append(u.exc_type))
 
     def broken(event):
         raise ZeroDivisionError(event.kind)
@@ -200,7 +201,8 @@ def test_exceptions_in_callbacks_harm_nothing(run, monkeypatch):
         assert await peer.receive() == b"x"
 
     run(main())
-    assert unraisable and all(isinstance(e, ZeroDivisionError) for e in unraisable)
+    gc.collect()  # the callback is told of that end, too: not in the test that follows
+    assert set(unraisable) == {ZeroDivisionError}
 
 
 def test_without_asyncio_by_wait_and_by_poll():
@@ -358,9 +360,9 @@ def test_the_interpreter_ends_with_connections_open():
         async def main():
             listener = neater.listen("127.0.0.1:0", **options).listener
             c = await neater.connect(("127.0.0.1", listener.port), **options)
+            await c.send(b"x")
             peer = await listener.accept()
             kept.extend((listener, c, peer, asyncio.create_task(peer.receive()), c.clone()))
-            await c.send(b"x")
             await asyncio.sleep(0)
             print("ends")
         asyncio.run(main())

@@ -133,6 +133,13 @@ pub(super) const PARTS: &[Part] = &[
         lab_quick,
     ),
     part("examples", "every example builds; those that measure run in their shortest form", true, &[], examples),
+    part(
+        "python",
+        "the Python package: installed, its quick start, its tests, types checked by mypy",
+        true,
+        &[],
+        python,
+    ),
     part("demo", "the demonstration, with a file of 8 MB and programs built for debugging", true, &[], demo),
 ];
 
@@ -263,6 +270,20 @@ const SLOWEST: &[&str] = &[
     "neater-sctp all",
     "neater-policy neater_policy",
 ];
+
+fn python(shared: &mut Shared, log: &Log) -> Ended {
+    if !shared.may_install {
+        return Ended::Skipped(
+            "SKIP: the Python package: pip may not install what its tests import (--no-install)".into(),
+        );
+    }
+    // What it lacks it says itself.
+    match log.run_code(&mut chore(shared, &["wheel", "--quick"])) {
+        Some(0) => Ended::Passed,
+        Some(77) => Ended::Skipped("SKIP: the Python package: the log says what it lacks here".into()),
+        _ => Ended::Failed,
+    }
+}
 
 fn sim(shared: &mut Shared, log: &Log) -> Ended {
     let (few, many) = SEEDS;

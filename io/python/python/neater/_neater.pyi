@@ -6,39 +6,40 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _Value: TypeAlias = Any  # bool | int | float | str | datetime.timedelta | dict[str, str]
 _Material: TypeAlias = str | bytes | PathLike[str]
 
 @final
-class Operation(Coroutine[Any, Any, T], Generic[T]):
+class Operation(Coroutine[Any, Any, _T], Generic[_T]):
     """Something that is under way and may have to wait: `await` it, or give it to `asyncio.create_task`.
 
     Nothing is done before it is awaited, except where the method's text names it; one that never is, warns. Cancelling the task gives it
     up: nothing is lost and nothing is taken. Without an event loop, `wait` and `poll` do the same.
     """
 
-    def __await__(self) -> Generator[Any, Any, T]: ...
+    def __await__(self) -> Generator[Any, Any, _T]: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
-    def send(self, value: Any, /) -> Any: ...
+    def send(self, value: Any) -> Any: ...
     def throw(
         self, kind: Any, value: Any = None, traceback: TracebackType | None = None
     ) -> Any: ...
     def close(self) -> None:
         """Gives it up."""
-    def poll(self) -> tuple[T] | None:
+    def poll(self) -> tuple[_T] | None:
         """Goes on as far as it can without waiting: the result in a tuple, or None. Raises what awaiting it raises."""
-    def wait(self, timeout: float | None = None) -> T:
+    def wait(self, timeout: float | None = None) -> _T:
         """Waits without an event loop, driving the transport system meanwhile; at most `timeout` seconds.
 
         Raises what awaiting it raises; `TimeoutError` when there is no result in time (it goes on when it is asked again);
         `RuntimeError` where an event loop drives the transport system.
         """
 
+@disjoint_base
 class Neater:
     """One transport system; see `neater.Neater`."""
 
@@ -168,6 +169,7 @@ class Framer:
     def lines(max: int = 65536, *, crlf: bool = False) -> Framer:
         """A message is a line of at most `max` bytes, sent with CR LF if `crlf`, else with LF. Both are accepted."""
 
+@final
 class TransportProperties:
     """What is asked of the transport (RFC 9622 section 6.2 and 8.1), by the names of the RFC as Python writes them:
     `TransportProperties(reliability="require", multistreaming="avoid", conn_priority=10)`.
@@ -186,8 +188,8 @@ class TransportProperties:
         """Sets a property. Raises `PropertyError` if there is none of that name, or the value is not one of its own."""
     def get(self, name: str) -> _Value:
         """Reads a property. Raises `KeyError`."""
-    def __setitem__(self, name: str, value: _Value) -> None: ...
-    def __getitem__(self, name: str) -> _Value: ...
+    def __setitem__(self, key: str, value: _Value, /) -> None: ...
+    def __getitem__(self, key: str, /) -> _Value: ...
     def items(self) -> list[tuple[str, _Value]]:
         """All properties that are set, by the names of the RFC."""
     def require(self, *names: str) -> None:
@@ -250,6 +252,7 @@ def self_signed(*names: str) -> SecurityParameters:
     """Security for a server with a certificate of its own making, and for clients that trust it and nothing else: for tests
     and for trying things out. The names are `localhost`, `127.0.0.1` and `::1` otherwise. Raises `SecurityError`."""
 
+@disjoint_base
 class Preconnection:
     """What a connection or a listener is made from; see `neater.Preconnection`."""
 
@@ -351,6 +354,12 @@ class Connection:
     def group(self) -> Group:
         """The group of this connection. While the result lives, streams that the peer opens come to it. Raises
         `ConnectionError`."""
+    def on_event(self, callback: Callable[[Event], object]) -> None:
+        """Calls `callback` with every event from now on, in place of the function that was set before. For connections that
+        were received, cloned or opened as streams: those of a `Preconnection` have its `on_event`. What has become of the
+        connection already comes first: that it is ready, could not be established, or is over. An exception that it raises
+        goes to `sys.unraisablehook`.
+        """
     def next_event(self) -> Operation[Event | None]:
         """The next event of this connection; None after the last. Up to 1,024 wait."""
     @property
@@ -414,6 +423,8 @@ class ByteStream:
         """Has this called, by the event loop that drives, when a read that had nothing may have something."""
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         """Has this called when a write that took nothing may take something."""
+    def keep(self, transport: object, keeps: bool = True) -> None:
+        """Has the loop that drives keep `transport` alive, or, without `keeps`, keep it no longer."""
     def try_read(self, max: int = 262144) -> bytes | None:
         """What there is, at most `max` bytes (at most 262,144 at a time); empty at the end; None where nothing is there yet.
         Raises `ConnectionError`."""
@@ -494,6 +505,7 @@ class Group:
     def close_session(self, code: int, reason: bytes | None = None) -> None:
         """Ends the session at once, with an application error code and a few words for the peer."""
 
+@final
 class MessageContext:
     """The properties of a message that is sent (RFC 9622 section 9.1.3), and what is known of one that was received:
     `MessageContext(msg_lifetime=0.2, msg_ordered=False)`.
@@ -568,6 +580,9 @@ class Event:
     @property
     def message_id(self) -> int | None:
         """The number of the message, as `send` returned it."""
+    @property
+    def error(self) -> BaseException | None:
+        """The exception, where it is an error: `ConnectionError`, `EstablishmentError` or `SendError`."""
 
 @final
 class Candidate:

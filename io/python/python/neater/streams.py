@@ -46,6 +46,8 @@ class Transport(asyncio.Transport):
         self._eof = False  # this side is to end its direction
         stream.on_readable(self._readable)
         stream.on_writable(self._writable)
+        # As with asyncio's own: a program may forget its transport, and its protocol is still told what comes.
+        stream.keep(self)
         loop.call_soon(self._begin)
 
     def _begin(self) -> None:
@@ -271,6 +273,7 @@ class Transport(asyncio.Transport):
         stream, server = self._stream, self._server
         stream.on_readable(None)
         stream.on_writable(None)
+        stream.keep(self, keeps=False)
         # Bytes that the engine has are still delivered, in the background.
         stream.connection.close_soon()
         try:
