@@ -246,7 +246,13 @@ def test_interoperates_with_asyncio_in_the_clear_and_over_tls(run, security, tmp
 
     async def main():
         for tls in (None, context):
-            server = await asyncio.start_server(upper, "127.0.0.1", 0, ssl=tls)
+            answered = asyncio.Event()
+
+            async def answers(reader, writer, answered=answered):
+                await upper(reader, writer)
+                answered.set()
+
+            server = await asyncio.start_server(answers, "127.0.0.1", 0, ssl=tls)
             port = server.sockets[0].getsockname()[1]
             more = {"security": trusted, "stacks": ["TLS/TCP"]} if tls else KINDS["TCP"]
             reader, writer = await neater.open_connection(("127.0.0.1", port), **more)
@@ -254,6 +260,7 @@ def test_interoperates_with_asyncio_in_the_clear_and_over_tls(run, security, tmp
             assert await reader.readline() == b"HELLO\n"
             writer.close()
             await writer.wait_closed()
+            await answered.wait()
             server.close()
             await server.wait_closed()
 
