@@ -1,6 +1,6 @@
-//! The carriers: one machine for each protocol, side by side.
+//! Carriers: state machines for QUIC, DTLS, SCTP and sockets (TCP, TLS, UDP), side by side.
 //!
-//! *Responsible for* holding each protocol's state. This is the one file that names them all.
+//! *Responsible for* holding each protocol's state. Only this file names all carriers.
 
 pub(crate) mod blame;
 pub(crate) mod channel;
@@ -82,13 +82,13 @@ impl Carriers {
         Layers(&mut self.dtls)
     }
 
-    /// The carrier that sends over packet layers, with those layers.
+    /// SCTP, and the packet layers that it can send over.
     pub(super) fn over_layers(&mut self) -> (&mut SctpCarrier, Layers<'_>) {
         (&mut self.sctp, Layers(&mut self.dtls))
     }
 
-    /// Passes the next event of a packet layer to its user, after the commands that the user has
-    /// left for layers. False: there is no event.
+    /// Runs the commands that are left for layers, then passes the next layer event to its user.
+    /// False: there is no event.
     pub(crate) fn pass_between_layers<N: Net>(&mut self, cx: &mut Context<N>) -> bool {
         self.tie(cx);
         let Some(event) = self.dtls.layer_events.pop_front() else { return false };

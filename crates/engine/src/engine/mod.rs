@@ -1,4 +1,4 @@
-//! The engine itself: its parts, its turn, its timers.
+//! The engine: its parts, one pass (turn), its timers.
 
 /// The parts of the engine that the fast path works with:
 /// [`crate::connection::fast_path::FastPath`].
@@ -64,10 +64,10 @@ use std::collections::BTreeMap;
 
 /// How many network events one turn handles before it returns to the program.
 const EVENTS_PER_TURN: usize = 1024;
-/// The greatest age of the wall-clock time by which certificates and tickets are judged: the clock
-/// is not read for every packet.
+/// The wall-clock time that certificates and tickets are checked against is at most this old: the
+/// clock is not read per packet.
 const WALL_EVERY: Duration = Duration::from_millis(50);
-/// How many turns in a row may handle waiting events before deadlines.
+/// How many turns in a row may put off deadlines for waiting events.
 const TURNS_BEHIND: u32 = 16;
 
 /// The transport system as one machine over a [`Net`]; see the crate's documentation for how to
@@ -94,20 +94,20 @@ pub struct Engine<N> {
     /// Events that [`Engine::poll_fast`] has left to the next turn; otherwise empty, and kept as a
     /// buffer.
     pub(crate) net_events: Vec<NetEvent>,
-    /// The network had no other events than `net_events`.
+    /// The next turn need not poll the network first.
     pub(crate) events_polled: bool,
-    /// The error that [`Engine::poll_fast`] has taken from an attempt that ends in the next turn,
-    /// or from a listener that cannot accept. It concerns the first of `net_events`.
+    /// The error that [`Engine::poll_fast`] read from a failed attempt, or from a listener, and
+    /// left to the next turn. It concerns the first of `net_events`.
     pub(crate) refused: Option<(Key, NetError)>,
     /// The wake-up that the network was last asked for, so that it is not asked twice.
     armed: (Option<Instant>, bool),
-    /// When the wall clock of the cryptography is due for an update.
+    /// When the wall-clock time that TLS uses is to be set next.
     wall_due: Instant,
     /// How many turns in a row have left events unhandled.
     turns_behind: u32,
     /// The engine has lost its driver: see [`Engine::orphan`].
     pub(crate) orphaned: bool,
-    /// Connections that wait for the engine-wide limit on queued bytes, with nothing queued
+    /// Connections blocked by the engine-wide limit on queued bytes, with nothing queued
     /// themselves.
     pub(crate) crowded_out: Vec<Key>,
 }
@@ -177,7 +177,7 @@ impl<N: Net> Engine<N> {
         if self.cx.now >= self.wall_due {
             self.set_wall();
         }
-        // Work that is left over requests another turn.
+        // The last turn left work over for this one.
         if core::mem::take(&mut self.cx.again) {
             self.take_up_pending();
         }
@@ -186,7 +186,7 @@ impl<N: Net> Engine<N> {
             self.drain_names();
         }
         let mut events = core::mem::take(&mut self.net_events);
-        // The events that were left to this turn are as good as a new poll of the network.
+        // Events left to this turn replace the first poll of the network.
         let mut events_polled = core::mem::take(&mut self.events_polled);
         let mut taken = 0;
         let mut drained = true;
@@ -197,7 +197,7 @@ impl<N: Net> Engine<N> {
                 self.dispatch(*event);
             }
             events.clear();
-            // Its receiver has taken it, or is gone.
+            // Its owner took the error, or is gone.
             self.refused = None;
             if !more {
                 break;
@@ -209,8 +209,8 @@ impl<N: Net> Engine<N> {
             }
         }
         self.net_events = events;
-        // The event that a deadline waits for may be among the unhandled ones. An engine under load
-        // must not take that for silence and start further attempts, which would add load.
+        // The event that a deadline waits for may be among the unhandled ones. Under load that must
+        // not pass for a missing answer and start attempts, which add load.
         self.turns_behind = if drained { 0 } else { self.turns_behind.wrapping_add(1) };
         if self.turns_behind.is_multiple_of(TURNS_BEHIND) {
             self.run_timers();
@@ -218,15 +218,15 @@ impl<N: Net> Engine<N> {
         self.finish_turn();
     }
 
-    /// Takes readiness from the network and handles the cases that end in a mere event: bytes of a
-    /// plain stream can pass, a plain stream by the cached outcome is connected, or one is
-    /// accepted. Everything else is left to the next [`Engine::turn`]. It runs no code of the
-    /// program's (no framer, callback or destructor) and no protocol, so it may be called where a
-    /// turn may not. False: a turn has more to do.
+    /// Polls the network and handles what leads to a notice and no more: a plain TCP stream is
+    /// readable or writable, has connected as the cached outcome names it, or was accepted.
+    /// Everything else is left to the next [`Engine::turn`]. It runs no code of the program
+    /// (framer, callback, destructor) and nothing above TCP, so a foreign reactor may call it.
+    /// False: a turn has more to do.
     ///
     /// A turn that follows handles the events that were left and does not poll the network again. A
-    /// driver that has seen the descriptor become readable without calling this function calls
-    /// [`Engine::poll_again`] before the turn.
+    /// driver that wakes for the descriptor but does not call this calls [`Engine::poll_again`]
+    /// before the turn.
     pub fn poll_fast(&mut self) -> bool {
         if !self.cx.config.fast_path
             || self.cx.again
@@ -239,7 +239,7 @@ impl<N: Net> Engine<N> {
         }
         let mut events = core::mem::take(&mut self.net_events);
         let more = self.cx.net.poll(&mut events);
-        // An event that needs a turn is rarely alone.
+        // Once one needs a turn, so do all later ones.
         let mut now = None;
         let left = match events.iter().position(|e| !fast_path!(self).on_event(*e, &mut now)) {
             None => {
@@ -270,8 +270,8 @@ impl<N: Net> Engine<N> {
         self.events_polled = false;
     }
 
-    /// Takes the error that the fast path has found for an attempt or a listener, which the network
-    /// does not report again.
+    /// Takes the error that the fast path found for an attempt or a listener: the network reports
+    /// it only once.
     #[cold]
     pub(crate) fn take_refused(&mut self, key: Key) -> Option<NetError> {
         self.refused.take_if(|(refused, _)| *refused == key).map(|(_, e)| e)
@@ -284,7 +284,7 @@ impl<N: Net> Engine<N> {
         self.wall_due = self.cx.now + WALL_EVERY;
     }
 
-    /// Drops what the driver has not taken: no task waits for it.
+    /// Drops untaken spent objects and misrouted datagrams.
     #[cold]
     fn forget_untaken(&mut self) {
         drop(self.notices.take_spent());
@@ -304,7 +304,7 @@ impl<N: Net> Engine<N> {
         self.drain_carriers();
     }
 
-    /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after
+    /// Flushes what calls queued and arms the network's timer. [`Engine::turn`] does it; after
     /// other calls it is enough to do it once, before waiting.
     pub fn settle(&mut self) {
         if !self.needs_settling() {
@@ -329,7 +329,7 @@ impl<N: Net> Engine<N> {
         self.cx.net.arm(self.armed.0, self.armed.1);
     }
 
-    /// Arms the network's timer for the next deadline, if it became earlier since it was armed.
+    /// Arms the network's timer again if the next deadline has become earlier.
     #[inline]
     pub fn rearm(&mut self) {
         let earlier = match (self.next_timeout(), self.armed.0) {
@@ -342,9 +342,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// To be called after every other call and before waiting: arms the network's timer, and
-    /// returns whether there is more to do, which is to take notices, or to [`Engine::settle`] what
-    /// calls have begun.
+    /// Call it after any other call, before waiting: it arms the network's timer. True: take
+    /// notices, and call [`Engine::settle`] if [`Engine::needs_settling`].
     #[inline]
     pub fn after_call(&mut self) -> bool {
         if !self.needs_settling() {
@@ -386,7 +385,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Takes the oldest event if that is a connection's [`crate::Event::Readable`], and returns
-    /// whether there are more: the most frequent wake-up, at the lowest cost.
+    /// whether other events wait. A cheap way for the commonest one.
     #[inline]
     pub fn poll_readable(&mut self) -> (Option<ConnectionId>, bool) {
         self.notices.pop_readable()
@@ -399,11 +398,10 @@ impl<N: Net> Engine<N> {
         self.notices.has_spent()
     }
 
-    /// Takes the program's data and objects that the engine no longer needs. Dropping it runs the
-    /// program's destructors, which may call this engine: a driver that borrows the engine by a
-    /// lock drops it after releasing the lock. There is something only if [`Engine::after_call`]
-    /// has reported more to do, or after a turn, when all notices are taken; what is not taken is
-    /// dropped by the next turn.
+    /// Takes the program's data and objects that the engine no longer needs. Dropping them runs the
+    /// program's destructors, which may call the engine: a driver that holds its lock unlocks it
+    /// first. Call it when all notices are taken, after a turn or an [`Engine::after_call`] that
+    /// returned true; the next turn drops the rest.
     #[inline]
     pub fn take_spent(&mut self) -> crate::Spent {
         self.notices.take_spent()
@@ -435,7 +433,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn run_timers(&mut self) {
-        // What is due has one turn; timers that it arms and that are due at once wait for the next.
+        // Timers armed here that are due at once wait for the next turn.
         let there = self.cx.timers.added();
         let mut next = Vec::new();
         while let Some((at, age, timer)) = self.cx.timers.pop_due_aged(self.cx.now) {
@@ -477,7 +475,7 @@ impl<N: Net> Engine<N> {
     /// Drops the deadlines whose objects are gone.
     fn compact_timers(&mut self) {
         let (conns, listeners, closings, carriers) = (&self.conns, &self.listeners, &self.closings, &self.carriers);
-        // Of a deadline that was set again, only the one that counts.
+        // A deadline that was set again keeps its last entry.
         let set = |armed: Option<Instant>, at: Instant| armed == Some(at);
         self.cx.timers.compact(|at, t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
@@ -493,7 +491,7 @@ impl<N: Net> Engine<N> {
         });
     }
 
-    /// Reports an event of a connection, unless no handle holds it or its last one was reported.
+    /// Reports an event of a connection that is not released and has not ended.
     pub(crate) fn notify(&mut self, conn: Key, event: Event) {
         if self.conns.get(conn).is_some_and(|c| !c.released && c.state != ConnectionState::Closed) {
             self.notices.push(Source::Connection(ConnectionId(conn)), event);
@@ -508,16 +506,16 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
-    /// The session of a group is over, or will be: a task that waits for the peer's next stream
-    /// learns that there is none to come.
+    /// A group's session is over or ending: a task that waits for the peer's next stream gets the
+    /// error.
     pub(crate) fn no_more_streams(&mut self, group: Option<Key>, error: crate::ConnectionError) {
         if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
             self.notify_group(group, Event::ConnectionError(error));
         }
     }
 
-    /// Whether it is to be reported how a connection is established: to the program, or to a
-    /// subscriber of `tracing`.
+    /// Whether a connection's establishment is reported, to the program or to a subscriber of
+    /// `tracing`.
     #[inline]
     pub(crate) fn is_watched(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| c.request.observe)
@@ -542,7 +540,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// What this host is attached to, as a number: outcomes learnt elsewhere do not count here.
+    /// A hash of this host's networks; outcomes of other networks do not count.
     #[inline]
     pub(crate) fn network(&mut self) -> NonZeroU64 {
         match self.network {
@@ -555,8 +553,7 @@ impl<N: Net> Engine<N> {
     fn find_network(&mut self) -> NonZeroU64 {
         use core::hash::BuildHasher;
         let state = foldhash::fast::FixedState::with_seed(2);
-        // Regardless of the order in which the system reports them: the same addresses are the same
-        // network.
+        // A sum, as the system may report the same addresses in any order.
         let (mut sum, mut all) = (0u64, 0u64);
         for i in self.cx.net.interfaces().iter().filter(|i| i.up) {
             let leads_out = i.default_v4 || i.default_v6;
@@ -582,8 +579,8 @@ impl<N: Net> Engine<N> {
         }
         let (before, addresses) = (self.network.take(), self.addresses);
         let moved = before != Some(self.network());
-        // Also one that is no part of what outcomes are remembered by may be a connection's own: of
-        // an interface without a default route, or a temporary one.
+        // A connection may use an address that is not in `network`: a temporary one, or one of an
+        // interface without a default route.
         if !moved && addresses == self.addresses {
             return;
         }

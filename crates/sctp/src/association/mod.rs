@@ -1,10 +1,10 @@
-//! The association: two halves of data transfer, paths, and the state that both sides agree on (RFC 9260 section 4).
+//! The association: sender, receiver, paths, and the states of RFC 9260 section 4.
 //!
-//! *Responsible for* everything between a packet that is known to belong here and the application. *Not responsible for*
-//! finding the association of a packet, or for opening one from a cookie: [`crate::Endpoint`] does that.
+//! *Responsible for* all that lies between a matched packet and the application. *Not responsible
+//! for* matching packets to associations, or for checking cookies: see [`crate::Endpoint`].
 //!
-//! *Invariants*: in [`State::Closed`] nothing is sent, no timer runs and no message waits to be sent; `out` and the paths
-//! agree about what is in flight.
+//! *Invariants*: in [`State::Closed`] nothing is sent, no timer runs and no message waits to be
+//! sent; sent data and paths agree on what is in flight.
 
 mod addresses;
 mod auth;
@@ -66,7 +66,7 @@ pub(crate) enum State {
     Closed,
 }
 
-/// Chunks that wait to be sent, besides data and what follows from the state.
+/// Control chunks that wait to be sent, if no other part keeps them.
 #[derive(Debug, Default)]
 struct Outbox {
     /// INIT, or COOKIE ECHO, or SHUTDOWN, or SHUTDOWN ACK, by the state.
@@ -83,7 +83,7 @@ struct Outbox {
     cwr: Option<Tsn>,
     /// FORWARD TSN or I-FORWARD-TSN.
     forward: bool,
-    /// The last that was sent and has not been acknowledged.
+    /// The last FORWARD TSN sent and not acknowledged.
     forwarded: Option<partial::Forwarded>,
 }
 
@@ -98,13 +98,13 @@ struct Deadlines {
     guard: Option<Instant>,
     /// The next probe of a closed window.
     window_probe: Option<Instant>,
-    /// The request of RFC 6525 that is under way.
+    /// Of the outstanding RE-CONFIG request (RFC 6525).
     reconfig: Option<Instant>,
-    /// The change of addresses that is under way: T-4 of RFC 5061.
+    /// Of the outstanding ASCONF chunk (T-4, RFC 5061).
     asconf: Option<Instant>,
 }
 
-/// A source that sent with our tag, and is not one of the paths.
+/// A source outside all paths that sent our verification tag.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     route: Route,
@@ -126,16 +126,17 @@ pub(crate) struct Association {
     initial: Tsn,
     /// The tag of packets to the peer; zero until it is known.
     peer_tag: Tag,
-    /// Stand for both tags in cookies that are given away (section 5.2.2).
+    /// Tie-Tags: stand for both tags in our cookies (section 5.2.2).
     ties: (u32, u32),
     /// Local addresses to announce, and whether every layer authenticates.
     offer_addresses: Box<[std::net::IpAddr]>,
     authenticated: bool,
-    /// The largest packets of the endpoint's layers.
+    /// Each layer's largest packet, in bytes.
     rooms: Arc<[u16]>,
     agreed: Extensions,
     peer_adaptation: Option<u32>,
-    /// Our random number (RFC 4895), the keys that were given, and what follows from them once it is agreed.
+    /// Our RANDOM parameter (RFC 4895), the configured keys, and what is derived when AUTH is
+    /// agreed.
     random: [u8; crate::handshake::RANDOM_LEN],
     keys: auth::Keys,
     auth: Option<Box<auth::Authenticator>>,
@@ -145,21 +146,22 @@ pub(crate) struct Association {
     /// `a_rwnd` of the peer's last SACK chunk.
     peer_window: u32,
     paths: Vec<Path>,
-    /// Addresses that the peer has named and that no path leads to: those of another family, or beyond the most paths.
+    /// Addresses that the peer has listed and that have no path: another family, not to be probed,
+    /// or too many.
     elsewhere: Box<[std::net::IpAddr]>,
-    /// The path that data goes, as an index; the one that the application or the handshake chose is `preferred`.
+    /// The index of the path that data takes; `preferred`: that of the primary path.
     current: usize,
     preferred: usize,
-    /// The path of the last packet with data.
+    /// The path that data last arrived on.
     last_from: usize,
-    /// The application wants to end as soon as it is established.
+    /// Shutdown follows as soon as the handshake is done.
     ending: bool,
     /// The peer has called a cookie stale before.
     stale_before: bool,
     candidate: Option<Candidate>,
     /// How data is spread, where there are several paths.
     multipath: Option<crate::Multipath>,
-    /// What there is where several paths are in use at once.
+    /// The state of sending on several paths.
     concurrent: Option<Box<concurrent::Concurrent>>,
     outbox: Outbox,
     timers: Deadlines,
@@ -167,14 +169,14 @@ pub(crate) struct Association {
     tries: u32,
     /// Transmissions in a row that were not answered: the counter of section 8.1.
     errors: u32,
-    /// For how long data may be outstanding without any of it being acknowledged, and since when that is so.
+    /// How long data may stay outstanding with nothing acknowledged, and since when it has.
     patience: Option<Duration>,
     unanswered: Instant,
-    /// For how long the peer may be silent once the association is up, and when a packet of its was
-    /// received last.
+    /// How long the peer may be silent once the association is up, and when its last packet came.
     silence: Option<Duration>,
     heard: Instant,
-    /// Messages with a deadline that are not delivered, by deadline and stream, with the TSN of what was sent first of them.
+    /// Messages with a deadline, until cumulatively acknowledged: by deadline and stream, with
+    /// their first TSN.
     expiries: BTreeMap<(Instant, u16, MessageId), Option<u64>>,
     reconfig: reconfig::Reconfig,
     addresses: addresses::Addresses,
@@ -183,24 +185,24 @@ pub(crate) struct Association {
     send_buffer: usize,
     /// The peer has restarted, and the application has not been notified yet.
     restarted: bool,
-    /// The application was notified that there is no room, or of readable messages.
+    /// Notified: the send buffer is full; there are messages to read.
     blocked: bool,
     readable_told: bool,
     /// The peer has acknowledged, and reported its window, since data was sent last.
     window_answered: bool,
-    /// Since when no path answers; the far future: one does.
+    /// Since when no path answers, or the far future.
     silent_since: Instant,
     /// No path answers, and all are probed.
     probing: bool,
-    /// All paths were probed for a reason.
+    /// All paths were probed, on a hint.
     probed: bool,
     /// How many bytes may go to addresses that the peer has named and that have not answered: see [`heartbeats::credit`].
     credit: u32,
-    /// Congestion marks: a reduction was made for data up to here.
+    /// ECN: the window was reduced for TSNs below this.
     reduced_to: u64,
     /// Probes of the closed window so far.
     probes: u32,
-    /// TSNs on their way from one step to the next: empty between calls.
+    /// A buffer for TSNs that is used again, empty between calls.
     late: Vec<u64>,
     events: VecDeque<Event>,
     /// The last packet of an association that is over, and where it goes.
@@ -210,7 +212,7 @@ pub(crate) struct Association {
     stats: AssociationStats,
 }
 
-/// What an association is made with, besides its peer.
+/// The parameters of a new association.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) config: Arc<AssociationConfig>,
@@ -300,7 +302,7 @@ impl Association {
         let routes: Vec<_> = routes.iter().map(|r| (*r, PathState::Active)).collect();
         let mut association = Self::new(setup, &routes, State::CookieWait);
         association.outbox.state = true;
-        // What goes out from here on measures the paths.
+        // The INIT counts as use of the paths.
         association.paths.iter_mut().for_each(|p| p.heartbeat.active(now));
         association
     }
@@ -311,7 +313,7 @@ impl Association {
         let mut association = Self::new(setup, &[(cookie.route, PathState::Active)], State::Established);
         association.agree(&cookie.peer, room, cookie.route);
         association.acknowledge_cookie(from);
-        // The cookie has been to the peer and back. What took longer was most likely sent twice.
+        // The cookie took a round trip. Above the initial RTO, it was most likely resent.
         let took = now - cookie.created;
         if took < association.config.rto.initial {
             association.paths[0].rtt.sample(took);
@@ -330,7 +332,7 @@ impl Association {
             return None;
         }
         self.routes_changed = true;
-        // The place of one that was removed is taken again: numbers are few.
+        // A removed path's index is used again: ids have 8 bits.
         let free = self.paths.iter().position(|p| p.state == PathState::Removed);
         let index = free.unwrap_or(self.paths.len());
         let path = Path::new(PathId(index as u8), route, room, state, &self.config);
@@ -378,7 +380,8 @@ impl Association {
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
         let buffer = (self.config.first_receive_buffer, self.config.receive_buffer);
         self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), buffer);
-        // A peer that does not name I-FORWARD-TSN is not sent it; Linux (6.1) sends it all the same.
+        // Linux (6.1) sends I-FORWARD-TSN without listing it: accepted, but not sent to such a
+        // peer.
         if ours.extensions.and(peer.extensions).partial_reliability {
             self.rx.allow_giving_up();
         }
@@ -388,8 +391,8 @@ impl Association {
         } else {
             addresses::Addresses::default()
         };
-        // The layer through which an address is reached is not known: if both sides have as many,
-        // they are paired in order.
+        // Which layer reaches an address is not known: as many addresses as layers are paired in
+        // order.
         let paired = self.config.pair_addresses && peer.addresses.len() == self.rooms.len();
         for (i, address) in peer.addresses.iter().enumerate() {
             if address.is_ipv4() == from.remote.is_ipv4() && may_be_peers(*address, from.remote.ip()) {
@@ -403,7 +406,7 @@ impl Association {
         self.elsewhere = unused.copied().collect();
     }
 
-    /// Whether an address is the peer's, by what it has announced or by where it sends from.
+    /// Whether the peer has announced this address, or sends from it.
     pub(crate) fn is_peers(&self, address: std::net::IpAddr) -> bool {
         self.elsewhere.contains(&address) || self.routes().any(|r| r.remote.ip() == address)
     }
@@ -442,7 +445,7 @@ impl Association {
         self.live_paths().map(|p| p.route)
     }
 
-    /// Whether nothing has answered at an address yet that was added to those of the peer.
+    /// Whether an address is unconfirmed while the peer has a confirmed one.
     pub(crate) fn is_doubtful(&self, remote: std::net::SocketAddr) -> bool {
         let confirmed = |here: bool| {
             let of = |p: &&Path| (p.route.remote == remote) == here && p.state != PathState::Unconfirmed;
@@ -482,7 +485,7 @@ impl Association {
         matches!(self.state, State::CookieWait | State::CookieEchoed(_))
     }
 
-    /// The chunk of the state is sent once more.
+    /// The current state's chunk is sent again.
     pub(crate) fn resend_state(&mut self) {
         self.outbox.state = true;
         self.timers.t2 = None;
@@ -501,12 +504,12 @@ impl Association {
         AssociationStats { retransmission_queue: self.out.payload() as u64, ..self.stats }
     }
 
-    /// Where data goes, or the way that was chosen where several carry it.
+    /// The route of data, or of the chosen path if several carry it.
     pub(crate) fn current_route(&self) -> Route {
         self.paths[self.current].route
     }
 
-    /// What was counted, as that of the only path.
+    /// The counters, as those of a single path.
     const fn count(&self) -> Count {
         Count {
             sent: self.stats.chunks_sent + self.stats.retransmissions,
@@ -541,7 +544,7 @@ impl Association {
         self.live_paths().map(|p| stats(p, count(p))).collect()
     }
 
-    /// The endpoint's layers are others now.
+    /// The endpoint's layers have changed.
     pub(crate) fn set_rooms(&mut self, rooms: Arc<[u16]>) {
         self.rooms = rooms;
     }
@@ -551,7 +554,7 @@ impl Association {
         self.queues.bytes() + self.out.payload()
     }
 
-    /// The congestion window of the path that data goes.
+    /// The congestion window of the current path.
     pub(crate) fn window(&self) -> u64 {
         self.paths[self.current].cc.window()
     }
@@ -563,7 +566,7 @@ impl Association {
         }
         self.state = State::Closed;
         self.rx.end();
-        // What was given up before has been reported then.
+        // Abandoned messages were reported before.
         let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
         let mut failed: Vec<(MessageId, StreamId, bool)> = sent.map(|s| (s.piece.id, s.piece.stream, true)).collect();
         failed.extend(self.queues.drain().into_iter().map(|(s, p)| (p.id, s, p.started.is_some())));
@@ -592,8 +595,8 @@ impl Association {
     }
 }
 
-/// Whether an address that a peer at `from` has named is probed: what lies within a host or a site is, where the peer is there too. Else a
-/// stranger could have this host knock at doors that it cannot reach itself (RFC 5062).
+/// Whether to probe an address that a peer at `from` has listed: loopback and private ones only for
+/// a peer in the same scope. Others could use this host to probe what they cannot reach (RFC 5062).
 pub(crate) fn may_be_peers(address: std::net::IpAddr, from: std::net::IpAddr) -> bool {
     let near = |ip: std::net::IpAddr| match ip.to_canonical() {
         std::net::IpAddr::V4(a) => {
