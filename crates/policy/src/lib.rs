@@ -25,6 +25,8 @@ pub mod daemon;
 mod explain;
 #[cfg(feature = "json")]
 pub mod manager;
+#[cfg(feature = "json")]
+mod option;
 mod path;
 #[cfg(feature = "json")]
 pub mod pvd;

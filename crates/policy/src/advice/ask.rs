@@ -1,7 +1,7 @@
 //! A connection in NEAT's words.
 
-use super::options;
 use crate::manager::Requests;
+use crate::option::dscp_of;
 use crate::path::rank_paths;
 use crate::stack::StackFeatures;
 use neater_base::net::{Interface, InterfaceKind};
@@ -146,7 +146,7 @@ impl Ask<'_> {
         if let Some(word) = capacity_word(self.needs.connection.capacity_profile) {
             say("capacity_profile", word.into());
         }
-        let dscp = options::dscp_of(self.needs.connection.capacity_profile);
+        let dscp = dscp_of(self.needs.connection.capacity_profile);
         if dscp != 0 {
             say("dscp", NeatValue::Number(dscp.into()));
         }

@@ -15,7 +15,6 @@ mod answer;
 mod ask;
 mod fact;
 mod measured;
-mod options;
 mod story;
 
 pub use answer::{Advice, AdvisedPath, Denied, Pick};
@@ -24,7 +23,6 @@ pub(crate) use fact::LEAST;
 pub use fact::{Fact, Figure, Known, LIFETIME, MAX_OUTCOMES, RaceOutcome};
 pub(crate) use measured::put_known;
 pub use measured::{MEASURED, Seen};
-pub(crate) use options::never;
 pub use story::{Place, Story};
 
 use crate::daemon::{DOMAIN_PREFIX, INTERFACE_PREFIX, Tables, interface_rows};

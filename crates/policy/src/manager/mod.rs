@@ -26,7 +26,6 @@ mod loader;
 mod pib;
 mod plain;
 mod ready;
-mod sockopt;
 mod story;
 mod trace;
 pub mod vectors;
@@ -42,7 +41,6 @@ pub(crate) use layer::{Contents, Item, Layer};
 pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check, check_all, line_of};
 pub use pib::Table;
 pub use ready::{MBB_POLICY_2, MBB_POLICY_3, READY, add_ready};
-pub(crate) use sockopt::by_number as socket_option_number;
 pub(crate) use story::difference;
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 

@@ -1,6 +1,12 @@
 //! Options of sockets, in NEAT's words and in ours.
+//!
+//! Beside [`manager`](crate::manager) and [`advice`](crate::advice), which both read them, and
+//! below both.
 
-use crate::manager::Decided;
+mod names;
+
+pub(crate) use names::by_number;
+
 use core::time::Duration;
 use neater_base::net::SocketOption;
 use neater_property::CapacityProfile;
@@ -9,7 +15,7 @@ use neater_property::neat::NeatValue;
 /// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class,
 /// RFC 2597), as the engine sets it.
 #[must_use]
-pub(super) const fn dscp_of(profile: CapacityProfile) -> u8 {
+pub(crate) const fn dscp_of(profile: CapacityProfile) -> u8 {
     match profile {
         CapacityProfile::Default => 0,
         CapacityProfile::Scavenger => 1,                 // LE, RFC 8622
@@ -21,7 +27,7 @@ pub(super) const fn dscp_of(profile: CapacityProfile) -> u8 {
 }
 
 /// Whether a property asks for an option of the socket.
-pub(super) fn is_option(key: &str) -> bool {
+pub(crate) fn is_option(key: &str) -> bool {
     key == "dscp" || key.starts_with("so/")
 }
 
@@ -33,25 +39,21 @@ fn whole(value: &NeatValue, most: f64) -> Option<u64> {
     }
 }
 
-/// The option that a property of a candidate asks for; why there is none otherwise.
-pub(super) fn read(property: &Decided, over_tcp: bool) -> Result<SocketOption, &'static str> {
-    option_of(&property.key, &property.value, over_tcp)
-}
-
 /// Why a property that asks for an option has no effect whatever the transport is; `None` where it
 /// may have one, or asks for none.
 pub(crate) fn never(key: &str, value: &NeatValue) -> Option<&'static str> {
     is_option(key).then(|| option_of(key, value, true).err()).flatten()
 }
 
-fn option_of(key: &str, value: &NeatValue, over_tcp: bool) -> Result<SocketOption, &'static str> {
+/// The option that a property of a candidate asks for; why there is none otherwise.
+pub(crate) fn option_of(key: &str, value: &NeatValue, over_tcp: bool) -> Result<SocketOption, &'static str> {
     const NOT_A_NUMBER: &str = "its value is no number that this option takes";
     let number = |most: u32| whole(value, f64::from(most)).ok_or(NOT_A_NUMBER);
     if key == "dscp" {
         return number(63).map(|n| SocketOption::Dscp(n as u8)).map_err(|_| "a DSCP is a whole number from 0 to 63");
     }
     let option = key.strip_prefix("so/").unwrap_or_default();
-    let option = crate::manager::socket_option_number(option).ok_or("no option of this system has this name")?;
+    let option = by_number(option).ok_or("no option of this system has this name")?;
     let tcp =
         |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };
     // Levels and options as Linux numbers them: IPPROTO_IP is 0, SOL_SOCKET 1, IPPROTO_TCP 6,
