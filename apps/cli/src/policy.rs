@@ -6,11 +6,11 @@ use crate::failure::{Exit, Failure};
 use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
-use neater_policy::daemon::{Door, wire};
 use neater_policy::manager::{
     Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, check_all, test,
     vectors,
 };
+use neater_policy::protocol::{Door, wire};
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
 use std::collections::BTreeSet;

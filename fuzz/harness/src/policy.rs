@@ -2,13 +2,16 @@
 
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng, WallTime};
-use neater_policy::daemon::rest::{PORT, Request};
-use neater_policy::daemon::wire::{self, Frame, Kind, Malformed};
-use neater_policy::daemon::{Daemon, Door, Follower, Options, Session, Tables, network_nodes};
 use neater_policy::manager::{
-    FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
+    FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, Tables, check, test, to_text, told,
+    vectors,
 };
+use neater_policy::protocol::wire::{self, Frame, Kind, Malformed};
+use neater_policy::protocol::{Door, Follower};
 use neater_policy::pvd::{Advertisement, Domains, MAX_DOMAINS};
+use neater_policy::rows::network_nodes;
+use neater_policy_daemon::rest::{PORT, Request};
+use neater_policy_daemon::{Daemon, Options, Session};
 use neater_property::neat::{NeatArray, NeatError, NeatValue, locate, read};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;

@@ -25,6 +25,11 @@ const ROWS: &[Row] = &[
         why: "policy ranks opaque candidates and knows no protocol",
     },
     Row {
+        room: "crates/policy-daemon",
+        may: &["crates/base", "crates/property", "crates/policy"],
+        why: "the state of a daemon decides by policy, and knows neither sockets nor protocols",
+    },
+    Row {
         room: "crates/quic",
         may: &["crates/base", "crates/cc", "crates/tls"],
         why: "QUIC needs TLS configuration, knows congestion control, and nothing of ours above it",

@@ -1,7 +1,7 @@
 //! Where the sockets are, and which users may connect to them.
 
 use crate::failure::{Exit, Failure};
-use neater_policy::daemon::Door;
+use neater_policy::protocol::Door;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::Write;

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use neater_policy::daemon::rest::{Request, Response};
+use neater_policy_daemon::rest::{Request, Response};
 use neater_property::neat::MAX_JSON;
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -3,7 +3,8 @@
 use super::place::{self, Dir};
 use super::{PATIENCE, Shared, now};
 use crate::failure::{Exit, Failure};
-use neater_policy::daemon::{Door, Effect, Session};
+use neater_policy::protocol::Door;
+use neater_policy_daemon::{Effect, Session};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -246,8 +247,8 @@ mod tests {
 
     /// A manager without anything but what comes with it.
     fn shared() -> Arc<Shared> {
-        use neater_policy::daemon::{Daemon, Options};
         use neater_policy::manager::Limits;
+        use neater_policy_daemon::{Daemon, Options};
         let options = Options { limits: Limits::default(), owner: 0, ready: true, keeps_rules: false };
         Arc::new(Shared {
             daemon: Mutex::new(Daemon::new(options)),
@@ -262,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_was_sent_is_charged_to_nobody() {
-        use neater_policy::daemon::Follower;
+        use neater_policy::protocol::Follower;
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut client, server) = UnixStream::pair().expect("a pair");
         let held: Arc<Held> = Arc::default();

@@ -8,7 +8,7 @@ use crate::connect;
 use crate::failure::{Exit, Failure};
 use neater::{Neater, SecurityParameters, Trust, tls::certificates_from_pem};
 use neater_http::{Client, RequestOptions, Url};
-use neater_policy::daemon::{MAX_SOURCE_TEXT, MAX_SOURCES};
+use neater_policy_daemon::{MAX_SOURCE_TEXT, MAX_SOURCES};
 use serde_json::json;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,11 @@
 //! The daemon as its clients meet it, without sockets.
 
 use super::rest::{PORT, Request, Response};
-use super::wire::{self, Frame, Kind};
 use super::*;
-use crate::manager::{Limits, Node, Requests, Rule, SourceFile, Stage};
 use neater_base::WallTime;
+use neater_policy::manager::{Limits, Node, Requests, Rule, SourceFile, Stage, Tables};
+use neater_policy::protocol::wire::{self, Frame, Kind};
+use neater_policy::protocol::{Door, Follower, MAX_FACTS_OF_FRAME, put_told, told};
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -636,7 +637,7 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
 #[test]
 fn what_is_no_request_is_closed_and_what_is_denied_is_answered() {
     const CLOSED: [&str; 5] = ["req-bad-property", "req-bad-range", "req-not-json", "req-number-element", "req-object"];
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../policy/tests/reference");
     let mut closed = Vec::new();
     let mut answered = 0;
     #[allow(clippy::disallowed_methods, reason = "a test reads its vectors; the crate reads nothing")]

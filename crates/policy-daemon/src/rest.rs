@@ -8,9 +8,9 @@
 
 use super::openapi;
 use super::session::{NotDone, put_nodes, put_rules};
-use super::store::{Daemon, Refusal};
-use crate::manager::{Row, Stage};
+use crate::store::{Daemon, Refusal};
 use neater_base::WallTime;
+use neater_policy::manager::{Row, Stage};
 use neater_property::neat::MAX_JSON;
 use serde_json::{Value, json};
 use std::net::IpAddr;

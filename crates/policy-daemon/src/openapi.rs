@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// What there is at a port, with methods, answers and what needs the token.
-pub(super) fn description() -> Value {
+pub(crate) fn description() -> Value {
     let secured = json!([{"token": []}]);
     let uid = json!({"name": "uid", "in": "path", "required": true, "schema": {"type": "string", "maxLength": 256}});
     let text = |description: &str| json!({"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}});

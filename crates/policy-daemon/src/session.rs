@@ -11,12 +11,12 @@
 //! which NEAT's library does not wait for.
 
 use super::metadata::{MAX_LINE, metadata_node};
-use super::metrics::Door;
-use super::store::{Daemon, Refusal};
-use super::wire::{self, Frame, Kind, Malformed};
-use crate::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told};
+use crate::store::{Daemon, Refusal};
 use core::fmt;
 use neater_base::WallTime;
+use neater_policy::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told};
+use neater_policy::protocol::wire::{self, Frame, Kind, Malformed};
+use neater_policy::protocol::{self, Door};
 use neater_property::neat::{MAX_JSON, NeatArray, NeatError, read};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -305,7 +305,7 @@ impl Session {
                 wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
             }
             (Door::Cib, Kind::Seen) => {
-                let facts = super::facts::told(frame.payload, now).map_err(malformed)?;
+                let facts = protocol::told(frame.payload, now).map_err(malformed)?;
                 daemon.learn(self.user, facts, &mut self.ways, now)?;
                 wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
             }
@@ -355,7 +355,7 @@ fn placed(text: &str, error: &NeatError) -> String {
 
 /// The objects of a document: it is one, or a list of them. A uid that is given replaces the one of
 /// a single object.
-pub(super) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
+pub(crate) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
     let mut objects = match read(text).map_err(|e| placed(text, &e))? {
         Value::Array(list) => list,
         object => vec![object],
@@ -372,13 +372,13 @@ pub(super) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, Strin
 }
 
 /// Where in a document an error is, of the object of this number.
-pub(super) fn within(text: &str, i: usize, e: NeatError) -> String {
+pub(crate) fn within(text: &str, i: usize, e: NeatError) -> String {
     placed(text, &if text.trim_start().starts_with('[') { e.within(&i.to_string()) } else { e })
 }
 
 /// Why a document was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotDone {
+pub(crate) enum NotDone {
     /// It has no valid meaning.
     Malformed(String),
     /// It may not be.
@@ -405,7 +405,7 @@ impl fmt::Display for NotDone {
 ///
 /// # Errors
 /// Why, with the place.
-pub(super) fn put_rules(
+pub(crate) fn put_rules(
     text: &str,
     uid: Option<&str>,
     user: u32,
@@ -434,7 +434,7 @@ fn pointed_at<'a>(text: &'a str, uid: Option<&str>) -> &'a str {
 ///
 /// # Errors
 /// As for [`put_rules`].
-pub(super) fn put_nodes(
+pub(crate) fn put_nodes(
     text: &str,
     uid: Option<&str>,
     user: u32,

@@ -1,5 +1,5 @@
-//! What a million updates of the CIB leave behind: `cargo run --release -p neater-policy --example
-//! updates [UPDATES]`.
+//! What a million updates of the CIB leave behind: `cargo run --release -p
+//! neater-policy-daemon --example updates [UPDATES]`.
 //!
 //! A daemon takes them as its socket does, each over a connection of its own: of a hundred nodes
 //! that change their values, end and come again, for two users, with a decision after every
@@ -9,8 +9,9 @@
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the system's figures; the crate does not")]
 
 use neater_base::WallTime;
-use neater_policy::daemon::{Daemon, Door, Options, Session};
 use neater_policy::manager::{Limits, Requests};
+use neater_policy::protocol::Door;
+use neater_policy_daemon::{Daemon, Options, Session};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 

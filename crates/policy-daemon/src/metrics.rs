@@ -1,47 +1,10 @@
 //! What is counted, and how Prometheus reads it.
 
-use super::store::Daemon;
+use crate::store::Daemon;
 use core::fmt::Write as _;
 use core::time::Duration;
 use neater_base::WallTime;
-
-/// One of the Unix sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// `neat_pm_socket`: requests in, candidates out.
-    Requests,
-    /// `neat_pib_socket`: policies in.
-    Pib,
-    /// `neat_cib_socket`: nodes in.
-    Cib,
-    /// `neater_metadata_socket`: metadata of modems, in.
-    Metadata,
-}
-
-impl Door {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Requests, Self::Pib, Self::Cib, Self::Metadata];
-
-    /// The name of the socket's file.
-    #[must_use]
-    pub const fn file(self) -> &'static str {
-        match self {
-            Self::Requests => "neat_pm_socket",
-            Self::Pib => "neat_pib_socket",
-            Self::Cib => "neat_cib_socket",
-            Self::Metadata => "neater_metadata_socket",
-        }
-    }
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Requests => "pm",
-            Self::Pib => "pib",
-            Self::Cib => "cib",
-            Self::Metadata => "metadata",
-        }
-    }
-}
+use neater_policy::protocol::Door;
 
 /// Upper bounds of the stretches in which times of answers are counted, in seconds.
 const STRETCHES: [f64; 8] = [5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 1e-3, 1e-2, 1e-1];
@@ -75,15 +38,15 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn taken(&mut self, door: Door) {
+    pub(crate) fn taken(&mut self, door: Door) {
         self.taken[door as usize] += 1;
     }
 
-    pub(super) fn refused(&mut self, door: Door) {
+    pub(crate) fn refused(&mut self, door: Door) {
         self.refused[door as usize] += 1;
     }
 
-    pub(super) fn rest(&mut self, status: u16) {
+    pub(crate) fn rest(&mut self, status: u16) {
         self.rest_taken += 1;
         self.rest_refused += u64::from(status >= 400);
     }

@@ -9,12 +9,12 @@
 //! [`MAX_FACTS_OF_CLIENT`] within the [`LIFETIME`] of a fact; a fact counts no longer than that,
 //! whatever lifetime it states.
 
-use super::store::{Daemon, MAX_GUESTS};
-use super::wire::{Malformed, Rest, put_count, put_text};
-use crate::advice::{Fact, Figure, Known, LEAST, LIFETIME, MAX_OUTCOMES, RaceOutcome, put_known};
-use crate::manager::Requests;
+use crate::store::{Daemon, MAX_GUESTS};
 use core::time::Duration;
 use neater_base::WallTime;
+use neater_policy::advice::{self, Fact, Known, LIFETIME, put_known};
+use neater_policy::manager::Requests;
+use neater_policy::protocol::{MAX_FACTS_OF_FRAME, put_news};
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatValue};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,15 +25,6 @@ pub const MAX_FACTS: usize = 512;
 pub const MAX_FACTS_OF_CLIENT: usize = 256;
 /// For how many kinds of requests it is remembered whether a policy uses facts.
 const MAX_HEEDS: usize = 1024;
-/// How many facts one frame carries.
-pub const MAX_FACTS_OF_FRAME: usize = 64;
-/// The longest names of interfaces, other ends and transports.
-const MAX_INTERFACE: usize = 64;
-const MAX_END: usize = 255;
-const MAX_TRANSPORT: usize = 32;
-/// The greatest round trip (s) and rate (bit/s) that are believed.
-const MAX_RTT: f64 = 3600.0;
-const MAX_RATE: f64 = 1e15;
 
 /// An interface and another end.
 type Way = (String, String);
@@ -51,7 +42,7 @@ fn last(known: &Known) -> Duration {
 
 /// The facts of all users; those that apply to all users are user 0's.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     of: BTreeMap<u32, BTreeMap<Way, Held>>,
     /// How many changes there were.
     number: u64,
@@ -91,7 +82,7 @@ impl Facts {
     }
 
     /// How many facts are held, ended ones included.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.of.values().map(BTreeMap::len).sum()
     }
 
@@ -140,7 +131,7 @@ impl Daemon {
     ///
     /// # Errors
     /// Why something was not taken; what stood before it was.
-    pub(super) fn learn(
+    pub(crate) fn learn(
         &mut self,
         user: u32,
         facts: Vec<Fact>,
@@ -168,7 +159,7 @@ impl Daemon {
     /// Adds to `out` the facts that a user may receive and that have changed since change number
     /// `known`: those of the user's own programs. Those of root's count where the user's decisions
     /// are made here, but the destinations of root's programs are not revealed to other users.
-    pub(super) fn put_facts(&self, user: u32, known: u64, out: &mut Vec<u8>, now: WallTime) {
+    pub(crate) fn put_facts(&self, user: u32, known: u64, out: &mut Vec<u8>, now: WallTime) {
         let mut news: Vec<(&Way, &Held)> = Vec::new();
         if known < self.facts.number {
             let counts = |(_, held): &(&Way, &Held)| held.number > known && last(&held.known) > now.0;
@@ -178,18 +169,14 @@ impl Daemon {
         let more = news.len() > MAX_FACTS_OF_FRAME;
         news.truncate(MAX_FACTS_OF_FRAME);
         let number = if more { news.last().map_or(known, |(_, held)| held.number) } else { self.facts.number };
-        out.extend(number.to_le_bytes());
-        out.push(u8::from(more));
-        put_count(out, news.len());
-        for ((interface, end), held) in news {
-            put_fact(out, interface, end, &held.known.at(now), now);
-        }
+        let facts = news.into_iter().map(|((interface, end), held)| (&**interface, &**end, held.known.at(now)));
+        put_news(out, number, more, facts, now);
     }
 
     /// Puts what is known of the one end that requests are about into the rows of the tables that
     /// steer a user, if a policy uses it; returns whether one did, so that [`Daemon::take_facts`]
     /// is to be called.
-    pub(super) fn put_facts_of(&mut self, user: u32, requests: &Requests, now: WallTime) -> bool {
+    pub(crate) fn put_facts_of(&mut self, user: u32, requests: &Requests, now: WallTime) -> bool {
         if self.facts.of.is_empty() {
             return false;
         }
@@ -204,7 +191,7 @@ impl Daemon {
     }
 
     /// Takes them from the rows again.
-    pub(super) fn take_facts(&mut self, user: u32, now: WallTime) {
+    pub(crate) fn take_facts(&mut self, user: u32, now: WallTime) {
         put_known(self.manager_of(user, now), &[], 0);
     }
 
@@ -220,110 +207,8 @@ impl Daemon {
         if let Some(heeds) = self.facts.heeds.1.get(&key) {
             return *heeds;
         }
-        let heeds = crate::advice::heeds(self.manager_of(user, now), names.into_iter());
+        let heeds = advice::heeds(self.manager_of(user, now), names.into_iter());
         self.facts.heeds.1.insert(key, heeds);
         heeds
     }
-}
-
-fn seconds(until: WallTime, now: WallTime) -> u16 {
-    u16::try_from(until.0.saturating_sub(now.0).as_secs()).unwrap_or(u16::MAX)
-}
-
-/// Adds what is known of a way.
-fn put_fact(out: &mut Vec<u8>, interface: &str, end: &str, known: &Known, now: WallTime) {
-    put_text(out, interface);
-    put_text(out, end);
-    let figures = [known.rtt, known.rate, known.loss];
-    out.push(figures.iter().enumerate().map(|(i, f)| u8::from(f.is_some()) << i).sum());
-    for figure in figures.into_iter().flatten() {
-        out.extend(figure.value.to_le_bytes());
-        out.extend(seconds(figure.until, now).to_le_bytes());
-    }
-    put_count(out, known.outcomes.len());
-    for o in &known.outcomes {
-        out.extend(o.port.to_le_bytes());
-        out.push(u8::from(o.won));
-        put_text(out, &o.transport);
-        out.extend(seconds(o.until, now).to_le_bytes());
-    }
-}
-
-/// Adds the payload of a program's facts: at most [`MAX_FACTS_OF_FRAME`], the rest is left out.
-pub fn put_told(out: &mut Vec<u8>, facts: &[Fact], now: WallTime) {
-    let facts = &facts[..facts.len().min(MAX_FACTS_OF_FRAME)];
-    put_count(out, facts.len());
-    facts.iter().for_each(|f| put_fact(out, &f.interface, &f.end, &f.known, now));
-}
-
-fn until(rest: &mut Rest<'_>, now: WallTime) -> Result<WallTime, Malformed> {
-    let seconds = Duration::from_secs(rest.short()?.into());
-    Ok(WallTime(now.0.saturating_add(seconds.min(LIFETIME))))
-}
-
-fn name<'a>(rest: &mut Rest<'a>, most: usize) -> Result<&'a str, Malformed> {
-    let text = rest.text()?;
-    let good = !text.is_empty() && text.len() <= most && !text.chars().any(char::is_control);
-    if good { Ok(text) } else { Err(Malformed::Value) }
-}
-
-fn fact(rest: &mut Rest<'_>, now: WallTime) -> Result<Fact, Malformed> {
-    let (interface, end) = (name(rest, MAX_INTERFACE)?.to_owned(), name(rest, MAX_END)?.to_ascii_lowercase());
-    let flags = rest.byte()?;
-    if flags > 7 {
-        return Err(Malformed::Value);
-    }
-    let mut figures = [None; 3];
-    for (i, most) in [MAX_RTT, MAX_RATE, 1.0].into_iter().enumerate().filter(|(i, _)| flags >> i & 1 == 1) {
-        let value = rest.finite()?;
-        if !(0.0..=most).contains(&value) {
-            return Err(Malformed::Value);
-        }
-        // What is as little as this is nothing, and no number to reckon with.
-        let value = if value < LEAST { 0.0 } else { value };
-        figures[i] = Some(Figure { value, until: until(rest, now)? });
-    }
-    let count = rest.count()?;
-    if count > MAX_OUTCOMES {
-        return Err(Malformed::TooMany);
-    }
-    let mut outcomes = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (port, won) = (rest.short()?, rest.byte()?);
-        if won > 1 {
-            return Err(Malformed::Value);
-        }
-        let transport = name(rest, MAX_TRANSPORT)?.to_owned();
-        outcomes.push(RaceOutcome { port, transport, won: won == 1, until: until(rest, now)? });
-    }
-    let [rtt, rate, loss] = figures;
-    Ok(Fact { interface, end, known: Known { rtt, rate, loss, outcomes } })
-}
-
-fn facts(rest: &mut Rest<'_>, now: WallTime) -> Result<Vec<Fact>, Malformed> {
-    let count = rest.count()?;
-    if count > MAX_FACTS_OF_FRAME {
-        return Err(Malformed::TooMany);
-    }
-    (0..count).map(|_| fact(rest, now)).collect()
-}
-
-/// Reads the facts that a program sends at `now`.
-///
-/// # Errors
-/// [`Malformed`].
-pub fn told(payload: &[u8], now: WallTime) -> Result<Vec<Fact>, Malformed> {
-    let mut rest = Rest::of(payload);
-    let all = facts(&mut rest, now)?;
-    rest.end()?;
-    Ok(all)
-}
-
-/// Reads a page of news: up to which change it goes, whether there is more, and the facts.
-pub(super) fn news(payload: &[u8], now: WallTime) -> Result<(u64, bool, Vec<Fact>), Malformed> {
-    let mut rest = Rest::of(payload);
-    let (number, more) = (rest.long()?, rest.byte()?);
-    let all = facts(&mut rest, now)?;
-    rest.end()?;
-    if more > 1 { Err(Malformed::Value) } else { Ok((number, more == 1, all)) }
 }

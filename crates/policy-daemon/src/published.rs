@@ -4,19 +4,19 @@
 //! tables each time would do little else. It is sent what is different, and what would otherwise
 //! end with it too early.
 
-use crate::manager::{MAX_NODES, Node};
 use neater_base::WallTime;
+use neater_policy::manager::{MAX_NODES, Node};
 use std::collections::BTreeMap;
 
 /// Until when programs believe nodes that end.
 #[derive(Debug, Default)]
-pub(super) struct Published {
+pub(crate) struct Published {
     until: BTreeMap<String, WallTime>,
 }
 
 impl Published {
     /// Whether a node that takes the place of another is news. Then it counts as sent.
-    pub(super) fn is_news(&mut self, held: Option<&Node>, node: &Node, now: WallTime) -> bool {
+    pub(crate) fn is_news(&mut self, held: Option<&Node>, node: &Node, now: WallTime) -> bool {
         let news = match held.filter(|held| held.counts(now)) {
             None => node.counts(now),
             Some(held) if !held.says_the_same(node) => true,
@@ -58,7 +58,7 @@ mod tests {
         let at = |s: u64| WallTime(Duration::from_secs(1_800_000_000 + s));
         let node = |rsrp: i64, now: u64| {
             let line = format!(r#"{{"interface": "wwan0", "rsrp": {rsrp}, "ttl": 60}}"#);
-            super::super::metadata_node(&line, at(now)).expect("a line")
+            crate::metadata_node(&line, at(now)).expect("a line")
         };
         let mut published = Published::default();
         let mut held: Option<Node> = None;

@@ -8,9 +8,9 @@
 
 use super::Daemon;
 use super::session::{objects, within};
-use crate::manager::Node;
 use core::time::Duration;
 use neater_base::WallTime;
+use neater_policy::manager::Node;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -65,9 +65,9 @@ impl Daemon {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_BATCH, Options};
     use super::*;
-    use crate::manager::Limits;
+    use crate::{MAX_BATCH, Options};
+    use neater_policy::manager::Limits;
 
     const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
     const SILENCE: Duration = Duration::from_secs(30);

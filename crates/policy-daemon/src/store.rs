@@ -7,12 +7,12 @@
 
 use super::metrics::Counters;
 use super::published::Published;
-use crate::manager::{
+use core::fmt;
+use neater_base::WallTime;
+use neater_policy::manager::{
     Cib, Decision, FileKind, Item, Layer, Limits, Loader, MAX_CANDIDATES, Manager, Node, Report, Requests, Rule,
     SourceFile, Stage, Trace, add_ready,
 };
-use core::fmt;
-use neater_base::WallTime;
 use neater_property::Fingerprint;
 use neater_property::neat::NeatArray;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,11 +175,11 @@ pub struct Daemon {
     /// The files that were to be written since the directories were read last.
     saved: BTreeMap<(Stage, String), String>,
     /// The nodes of each source of one's own, by uid.
-    pub(super) sources: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) sources: BTreeMap<String, BTreeSet<String>>,
     /// What connections of programs have seen.
-    pub(super) facts: super::facts::Facts,
+    pub(crate) facts: super::facts::Facts,
     /// The nodes of this host's networks.
-    pub(super) networks: super::sources::Networks,
+    pub(crate) networks: super::networks::Networks,
     /// What programs sent and no file defines: what lies beneath it.
     layer: Layer,
     /// How often something changed, from 1, and when something did last that applies to all users.
@@ -188,7 +188,7 @@ pub struct Daemon {
     /// What programs were sent of the nodes that apply to all users.
     published: Published,
     /// Tables that are being sent.
-    pub(super) snapshots: super::tables::Snapshots,
+    pub(crate) snapshots: super::tables::Snapshots,
     /// What happened so far.
     pub counters: Counters,
 }
@@ -211,7 +211,7 @@ impl Daemon {
             saved: BTreeMap::new(),
             sources: BTreeMap::new(),
             facts: super::facts::Facts::default(),
-            networks: super::sources::Networks::default(),
+            networks: super::networks::Networks::default(),
             layer: Layer::default(),
             changes: 1,
             changed: 1,
@@ -228,7 +228,7 @@ impl Daemon {
     }
 
     /// The rows of the CIB that apply to all users at `now`.
-    pub fn rows(&mut self, now: WallTime) -> &crate::manager::Rows {
+    pub fn rows(&mut self, now: WallTime) -> &neater_policy::manager::Rows {
         self.base.rows(now)
     }
 
@@ -492,7 +492,7 @@ impl Daemon {
     }
 
     /// Puts nodes in that apply to all users.
-    pub(super) fn put_base(&mut self, nodes: Vec<Node>, now: WallTime) {
+    pub(crate) fn put_base(&mut self, nodes: Vec<Node>, now: WallTime) {
         for node in nodes {
             self.put_base_node(node, true, now);
         }
@@ -500,7 +500,7 @@ impl Daemon {
 
     /// Puts a node in that applies to all users, and is sent to programs if it is to be
     /// `published`.
-    pub(super) fn put_base_node(&mut self, node: Node, published: bool, now: WallTime) {
+    pub(crate) fn put_base_node(&mut self, node: Node, published: bool, now: WallTime) {
         if self.is_filed(&node.uid, now) {
             // It counts again when the file is gone.
             self.loader.layer().cover(FileKind::Cib, Item::Node(Box::new(node)));
@@ -523,7 +523,7 @@ impl Daemon {
 
     /// Takes a node out that applied to all users, and that was sent to programs if it was
     /// `published`.
-    pub(super) fn remove_base(&mut self, uid: &str, published: bool) -> Result<(), Refusal> {
+    pub(crate) fn remove_base(&mut self, uid: &str, published: bool) -> Result<(), Refusal> {
         if self.loader.says(FileKind::Cib, uid) {
             return self.loader.layer().uncover(FileKind::Cib, uid).map(|_| ()).ok_or(Refusal::Unknown);
         }
@@ -621,7 +621,7 @@ impl Daemon {
     }
 
     /// The tables that steer a user.
-    pub(super) fn manager_of(&mut self, user: u32, now: WallTime) -> &mut Manager {
+    pub(crate) fn manager_of(&mut self, user: u32, now: WallTime) -> &mut Manager {
         let asked = self.counters.decisions;
         self.view_for(user, asked, now)
     }
@@ -640,19 +640,19 @@ impl Daemon {
     }
 
     /// Whether a user has something beside what applies to all users.
-    pub(super) fn has_own(&self, user: u32) -> bool {
+    pub(crate) fn has_own(&self, user: u32) -> bool {
         self.guests.get(&user).is_some_and(|guest| !guest.rules.is_empty() || !guest.nodes.is_empty())
     }
 
     /// How many views there are.
     #[cfg(test)]
-    pub(super) fn views(&self) -> usize {
+    pub(crate) fn views(&self) -> usize {
         self.guests.values().filter(|g| g.view.is_some()).count()
     }
 
     /// How many nodes a guest has.
     #[cfg(test)]
-    pub(super) fn guest_nodes(&self, user: u32) -> usize {
+    pub(crate) fn guest_nodes(&self, user: u32) -> usize {
         self.guests.get(&user).map_or(0, |g| g.nodes.nodes().count())
     }
 

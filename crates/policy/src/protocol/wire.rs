@@ -335,6 +335,37 @@ fn put_told(out: &mut Vec<u8>, ranked: &[Ranked]) {
     }
 }
 
+/// The number of the table behind the last one.
+pub const END: u8 = 3;
+
+/// Adds the payload of a page.
+pub fn put_page(out: &mut Vec<u8>, version: u64, table: u8, at: u32, texts: &[u8]) {
+    out.extend(version.to_le_bytes());
+    out.push(table);
+    out.extend(at.to_le_bytes());
+    out.extend(texts);
+}
+
+/// Adds the payload of a question for a page.
+pub(super) fn put_tables_question(out: &mut Vec<u8>, known: u64, table: u8, from: u32) {
+    out.extend(known.to_le_bytes());
+    out.push(table);
+    out.extend(from.to_le_bytes());
+}
+
+/// Reads the payload of a question for a page: the version that is known, the table, the entry.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn tables_question(payload: &[u8]) -> Result<[u64; 3], Malformed> {
+    let (Some(known), Some(table), Some(from), 13) =
+        (payload.first_chunk::<8>(), payload.get(8), payload.last_chunk::<4>(), payload.len())
+    else {
+        return Err(if payload.len() > 13 { Malformed::Trailing } else { Malformed::Short });
+    };
+    Ok([u64::from_le_bytes(*known), u64::from(*table), u64::from(u32::from_le_bytes(*from))])
+}
+
 /// What is left of a payload.
 pub(super) struct Rest<'a>(&'a [u8]);
 

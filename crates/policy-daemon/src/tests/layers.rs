@@ -126,7 +126,7 @@ fn a_node_that_is_put_with_an_end_in_the_past_takes_the_old_one_away() {
 
 #[test]
 fn nodes_of_files_beyond_what_there_is_room_for_are_a_fault() {
-    use crate::manager::MAX_NODES;
+    use neater_policy::manager::MAX_NODES;
     let mut d = daemon();
     let texts: Vec<(String, String)> = (0..MAX_NODES + 3)
         .map(|i| (format!("{i}.cib"), format!(r#"{{"uid": "n{i}", "root": true, "expire": -1}}"#)))

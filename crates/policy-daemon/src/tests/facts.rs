@@ -1,7 +1,7 @@
 //! What connections have seen, sent by programs and received by others.
 
 use super::*;
-use crate::advice::{Fact, Figure, Known, RaceOutcome};
+use neater_policy::advice::{Fact, Figure, Known, RaceOutcome};
 
 /// A program's fact about a path.
 fn fact(interface: &str, end: &str, rtt: f64) -> Fact {
@@ -107,7 +107,7 @@ fn facts_are_few_for_each_program_and_user_and_end_when_they_should() {
     let for_ever = Fact { known: Known { rtt: Some(Figure { value: 1.0, until }), ..Known::default() }, ..of(1) };
     put_told(&mut payload, &[for_ever], NOW);
     let told = told(&payload, NOW).expect("a fact");
-    assert_eq!(told[0].known.last_end(), Some(WallTime(NOW.0 + crate::advice::LIFETIME)));
+    assert_eq!(told[0].known.last_end(), Some(WallTime(NOW.0 + neater_policy::advice::LIFETIME)));
 }
 
 #[test]

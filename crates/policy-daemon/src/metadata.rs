@@ -7,9 +7,9 @@
 //! name is a property all the same. Each line takes the place of the one before for its interface,
 //! and counts for `ttl` seconds: a modem that has gone silent gets no good score.
 
-use crate::manager::Node;
 use core::time::Duration;
 use neater_base::WallTime;
+use neater_policy::manager::Node;
 use neater_property::neat::{NeatArray, NeatMultiArray, NeatProperty, NeatValue, read};
 use serde_json::Value;
 
@@ -82,9 +82,10 @@ pub fn metadata_node(line: &str, now: WallTime) -> Result<Node, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Daemon, Door, Options, Session};
     use super::*;
-    use crate::manager::{Limits, Requests};
+    use crate::{Daemon, Options, Session};
+    use neater_policy::manager::{Limits, Requests};
+    use neater_policy::protocol::Door;
 
     const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 
