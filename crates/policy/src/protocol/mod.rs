@@ -1,4 +1,4 @@
-//! What a program and the policy daemon say to each other: the sockets, the compact form on them, and
+//! What a program and the policy daemon exchange: the sockets, the compact form on them, and
 //! the program's side.
 //!
 //! *Responsible for* the frames ([`wire`]) and their content in both directions, and for following

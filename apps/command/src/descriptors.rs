@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Lifts the soft limit towards the hard one, up to `wanted`, and returns the new one; `None`:
 /// there is none. Where that is not allowed, it stays as it is.
-pub(crate) fn raise(wanted: u64) -> Option<u64> {
+pub fn raise(wanted: u64) -> Option<u64> {
     let held = getrlimit(Resource::Nofile);
     let possible = held.maximum.unwrap_or(wanted).min(wanted);
     let now = held.current?;

@@ -7,9 +7,9 @@
 //! after it is at least a hundred times as long.
 
 use super::Shared;
-use crate::failure::{Exit, Failure};
-use crate::folder::{self, Listed};
 use neater_base::WallTime;
+use neater_command::failure::{Exit, Failure};
+use neater_command::folder::{self, Listed};
 use neater_policy::manager::{Fault, Report, SourceFile};
 use neater_policy_daemon::{Daemon, Effect};
 use std::io::Write;

@@ -11,11 +11,13 @@ use std::sync::{Arc, OnceLock};
 
 /// Where output goes. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Output {
-    pub(crate) json: bool,
-    pub(crate) verbose: bool,
+pub struct Output {
+    /// Objects for programs instead of text.
+    pub json: bool,
+    /// Every step.
+    pub verbose: bool,
     /// Nothing but failures.
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Standard output carries data: objects go to standard error.
     data_on_stdout: Arc<AtomicBool>,
     /// Why standard output took something not: the first time.
@@ -24,7 +26,9 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(json: bool, verbose: bool) -> Self {
+    /// Output as the command line asks for it.
+    #[must_use]
+    pub fn new(json: bool, verbose: bool) -> Self {
         Self {
             json,
             verbose,
@@ -36,18 +40,18 @@ impl Output {
     }
 
     /// Standard output is for data from now on.
-    pub(crate) fn reserve_stdout(&self) {
+    pub fn reserve_stdout(&self) {
         self.data_on_stdout.store(true, Ordering::Release);
     }
 
     /// Where progress is drawn, if it would be seen.
-    pub(crate) fn bars(&self) -> Option<&MultiProgress> {
+    pub fn bars(&self) -> Option<&MultiProgress> {
         let data = self.data_on_stdout.load(Ordering::Acquire) && io::stdout().is_terminal();
         (!self.json && !self.verbose && !self.quiet && !data && io::stderr().is_terminal()).then_some(&self.bars)
     }
 
     /// An object for programs.
-    pub(crate) fn event(&self, value: &Value) {
+    pub fn event(&self, value: &Value) {
         let line = format!("{value}\n");
         if self.data_on_stdout.load(Ordering::Acquire) {
             // If this cannot be written, nothing can.
@@ -59,7 +63,7 @@ impl Output {
 
     /// Keeps why something could not be written, for the end of the command. A reader that has gone
     /// wants no more.
-    pub(crate) fn keep_error(&self, done: io::Result<()>) {
+    pub fn keep_error(&self, done: io::Result<()>) {
         if let Err(e) = done
             && e.kind() != io::ErrorKind::BrokenPipe
         {
@@ -68,7 +72,7 @@ impl Output {
     }
 
     /// Whether all of the answer went to standard output.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         self.keep_error(io::stdout().lock().flush());
         match self.lost.get() {
             None => Ok(()),
@@ -81,12 +85,12 @@ impl Output {
     }
 
     /// A line of the answer.
-    pub(crate) fn line(&self, text: &str) {
+    pub fn line(&self, text: &str) {
         self.keep_error(writeln!(io::stdout().lock(), "{}", harmless(text)));
     }
 
     /// Something that programs may want to know of as well as people, about a URL or not.
-    pub(crate) fn report(&self, event: &str, url: Option<&str>, text: &str) {
+    pub fn report(&self, event: &str, url: Option<&str>, text: &str) {
         if self.json {
             let mut value = json!({ "event": event, "message": text });
             if let Some(url) = url {
@@ -99,7 +103,7 @@ impl Output {
     }
 
     /// A file that was written.
-    pub(crate) fn file(&self, path: &std::path::Path) {
+    pub fn file(&self, path: &std::path::Path) {
         if self.json {
             self.event(&json!({ "event": "file", "path": path.display().to_string() }));
         } else {
@@ -108,7 +112,7 @@ impl Output {
     }
 
     /// A line about what goes on.
-    pub(crate) fn note(&self, text: &str) {
+    pub fn note(&self, text: &str) {
         let text = harmless(text);
         self.bars.suspend(|| {
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -116,7 +120,7 @@ impl Output {
     }
 
     /// Bytes of the answer.
-    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
@@ -127,7 +131,7 @@ impl Output {
     }
 
     /// The failure of the whole command.
-    pub(crate) fn failure(&self, f: &Failure) {
+    pub fn failure(&self, f: &Failure) {
         if self.json {
             return self.event(&failed(None, f));
         }
@@ -138,7 +142,7 @@ impl Output {
     }
 
     /// A step of establishment, when it happens.
-    pub(crate) fn step(&self, origin: &str, event: &Event) {
+    pub fn step(&self, origin: &str, event: &Event) {
         let Event::Timeline(entry) = event else { return };
         if !self.verbose {
             return;
@@ -164,7 +168,7 @@ fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// The object of a failure.
-pub(crate) fn failed(url: Option<&str>, f: &Failure) -> Value {
+pub fn failed(url: Option<&str>, f: &Failure) -> Value {
     let mut value =
         json!({ "event": "failed", "exit": f.exit as u8, "kind": f.kind, "message": f.message, "advice": f.advice });
     if let Some(url) = url {
@@ -175,7 +179,7 @@ pub(crate) fn failed(url: Option<&str>, f: &Failure) -> Value {
 
 /// A text with the zones of its link-local addresses as people name them, by their interfaces (RFC
 /// 4007 section 11.2), and not by numbers that change with every boot.
-pub(crate) fn zoned(text: &str) -> String {
+pub fn zoned(text: &str) -> String {
     with_names(text, |index| {
         let socket =
             rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::DGRAM, None).ok()?;
@@ -203,12 +207,12 @@ fn with_names(text: &str, name: impl Fn(u32) -> Option<String>) -> String {
 }
 
 /// Milliseconds, as people and programs get them.
-pub(crate) fn ms(d: core::time::Duration) -> f64 {
+pub fn ms(d: core::time::Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// The object of a step.
-pub(crate) fn step(entry: &TimelineEntry) -> Value {
+pub fn step(entry: &TimelineEntry) -> Value {
     let mut value = json!({ "event": "timeline", "ms": ms(entry.at), "text": zoned(&entry.step.to_string()) });
     let (name, place) = match &entry.step {
         Step::Resolving { .. } => ("resolving", None),
@@ -235,7 +239,7 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
 }
 
 /// Bytes for people.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     let mut value = n as f64;
     if n == 1 {
         return "1 byte".to_owned();

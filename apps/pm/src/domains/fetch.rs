@@ -5,11 +5,10 @@
 //! the network, at the port of HTTPS: no address of this host's own, whatever the domain's servers
 //! answer for the name, and wherever an answer redirects.
 
-use crate::ping::ways::interfaces;
-use crate::resolve;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue};
 use neater::{LocalEndpoint, Neater, SecurityParameters, Stack};
+use neater_command::{interfaces, resolve};
 use neater_http::{Client, Error, Response, Scheme, Url};
 use neater_policy::pvd::{Failure, Fetch, MAX_DOCUMENT, MEDIA_TYPE};
 use std::net::IpAddr;

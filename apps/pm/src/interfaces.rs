@@ -3,9 +3,9 @@
 
 use super::domains::Listener;
 use super::{Shared, now};
-use crate::failure::{Exit, Failure};
 use neater_base::Instant;
 use neater_base::net::{Net, NetEvent};
+use neater_command::failure::{Exit, Failure};
 use neater_net::OsNet;
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! `neater pm`: the policy manager that the programs of a host share. Its state and its answers are
-//! neater-policy's; here are sockets, files, the clock and the token.
+//! neater-policy-daemon's; here are sockets, files, the clock and the token.
+
+#![forbid(unsafe_code)]
 
 mod domains;
 mod interfaces;
@@ -9,14 +11,17 @@ mod sockets;
 mod source;
 mod watch;
 
-use crate::args::PmArgs;
-use crate::failure::{Exit, Failure};
-use crate::output::Output;
-use crate::serve::stop_signal;
+use clap::Parser;
 use neater_base::WallTime;
+use neater_command::Globals;
+use neater_command::args::{EXITS, PmArgs};
+use neater_command::failure::{Exit, Failure};
+use neater_command::output::Output;
+use neater_command::signals::stop_signal;
 use neater_policy::manager::Report;
 use neater_policy_daemon::{Daemon, Effect, Options};
 use serde_json::json;
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
@@ -116,7 +121,21 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-pub(crate) fn run(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
+/// The policy manager that the programs of a host share; `neater pm` executes it.
+#[derive(Parser)]
+#[command(name = "neater-pm", version, after_help = EXITS, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(flatten)]
+    args: PmArgs,
+}
+
+fn main() -> ExitCode {
+    neater_command::main(|cli: &Cli| &cli.globals, |cli, output| run(cli.args, output))
+}
+
+fn run(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     // A thousand clients are more than many shells allow for.
     place::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -125,7 +144,7 @@ pub(crate) fn run(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
-    let limits = crate::policy::limits(&args.tables)?;
+    let limits = args.tables.limits()?;
     let owner = rustix::process::geteuid().as_raw();
     let stop = stop_signal(output)?;
     let options = Options { limits, owner, ready: !args.tables.bare, keeps_rules: args.tables.pib.is_some() };

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// What to do where nothing may be written.
-pub(crate) const ELSEWHERE: &str = "choose a place that you may write to";
+pub const ELSEWHERE: &str = "choose a place that you may write to";
 
 /// The exit codes, as `--help` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Everything was done.
     Ok = 0,
     /// No connection, or a transfer failed.
@@ -37,24 +37,30 @@ impl From<Exit> for ExitCode {
 
 /// A failure: what, what it is called by programs, and what to do next.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
-    pub(crate) kind: &'static str,
-    pub(crate) message: String,
-    pub(crate) advice: Vec<String>,
+pub struct Failure {
+    /// How the command ends.
+    pub exit: Exit,
+    /// Its name for programs.
+    pub kind: &'static str,
+    /// What failed.
+    pub message: String,
+    /// What to do next.
+    pub advice: Vec<String>,
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
+    /// A failure without advice.
+    pub fn new(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
         Self { exit, kind, message: message.into(), advice: Vec::new() }
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    /// A command line that makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }
 
     /// A file that cannot be read or written, and what can be done about it.
-    pub(crate) fn file(doing: &str, path: &Path, e: &io::Error) -> Self {
+    pub fn file(doing: &str, path: &Path, e: &io::Error) -> Self {
         let failure = Self::new(Exit::Local, "file", format!("cannot {doing} {}: {}", path.display(), plain(e)));
         match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.advise("free some space first"),
@@ -73,7 +79,9 @@ impl Failure {
         }
     }
 
-    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+    /// Adds what to do next.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice.push(advice.into());
         self
     }
@@ -86,7 +94,7 @@ fn plain(e: &io::Error) -> String {
 }
 
 /// A connection that could not be had.
-pub(crate) fn establishment(e: &EstablishmentError) -> Failure {
+pub fn establishment(e: &EstablishmentError) -> Failure {
     if neater_http::is_security(e) {
         let failure = Failure::new(Exit::Security, "security", e.to_string());
         // TLS has words of ours, QUIC those of its own TLS.

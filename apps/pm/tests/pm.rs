@@ -1,8 +1,9 @@
 //! `neater pm` as people, programs and other users meet it.
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
-use common::{Folder, Ran, neater, run, signal};
+use common::{Folder, Ran, neater, program, run, signal};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -225,7 +226,8 @@ fn permissions_are_as_they_should_be_and_one_place_has_one_manager() {
 fn as_nobody(folder: &Folder, args: &[&str]) -> Ran {
     let program = folder.path("neater");
     if !program.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_neater"), &program).expect("copied");
+        std::fs::copy(common::program(), &program).expect("copied");
+        std::fs::copy(env!("CARGO_BIN_EXE_neater-pm"), folder.path("neater-pm")).expect("copied");
     }
     let mut c = Command::new(program);
     run(c.args(args).current_dir(folder.path(".")).uid(65534).gid(65534).stdin(Stdio::null()))
@@ -331,8 +333,7 @@ fn interfaces_count_while_they_are_there() {
     }
     let folder = Folder::new("pm-interfaces");
     let mut c = Command::new("unshare");
-    c.args(["--net", env!("CARGO_BIN_EXE_neater"), "pm", "--json", "--bare", "--no-rest", "--sock"])
-        .arg(folder.path("sock"));
+    c.arg("--net").arg(program()).args(["pm", "--json", "--bare", "--no-rest", "--sock"]).arg(folder.path("sock"));
     let mut child = c.stdout(Stdio::piped()).spawn().expect("started");
     let events = lines(child.stdout.take().expect("a pipe"));
     let m = Manager { child, events, folder, port: 0 };

@@ -1,6 +1,6 @@
 //! Where the sockets are, and which users may connect to them.
 
-use crate::failure::{Exit, Failure};
+use neater_command::failure::{Exit, Failure};
 use neater_policy::protocol::Door;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{DirBuilder, OpenOptions, Permissions};
@@ -56,7 +56,7 @@ pub(super) fn user(named: &str) -> Result<u32, Failure> {
 
 /// Makes room for many clients. Where that is not allowed, fewer are served.
 pub(super) fn raise_descriptors() {
-    crate::descriptors::raise(DESCRIPTORS);
+    neater_command::descriptors::raise(DESCRIPTORS);
 }
 
 /// Makes the directory, `~/.neat` if none is given, and makes sure that no other manager runs

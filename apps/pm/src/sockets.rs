@@ -2,7 +2,7 @@
 
 use super::place::{self, Dir};
 use super::{PATIENCE, Shared, now};
-use crate::failure::{Exit, Failure};
+use neater_command::failure::{Exit, Failure};
 use neater_policy::protocol::Door;
 use neater_policy_daemon::{Effect, Session};
 use std::collections::BTreeMap;
@@ -252,9 +252,9 @@ mod tests {
         let options = Options { limits: Limits::default(), owner: 0, ready: true, keeps_rules: false };
         Arc::new(Shared {
             daemon: Mutex::new(Daemon::new(options)),
-            watch: Mutex::new(super::super::Watch::new(None, None).expect("no folders")),
+            watch: Mutex::new(crate::Watch::new(None, None).expect("no folders")),
             look: tokio::sync::Notify::new(),
-            output: crate::output::Output::new(false, false),
+            output: neater_command::output::Output::new(false, false),
             token: String::new(),
             port: 0,
             folder: std::env::temp_dir(),

@@ -5,11 +5,11 @@
 mod fetch;
 
 use super::{Shared, now};
-use crate::failure::{Exit, Failure};
 use neater::tls::certificates_from_pem;
 use neater::{SecurityParameters, Trust};
 use neater_base::net::{Interface, InterfaceKind};
 use neater_base::{Instant, Rng, WallTime};
+use neater_command::failure::{Exit, Failure};
 use neater_net::{MAX_MESSAGE, Role, RouterDiscovery};
 use neater_policy::pvd::{Domains, Failure as NoDocument, Fetch, Heard, Provisioned};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -62,7 +62,7 @@ impl Listener {
         let failed = |why: String| Failure::new(Exit::Failed, "local", format!("router advertisements: {why}"));
         let mut security = SecurityParameters::new();
         if let Some(path) = ca {
-            let authorities = certificates_from_pem(&crate::connect::read(path)?)
+            let authorities = certificates_from_pem(&neater_command::file::read(path)?)
                 .map_err(|e| Failure::usage(format!("--pvd-ca {}: {e}", path.display())))?;
             security.trust = Trust::Only(authorities);
         }

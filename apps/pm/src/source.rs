@@ -4,9 +4,9 @@
 //! force until it expires. Nothing waits for a source: each is read by a task of its own.
 
 use super::{PATIENCE, Shared, now};
-use crate::connect;
-use crate::failure::{Exit, Failure};
 use neater::{Neater, SecurityParameters, Trust, tls::certificates_from_pem};
+use neater_command::failure::{Exit, Failure};
+use neater_command::file;
 use neater_http::{Client, RequestOptions, Url};
 use neater_policy_daemon::{MAX_SOURCE_TEXT, MAX_SOURCES};
 use serde_json::json;
@@ -86,7 +86,7 @@ impl Sources {
 
 /// The authorities that a file names.
 fn authorities(path: &Path) -> Result<Trust, Failure> {
-    let all = certificates_from_pem(&connect::read(path)?)
+    let all = certificates_from_pem(&file::read(path)?)
         .map_err(|e| Failure::usage(format!("--source-ca {}: {e}", path.display())))?;
     Ok(Trust::Only(all))
 }

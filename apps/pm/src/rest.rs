@@ -1,7 +1,6 @@
 //! REST over HTTP/1.1 on the loopback.
 
 use super::{PATIENCE, Shared, now};
-use crate::failure::{Exit, Failure};
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName};
 use http_body_util::{BodyExt, Full, Limited};
@@ -9,6 +8,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use neater_command::failure::{Exit, Failure};
 use neater_policy_daemon::rest::{Request, Response};
 use neater_property::neat::MAX_JSON;
 use std::convert::Infallible;
