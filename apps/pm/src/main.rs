@@ -5,6 +5,7 @@
 
 mod domains;
 mod interfaces;
+mod openapi;
 mod place;
 mod rest;
 mod sockets;
@@ -212,5 +213,21 @@ fn announce(shared: &Shared, dir: &place::Dir, rest_at: Option<std::net::SocketA
         if let Some(url) = url {
             shared.output.line(&format!("REST at {url}, its token in {}", dir.token().display()));
         }
+    }
+}
+
+/// A manager without anything but what comes with it, for tests.
+#[cfg(test)]
+fn bare(ready: bool) -> Shared {
+    let limits = neater_policy::manager::Limits::default();
+    let options = Options { limits, owner: 0, ready, keeps_rules: false };
+    Shared {
+        daemon: Mutex::new(Daemon::new(options)),
+        watch: Mutex::new(Watch::new(None, None).expect("no folders")),
+        look: Notify::new(),
+        output: Output::new(false, false),
+        token: String::new(),
+        port: 0,
+        folder: std::env::temp_dir(),
     }
 }

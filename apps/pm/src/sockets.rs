@@ -245,29 +245,13 @@ async fn send(stream: &UnixStream, mut bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A manager without anything but what comes with it.
-    fn shared() -> Arc<Shared> {
-        use neater_policy::manager::Limits;
-        use neater_policy_daemon::{Daemon, Options};
-        let options = Options { limits: Limits::default(), owner: 0, ready: true, keeps_rules: false };
-        Arc::new(Shared {
-            daemon: Mutex::new(Daemon::new(options)),
-            watch: Mutex::new(crate::Watch::new(None, None).expect("no folders")),
-            look: tokio::sync::Notify::new(),
-            output: neater_command::output::Output::new(false, false),
-            token: String::new(),
-            port: 0,
-            folder: std::env::temp_dir(),
-        })
-    }
-
     #[tokio::test]
     async fn an_answer_that_was_sent_is_charged_to_nobody() {
         use neater_policy::protocol::Follower;
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut client, server) = UnixStream::pair().expect("a pair");
         let held: Arc<Held> = Arc::default();
-        let (shared, mut place) = (shared(), held.take(1000, false).expect("a place"));
+        let (shared, mut place) = (crate::bare(true), held.take(1000, false).expect("a place"));
         tokio::spawn(async move { serve(server, Door::Requests, &mut place, &shared).await });
         let (mut follower, mut question, mut piece, mut answer) = (Follower::new(), Vec::new(), [0; 4096], 0);
         follower.ask(&mut question);

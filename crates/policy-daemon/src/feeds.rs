@@ -7,7 +7,7 @@
 //! until it expires.
 
 use super::Daemon;
-use super::session::{objects, within};
+use super::document::{objects, within};
 use core::time::Duration;
 use neater_base::WallTime;
 use neater_policy::manager::Node;

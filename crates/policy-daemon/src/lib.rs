@@ -2,11 +2,10 @@
 //! connections to them.
 //!
 //! *Responsible for* which user may write what and which users it applies to ([`Daemon`]), for
-//! NEAT's JSON and the compact form on the Unix sockets ([`Session`]), for the REST interface
-//! ([`rest`]) with its description, and for what is counted.
+//! NEAT's JSON and the compact form on the Unix sockets ([`Session`]), and for what is counted.
 //!
-//! *Not responsible for* sockets, files, clocks and randomness: the program `neater pm` brings
-//! bytes, texts, the time and a token. *Deliberately not here*: what a decision is, which is
+//! *Not responsible for* sockets, REST, files, clocks and randomness: the program `neater pm`
+//! brings bytes, texts and the time. *Deliberately not here*: what a decision is, which is
 //! neater-policy's [`manager`](neater_policy::manager), and what programs need to talk to a daemon,
 //! its [`protocol`](neater_policy::protocol): a program that links neater compiles none of this.
 //!
@@ -17,23 +16,23 @@
 
 #![forbid(unsafe_code)]
 
+mod document;
 mod facts;
 mod feeds;
 mod metadata;
 mod metrics;
 mod networks;
-mod openapi;
 mod published;
-pub mod rest;
 mod session;
 mod store;
 mod tables;
 
+pub use document::{DocumentError, MAX_BATCH};
 pub use facts::{MAX_FACTS, MAX_FACTS_OF_CLIENT};
 pub use feeds::{MAX_SOURCE_TEXT, MAX_SOURCES};
 pub use metadata::{MAX_LINE, metadata_node};
 pub use metrics::Counters;
-pub use session::{MAX_BATCH, Session};
+pub use session::Session;
 pub use store::{
     Daemon, Effect, MAX_ALL_PROPERTIES, MAX_GUEST_BYTES, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_PROPERTIES,
     MAX_REQUESTS, MAX_VIEWS, Options, Refusal, TooMuch,

@@ -46,9 +46,10 @@ impl Counters {
         self.refused[door as usize] += 1;
     }
 
-    pub(crate) fn rest(&mut self, status: u16) {
+    /// Counts an answer over REST.
+    pub const fn rest(&mut self, status: u16) {
         self.rest_taken += 1;
-        self.rest_refused += u64::from(status >= 400);
+        self.rest_refused += (status >= 400) as u64;
     }
 
     /// Takes note of how long the daemon worked on what came on a socket.

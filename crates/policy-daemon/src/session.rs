@@ -10,19 +10,17 @@
 //! administrator of the daemon. The sockets for the PIB and CIB return the reason to the client,
 //! which NEAT's library does not wait for.
 
+use super::document::placed;
 use super::metadata::{MAX_LINE, metadata_node};
-use crate::store::{Daemon, Refusal};
-use core::fmt;
+use crate::store::Daemon;
 use neater_base::WallTime;
-use neater_policy::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told};
+use neater_policy::manager::{Decision, Requests, to_text, told};
 use neater_policy::protocol::wire::{self, Frame, Kind, Malformed};
 use neater_policy::protocol::{self, Door};
-use neater_property::neat::{MAX_JSON, NeatArray, NeatError, read};
-use serde_json::{Value, json};
+use neater_property::neat::{MAX_JSON, NeatArray};
+use serde_json::json;
 use std::collections::BTreeMap;
 
-/// How many rules or nodes one document may hold.
-pub const MAX_BATCH: usize = 1024;
 /// How many bytes of answers may wait before no more questions are read.
 const MAX_WAITING: usize = 1 << 20;
 
@@ -198,9 +196,9 @@ impl Session {
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
             _ if says_nothing => Err("the document is an empty list, which has no content".to_owned()),
-            Door::Pib => put_rules(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string()),
+            Door::Pib => daemon.put_rules_of(text, None, self.user, now).map(drop).map_err(|e| e.to_string()),
             Door::Cib | Door::Metadata => {
-                put_nodes(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string())
+                daemon.put_nodes_of(text, None, self.user, now).map(drop).map_err(|e| e.to_string())
             }
         };
         if let Err(why) = done {
@@ -345,108 +343,4 @@ fn answer(requests: &Requests, decision: &Decision) -> String {
     let ranked = decision.ranked();
     let as_told = |array: &NeatArray| if requests.pre_resolve { array.clone() } else { told(array) };
     to_text(&ranked.iter().map(|r| as_told(&r.properties)).collect::<Vec<_>>())
-}
-
-/// What is wrong with a document, with line and column.
-fn placed(text: &str, error: &NeatError) -> String {
-    let fault = Fault::new("", text, error);
-    format!("line {} column {}: {}", fault.line, fault.column, fault.why)
-}
-
-/// The objects of a document: it is one, or a list of them. A uid that is given replaces the one of
-/// a single object.
-pub(crate) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
-    let mut objects = match read(text).map_err(|e| placed(text, &e))? {
-        Value::Array(list) => list,
-        object => vec![object],
-    };
-    if objects.len() > MAX_BATCH {
-        return Err(format!("a document has at most {MAX_BATCH} objects, not {}", objects.len()));
-    }
-    if let (Some(uid), [Value::Object(one)]) = (uid, &mut objects[..]) {
-        one.insert("uid".into(), uid.into());
-    } else if uid.is_some() {
-        return Err("one object is wanted under one uid".into());
-    }
-    Ok(objects)
-}
-
-/// Where in a document an error is, of the object of this number.
-pub(crate) fn within(text: &str, i: usize, e: NeatError) -> String {
-    placed(text, &if text.trim_start().starts_with('[') { e.within(&i.to_string()) } else { e })
-}
-
-/// Why a document was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotDone {
-    /// It has no valid meaning.
-    Malformed(String),
-    /// It may not be.
-    Refused(Refusal),
-}
-
-impl From<String> for NotDone {
-    fn from(why: String) -> Self {
-        Self::Malformed(why)
-    }
-}
-
-impl fmt::Display for NotDone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(why) => f.write_str(why),
-            Self::Refused(why) => write!(f, "{why}"),
-        }
-    }
-}
-
-/// Puts in the policies of a document, and returns diagnostics about one that comes with its uid.
-/// `policy_type` marks profiles.
-///
-/// # Errors
-/// Why, with the place.
-pub(crate) fn put_rules(
-    text: &str,
-    uid: Option<&str>,
-    user: u32,
-    daemon: &mut Daemon,
-    now: WallTime,
-) -> Result<Vec<Fault>, NotDone> {
-    let (mut rules, mut diagnostics) = (Vec::new(), Vec::new());
-    for (i, object) in objects(text, uid)?.into_iter().enumerate() {
-        let (rule, odd) = Rule::from_json(object, "", pointed_at(text, uid)).map_err(|e| within(text, i, e))?;
-        diagnostics.extend(odd);
-        let is_profile = rule.others.get("policy_type").and_then(Value::as_str) == Some("profile");
-        rules.push((if is_profile { Stage::Profile } else { Stage::Policy }, rule));
-    }
-    daemon.put_rules(user, rules, now).map_err(NotDone::Refused)?;
-    Ok(diagnostics)
-}
-
-/// The text in which diagnostics have a position: that of one object under the uid that the client
-/// gives it. Other requests get no answer that could carry diagnostics, and looking for them takes
-/// time.
-fn pointed_at<'a>(text: &'a str, uid: Option<&str>) -> &'a str {
-    if uid.is_some() && text.trim_start().starts_with('{') { text } else { "" }
-}
-
-/// Puts in the nodes of a document.
-///
-/// # Errors
-/// As for [`put_rules`].
-pub(crate) fn put_nodes(
-    text: &str,
-    uid: Option<&str>,
-    user: u32,
-    daemon: &mut Daemon,
-    now: WallTime,
-) -> Result<Vec<Fault>, NotDone> {
-    let (mut nodes, mut diagnostics) = (Vec::new(), Vec::new());
-    for (i, object) in objects(text, uid)?.into_iter().enumerate() {
-        let (node, odd) = Node::from_json(object, "", pointed_at(text, uid), now).map_err(|e| within(text, i, e))?;
-        nodes.push(node);
-        diagnostics.extend(odd);
-    }
-    daemon.put_nodes(user, nodes, now).map_err(NotDone::Refused)?;
-    Ok(diagnostics)
 }

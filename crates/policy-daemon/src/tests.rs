@@ -1,6 +1,5 @@
 //! The daemon as its clients meet it, without sockets.
 
-use super::rest::{PORT, Request, Response};
 use super::*;
 use neater_base::WallTime;
 use neater_policy::manager::{Limits, Node, Requests, Rule, SourceFile, Stage, Tables};
@@ -20,7 +19,6 @@ const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 const OWNER: u32 = 500;
 const ANN: u32 = 1000;
 const BOB: u32 = 1001;
-const TOKEN: &str = "0123456789abcdef";
 
 fn daemon() -> Daemon {
     Daemon::new(Options { limits: Limits::default(), owner: OWNER, ready: false, keeps_rules: true })
@@ -350,106 +348,20 @@ fn a_short_decision_does_not_become_a_long_one() {
     assert_eq!(with(5_000), Err(wire::Malformed::TooMany));
 }
 
-fn rest(d: &mut Daemon, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
-    let authorization = token.map(|t| format!("Bearer {t}"));
-    let request = Request {
-        method,
-        path,
-        host: Some("127.0.0.1:45888"),
-        authorization: authorization.as_deref(),
-        content_type: Some("application/json; charset=utf-8"),
-        body: body.as_bytes(),
-    };
-    d.rest(&request, PORT, TOKEN, NOW)
-}
-
 #[test]
-fn rest_reads_for_all_and_writes_for_who_has_the_token() {
+fn what_is_put_under_a_uid_is_to_be_saved_under_it() {
     let mut d = daemon();
     let policy = r#"{"match": {"app": {"value": "x"}}, "properties": {"dscp": {"value": 10}}}"#;
-    for token in [None, Some(""), Some("0123456789abcdee"), Some("0123456789abcdef0")] {
-        assert_eq!(rest(&mut d, "PUT", "/pib/site", token, policy).status, 401);
-        assert_eq!(rest(&mut d, "DELETE", "/cib/x", token, "").status, 401);
-        assert_eq!(rest(&mut d, "GET", "/reload", token, "").status, 401);
-    }
-    let put = rest(&mut d, "PUT", "/pib/Site", Some(TOKEN), policy);
-    assert_eq!((put.status, put.body.as_str()), (200, "OK"));
-    assert_eq!(rest(&mut d, "GET", "/pib", None, "").body, "[\"site\"]\n");
-    assert_eq!(rest(&mut d, "GET", "/profiles", None, "").body, "[]\n");
-    let held: Value = serde_json::from_str(&rest(&mut d, "GET", "/pib/SITE", None, "").body).expect("JSON");
-    assert_eq!(held["properties"][0][0]["dscp"]["value"], 10);
+    assert_eq!(d.put_rules_of(policy, Some("Site"), OWNER, NOW), Ok(vec![]));
+    assert!(d.base().policies().get("SITE").is_some());
     assert!(
         matches!(&d.take_effects()[..], [Effect::Save { file, text, new: true }] if file == "site.policy" && text.contains("dscp"))
     );
-    let gone = rest(&mut d, "DELETE", "/pib/site", Some(TOKEN), "");
-    assert_eq!((gone.status, gone.body.as_str()), (200, "Policy removed"));
+    assert_eq!(d.remove_rule(OWNER, Stage::Policy, "site"), Ok(()));
     assert_eq!(d.take_effects(), [Effect::Remove { file: "site.policy".into() }]);
-    let gone = rest(&mut d, "DELETE", "/pib/site", Some(TOKEN), "");
-    assert_eq!((gone.status, gone.body.as_str()), (404, "Policy not found (uid 'site')."));
-
-    assert_eq!(rest(&mut d, "PUT", "/cib/eth0", Some(TOKEN), &interface("other")).status, 200);
-    assert_eq!(rest(&mut d, "GET", "/cib", None, "").body, "[\"eth0\"]\n");
-    let rows: Value = serde_json::from_str(&rest(&mut d, "GET", "/cib/rows", None, "").body).expect("JSON");
-    assert_eq!(rows[0]["interface"]["value"], "other");
-    assert_eq!(rest(&mut d, "DELETE", "/cib/eth0", Some(TOKEN), "").body, "CIB node removed");
-    assert_eq!(rest(&mut d, "GET", "/cib/eth0", None, "").status, 404);
-
-    let diagnostic = "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": 300}}}";
-    let odd = rest(&mut d, "PUT", "/pib/odd", Some(TOKEN), diagnostic);
-    assert!(odd.status == 200 && odd.body.starts_with("OK\n2:17: warning: dscp = 300 has no effect"), "{}", odd.body);
-    let bad = rest(&mut d, "PUT", "/pib/bad", Some(TOKEN), "{\n \"priority\": []}");
-    assert!(bad.status == 400 && bad.body.contains("line 2 column 2: priority is a number"), "{}", bad.body);
-    assert_eq!(rest(&mut d, "PATCH", "/pib/x", Some(TOKEN), "").allow.as_deref(), Some("GET, PUT, DELETE"));
-    assert_eq!(rest(&mut d, "OPTIONS", "/pib/x", None, "").status, 405);
-    assert_eq!(rest(&mut d, "GET", "/", None, "").status, 404);
-    assert!(rest(&mut d, "GET", "/reload", Some(TOKEN), "").reload);
-    let rebound = Request {
-        method: "GET",
-        path: "/pib",
-        host: Some("evil.example:45888"),
-        authorization: None,
-        content_type: None,
-        body: b"",
-    };
-    assert_eq!(d.rest(&rebound, PORT, TOKEN, NOW).status, 421);
-    assert_eq!(d.rest(&Request { host: None, ..rebound }, PORT, TOKEN, NOW).status, 421);
-    let form = Request {
-        method: "PUT",
-        host: Some("127.0.0.1:45888"),
-        authorization: Some("Bearer 0123456789abcdef"),
-        path: "/pib/x",
-        content_type: Some("text/plain"),
-        body: b"{}",
-    };
-    assert_eq!(d.rest(&form, PORT, TOKEN, NOW).status, 415);
-}
-
-#[test]
-fn the_description_names_every_path_and_method_and_no_other() {
-    let mut d = daemon();
-    let description: Value = serde_json::from_str(&rest(&mut d, "GET", "/openapi.json", None, "").body).expect("JSON");
-    for (path, item) in description["paths"].as_object().expect("paths") {
-        let path = path.replace("{uid}", "x");
-        for method in ["GET", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "HEAD"] {
-            let told = item[method.to_lowercase()].is_object();
-            let status = rest(&mut d, method, &path, None, "").status;
-            assert_eq!(status != 405, told, "{method} {path}: {status}");
-            assert_eq!(status == 401, item[method.to_lowercase()]["security"].is_array(), "{method} {path}");
-        }
-    }
-    assert_eq!(description["servers"][0]["url"], "/");
-    for (method, statuses) in
-        [("get", vec!["404", "408", "413", "421"]), ("put", vec!["400", "403", "409", "415", "500"])]
-    {
-        for status in statuses {
-            assert!(description["paths"]["/cib/{uid}"][method]["responses"][status].is_object(), "{method} {status}");
-        }
-    }
-    let text = description.to_string();
-    for reference in text.split("#/components/schemas/").skip(1) {
-        let name = reference.split('"').next().expect("a name");
-        assert!(description["components"]["schemas"][name].is_object(), "{name}");
-    }
+    assert_eq!(d.remove_rule(OWNER, Stage::Policy, "site"), Err(Refusal::Unknown));
+    let two = "[{}, {}]";
+    assert!(matches!(d.put_rules_of(two, Some("x"), OWNER, NOW), Err(DocumentError::Malformed(_))));
 }
 
 #[test]
@@ -481,7 +393,7 @@ fn what_happened_is_counted() {
     interfaces(&mut d, ANN);
     let _ = say(&mut d, Door::Requests, ANN, "nonsense");
     d.counters.worked(Duration::from_micros(15));
-    let text = rest(&mut d, "GET", "/metrics", None, "").body;
+    let text = d.metrics(NOW);
     for line in [
         "neater_pm_decisions_total 3",
         "neater_pm_decisions_cached_total 1",

@@ -39,11 +39,11 @@ fn a_file_that_goes_leaves_the_ready_made_profile_that_it_covered() {
 }
 
 #[test]
-fn what_is_told_over_rest_and_taken_back_leaves_the_ready_made_profile() {
+fn what_is_put_in_and_taken_back_leaves_the_ready_made_profile() {
     let told = r#"{"policy_type": "profile", "match": {"profile": {"value": "confidential"}}, "properties": {}}"#;
     for is_saved in [false, true] {
         let mut d = with_ready();
-        assert_eq!(rest(&mut d, "PUT", "/pib/confidential", Some(TOKEN), told).status, 200);
+        assert_eq!(d.put_rules_of(told, Some("confidential"), OWNER, NOW), Ok(vec![]));
         assert!(!is_secure(&mut d));
         let effects = d.take_effects();
         let [Effect::Save { file, text, new: true }] = &effects[..] else { panic!("{effects:?}") };
@@ -51,10 +51,10 @@ fn what_is_told_over_rest_and_taken_back_leaves_the_ready_made_profile() {
             files(&mut d, &[(file, text)]);
             assert!(!is_secure(&mut d));
             // And a second time, into the same file.
-            assert_eq!(rest(&mut d, "PUT", "/pib/confidential", Some(TOKEN), told).status, 200);
+            assert_eq!(d.put_rules_of(told, Some("confidential"), OWNER, NOW), Ok(vec![]));
             assert!(matches!(&d.take_effects()[..], [Effect::Save { file: again, new: false, .. }] if again == file));
         }
-        assert_eq!(rest(&mut d, "DELETE", "/pib/confidential", Some(TOKEN), "").status, 200);
+        assert_eq!(d.remove_rule(OWNER, Stage::Profile, "confidential"), Ok(()));
         assert!(is_secure(&mut d), "saved: {is_saved}");
         assert_eq!(d.take_effects(), [Effect::Remove { file: file.clone() }]);
         files(&mut d, &[]);
@@ -69,9 +69,9 @@ fn a_node_of_a_file_is_changed_in_the_file_and_what_it_covers_comes_back() {
     let file = r#"{"uid": "x", "root": true, "expire": -1, "properties": {"interface": {"value": "filed"}}}"#;
     d.load(&[], &[SourceFile { name: "x.cib", text: file }], NOW);
     assert_eq!(interfaces(&mut d, OWNER), ["-", "filed"]);
-    let put = rest(&mut d, "PUT", "/cib/x", Some(TOKEN), &interface("other"));
-    assert!(put.status == 409 && put.body.contains("change the file"), "{put:?}");
-    assert_eq!(rest(&mut d, "DELETE", "/cib/x", Some(TOKEN), "").status, 409);
+    let put = d.put_nodes_of(&interface("other"), Some("x"), OWNER, NOW);
+    assert_eq!(put, Err(DocumentError::Refused(Refusal::Filed)));
+    assert_eq!(d.remove_node(OWNER, "x"), Err(Refusal::Filed));
     let (answer, refusals) = say(&mut d, Door::Cib, 0, &interface("x"));
     assert!(answer.contains("change the file") && refusals.len() == 1, "{answer}");
     assert_eq!(interfaces(&mut d, OWNER), ["-", "filed"]);
