@@ -1,36 +1,16 @@
 //! What may stand on the command line.
 
 use clap::{Args, Parser, Subcommand};
+use neater_command::Globals;
+use neater_command::args::{EXITS, PmArgs, TableArgs, seconds};
 use std::path::PathBuf;
-
-const EXITS: &str = "Exit codes:
-  0  everything was done
-  1  no connection, or a transfer failed
-  2  the command line makes no sense, or asks for what cannot be
-  3  some of several files failed
-  4  a local file or disk
-  5  the server answered with a status of 400 or more
-  6  security: a certificate is not acceptable
-130  interrupted, from the keyboard or by SIGTERM
-
-Looking for faults: SSLKEYLOGFILE=FILE writes the keys of all sessions there, for tools that read
-what was captured; NEATER_QLOG=DIR, or --qlog DIR, a qlog of each QUIC connection.";
 
 /// Transport services: state what you need from the network, neater finds how.
 #[derive(Debug, Parser)]
 #[command(name = "neater", version, arg_required_else_help = true, after_help = EXITS, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// One JSON object per line instead of text; `event` names its kind
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Print every step of establishment on standard error, as it happens; of serve, every request
-    /// and every rejected client
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
-    /// What the library logs, as in RUST_LOG: `debug`, `neater::race=debug`. The variables
-    /// NEATER_LOG and RUST_LOG do the same
-    #[arg(long, global = true, value_name = "FILTER")]
-    pub(crate) log: Option<String>,
+    #[command(flatten)]
+    pub(crate) globals: Globals,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -149,14 +129,6 @@ fn property(text: &str) -> Result<(String, String), String> {
         }
         _ => Ok((name.to_owned(), value.to_owned())),
     }
-}
-
-fn seconds(text: &str) -> Result<core::time::Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, such as 2.5".to_owned())?;
-    if !(0.001..=86_400.0).contains(&seconds) {
-        return Err("from 0.001 to 86400 seconds".into());
-    }
-    Ok(core::time::Duration::from_secs_f64(seconds))
 }
 
 const GET_HELP: &str = "Examples:
@@ -506,26 +478,6 @@ pub(crate) struct PolicyArgs {
     pub(crate) command: PolicyCommand,
 }
 
-/// Which tables count.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct TableArgs {
-    /// A folder of .policy and .profile files
-    #[arg(long, value_name = "DIR")]
-    pub(crate) pib: Option<PathBuf>,
-    /// A folder of .cib files, read with the folders in it
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cib: Option<PathBuf>,
-    /// Without the profiles and policies that come with neater
-    #[arg(long)]
-    pub(crate) bare: bool,
-    /// How many candidates of each lookup in the CIB are kept
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(crate) rows: usize,
-    /// How many candidates are kept in the end
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) candidates: usize,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Read files as the manager would, and report faults with line and column
@@ -591,73 +543,6 @@ pub(crate) enum PolicyCommand {
     },
 }
 
-const PM_HELP: &str = "Examples:
-  neater pm --pib /etc/neater/pib --cib /etc/neater/cib
-  neater pm --sock /run/neater --shared --no-rest
-  neater pm --source /run/modem.json --source https://site.example/cib.json --source-every 5
-  curl http://127.0.0.1:45888/cib/rows
-  curl -X PUT -H \"Authorization: Bearer $(cat ~/.neat/rest_token)\" -H 'Content-Type: application/json' \\
-       -d '{\"match\": {}, \"properties\": {\"dscp\": {\"value\": 10}}}' http://127.0.0.1:45888/pib/site
-
-The folders are looked at every second, and read when something changed; a file that is broken is
-reported, and its earlier content stays in force. What a user sends over the sockets applies to that
-user alone; what root, the daemon's user or a client with the token sends applies to all users.
-docs/policy.md describes the rest, and how to run it as a service.
-
-JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, failed, stopped;
-with -v also refused.";
-
-#[derive(Debug, Args)]
-#[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
-pub(crate) struct PmArgs {
-    #[command(flatten)]
-    pub(crate) tables: TableArgs,
-    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and
-    /// rest_token. Default: ~/.neat
-    #[arg(long, value_name = "DIR")]
-    pub(crate) sock: Option<PathBuf>,
-    /// Do not start while a file of --pib or --cib cannot be used: its content would not apply.
-    /// While the manager runs, a file that becomes invalid leaves its earlier content in force
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the
-    /// daemon's
-    #[arg(long)]
-    pub(crate) shared: bool,
-    /// Where REST listens: an address of this host alone. Port 0 takes a free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:45888", conflicts_with = "no_rest")]
-    pub(crate) rest: std::net::SocketAddr,
-    /// No REST
-    #[arg(long)]
-    pub(crate) no_rest: bool,
-    /// A file or URL (http, https) with nodes of the CIB: an object or a list, read periodically.
-    /// Each answer replaces the one before; the nodes expire when three requests in a row have
-    /// failed; may be given up to 16 times
-    #[arg(long, value_name = "FILE|URL")]
-    pub(crate) source: Vec<String>,
-    /// Seconds from one look at the sources to the next
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub(crate) source_every: core::time::Duration,
-    /// Trust these authorities (PEM) instead of the system's, for sources of https
-    #[arg(long, value_name = "FILE", requires = "source")]
-    pub(crate) source_ca: Option<PathBuf>,
-    /// What this user sends applies to all users, as from root: for example, a program that reports
-    /// modems under a user of its own. A name or a number; may be given several times. It reaches
-    /// the sockets only with --shared
-    #[arg(long, value_name = "USER")]
-    pub(crate) trust_user: Vec<String>,
-    /// Do not report the interfaces of this host: only files and programs fill the CIB
-    #[arg(long)]
-    pub(crate) no_interfaces: bool,
-    /// Do not receive provisioning domains from routers (RFC 8801), which takes root or CAP_NET_RAW
-    #[arg(long)]
-    pub(crate) no_pvd: bool,
-    /// The authorities of the servers of provisioning domains, in place of the system's:
-    /// certificates in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pvd_ca: Option<PathBuf>,
-}
-
 const LAB_HELP: &str = "Examples:
   neater lab list
   neater lab run B1 --quick --out results
@@ -683,13 +568,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn times_are_positive_numbers_of_seconds() {
-        assert_eq!(seconds("2.5"), Ok(core::time::Duration::from_millis(2500)));
-        for bad in ["0", "-1", "nan", "inf", "1e9", "soon"] {
-            assert!(seconds(bad).is_err(), "{bad}");
-        }
     }
 }

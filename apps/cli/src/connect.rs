@@ -9,14 +9,11 @@ use neater::{
     Builder, LocalEndpoint, Neater, PolicyFault, Preference, SecurityNeed, SecurityParameters, Stack,
     TransportProperties, Trust,
 };
+pub(crate) use neater_command::file::read;
 use serde_json::json;
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The largest file that is read whole.
-const FILE_MAX: u64 = 4 << 20;
 
 /// What was asked for, checked.
 pub(crate) struct Asked {
@@ -185,20 +182,6 @@ impl PolicyFaults {
             self.0.push(fault);
         }
     }
-}
-
-/// A file that is read whole.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let bad = |e: &std::io::Error| Failure::file("read", path, e);
-    let mut all = Vec::new();
-    // A device has no length that could be looked at first.
-    let file = std::fs::File::open(path).map_err(|e| bad(&e))?;
-    file.take(FILE_MAX + 1).read_to_end(&mut all).map_err(|e| bad(&e))?;
-    if all.len() as u64 > FILE_MAX {
-        let what = format!("{}: more than {} MB are too many for this", path.display(), FILE_MAX >> 20);
-        return Err(Failure::usage(what));
-    }
-    Ok(all)
 }
 
 fn pin(text: &str) -> Result<Pin, Failure> {

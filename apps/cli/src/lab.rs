@@ -1,21 +1,13 @@
-//! The laboratory is a program of its own: it links what only measurements need.
+//! `neater lab`: the arguments of the laboratory.
 
 use crate::args::LabArgs;
 use crate::failure::{Exit, Failure};
+use crate::program;
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 
 /// Becomes neater-lab.
 pub(crate) fn run(args: &LabArgs, json: bool) -> Result<Exit, Failure> {
-    let words = words(&args.rest, json)?;
-    let Some(program) = find() else {
-        return Err(Failure::new(Exit::Failed, "lab", "neater-lab is neither beside neater nor on the PATH")
-            .advise("in neater's source directory: cargo install --locked --path sim/lab")
-            .advise("`neater help lab` describes it"));
-    };
-    let error = std::process::Command::new(&program).args(words).exec();
-    Err(Failure::new(Exit::Failed, "lab", format!("{}: {error}", program.display())))
+    program::execute("neater-lab", "lab", words(&args.rest, json)?, "sim/lab")
 }
 
 /// The arguments of neater-lab: `--json` stands before the subcommand here, and behind it there.
@@ -34,13 +26,6 @@ fn words(rest: &[OsString], json: bool) -> Result<Vec<OsString>, Failure> {
         }
     }
     Ok(words)
-}
-
-fn find() -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok().and_then(|p| Some(p.parent()?.join("neater-lab")));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).map(|f| f.join("neater-lab"));
-    beside.into_iter().chain(folders).find(|p| p.is_file())
 }
 
 #[cfg(test)]

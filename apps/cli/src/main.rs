@@ -11,96 +11,30 @@
 
 mod args;
 mod connect;
-mod descriptors;
 mod explain;
-mod failure;
-mod folder;
 mod get;
 mod lab;
 mod man;
 mod outcomes;
-mod output;
 mod paths;
 mod ping;
-mod pm;
 mod policy;
+mod program;
 mod resolve;
 mod seen;
 mod serve;
-mod signals;
 mod why;
 
 use args::{Cli, Command};
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use failure::{Exit, Failure};
+use neater_command::{descriptors, failure, folder, output, signals};
 use output::Output;
 use serde_json::json;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(e) => {
-            let usage = e.use_stderr();
-            if usage && wants_json() {
-                Output::new(true, false).failure(&unusable(&e));
-                return Exit::Usage.into();
-            }
-            if wants_json() {
-                return as_json(&e);
-            }
-            let output = Output::new(false, false);
-            let printed = e.print();
-            if usage {
-                return Exit::Usage.into();
-            }
-            // Help that is not read to its end is no error.
-            output.keep_error(printed);
-            return output.check().map_or_else(
-                |f| {
-                    output.failure(&f);
-                    f.exit.into()
-                },
-                |()| ExitCode::SUCCESS,
-            );
-        }
-    };
-    let output = Output::new(cli.json, cli.verbose);
-    let done = start_log(cli.log.as_deref()).and_then(|()| run(cli.command, &output));
-    let done = done.and_then(|exit| output.check().map(|()| exit));
-    match done {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            output.failure(&failure);
-            failure.exit.into()
-        }
-    }
-}
-
-/// Whether the command line, that makes no sense, asks for objects.
-fn wants_json() -> bool {
-    std::env::args_os().skip(1).take_while(|a| a != "--").any(|a| a == "--json")
-}
-
-/// Help, or the version, for programs.
-fn as_json(text: &clap::Error) -> ExitCode {
-    let event = if text.kind() == clap::error::ErrorKind::DisplayVersion { "version" } else { "help" };
-    let output = Output::new(true, false);
-    output.event(&json!({"event": event, "text": text.render().to_string().trim_end()}));
-    output.check().map_or_else(|f| f.exit.into(), |()| ExitCode::SUCCESS)
-}
-
-/// What is wrong with a command line, and what may be meant.
-fn unusable(e: &clap::Error) -> Failure {
-    use clap::error::ErrorKind as K;
-    if e.kind() == K::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("a subcommand is missing").advise("`neater --help` lists them");
-    }
-    let text = e.render().to_string();
-    let mut parts = text.split("\n\n").map(str::trim).filter(|p| !p.is_empty());
-    let what = parts.next().unwrap_or_default();
-    let what = what.strip_prefix("error: ").unwrap_or(what).split_whitespace().collect::<Vec<_>>().join(" ");
-    parts.fold(Failure::usage(what), |f, more| f.advise(more.split_whitespace().collect::<Vec<_>>().join(" ")))
+    neater_command::main(|cli: &Cli| &cli.globals, |cli, output| run(cli.command, output))
 }
 
 fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
@@ -111,7 +45,10 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Paths(args) => on_tokio(signals::unless_interrupted(paths::run(args, output))),
         Command::Ping(args) => on_tokio(ping::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
-        Command::Pm(args) => pm::run(args, output),
+        Command::Pm(_) => {
+            // They were read here for their help and their faults alone.
+            program::execute("neater-pm", "pm", program::without("pm", std::env::args_os()), "apps/pm")
+        }
         Command::Lab(args) => lab::run(&args, output.json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -179,21 +116,4 @@ fn on_one_thread(job: impl Future<Output = Result<Exit, Failure>> + Send + 'stat
             Err(e) => Err(Failure::new(Exit::Failed, "local", e.to_string())),
         },
     }
-}
-
-/// The library's log, on standard error: `--log` or `RUST_LOG` sets its level.
-fn start_log(filter: Option<&str>) -> Result<(), Failure> {
-    use tracing_subscriber::EnvFilter;
-    let set = |name: &&str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-    let filter = match (filter, ["NEATER_LOG", "RUST_LOG"].into_iter().find(set)) {
-        (Some(text), _) => EnvFilter::try_new(text).map_err(|e| Failure::usage(format!("--log {text}: {e}")))?,
-        (None, Some("NEATER_LOG")) => {
-            EnvFilter::try_from_env("NEATER_LOG").map_err(|e| Failure::usage(format!("NEATER_LOG: {e}")))?
-        }
-        (None, Some(_)) => EnvFilter::from_default_env(),
-        (None, None) => return Ok(()),
-    };
-    let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    writer.with_ansi(ansi).try_init().map_err(|e| Failure::usage(format!("--log: {e}")))
 }

@@ -1,16 +1,16 @@
 //! `neater policy`: the policy manager on files. What it means is neater-policy's; here files are
 //! read and lines printed.
 
-use crate::args::{PolicyCommand, TableArgs};
+use crate::args::PolicyCommand;
 use crate::failure::{Exit, Failure};
 use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
-use neater_policy::daemon::{Door, wire};
+use neater_command::args::TableArgs;
 use neater_policy::manager::{
-    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, check_all, test,
-    vectors,
+    Fault, FileKind, Loader, Manager, Requests, SourceFile, add_ready, check, check_all, test, vectors,
 };
+use neater_policy::protocol::{Door, wire};
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -123,18 +123,9 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-/// How many candidates are kept, as set on the command line.
-pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
-    let most = 1..=MAX_CANDIDATES;
-    if !most.contains(&tables.rows) || !most.contains(&tables.candidates) {
-        return Err(Failure::usage(format!("--rows and --candidates are from 1 to {MAX_CANDIDATES}")));
-    }
-    Ok(Limits { rows: tables.rows, candidates: tables.candidates })
-}
-
 /// A manager with the tables in force. Faults of files are reported on the way.
 fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
-    let mut manager = Manager::new(limits(tables)?);
+    let mut manager = Manager::new(tables.limits()?);
     if !tables.bare {
         add_ready(&mut manager);
     }

@@ -7,8 +7,9 @@
 //!
 //! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as
 //! [`StackFeatures`]), for racing candidates, or for opening anything. [`manager`] is NEAT's policy
-//! manager, [`advice`] its application to real connections, [`daemon`] what of it many programs
-//! share, [`pvd`] the networks' own descriptions.
+//! manager, [`advice`] its application to real connections, [`rows`] what the
+//! CIB has of this host, [`pvd`] the networks' own descriptions, [`protocol`] how a program and a
+//! daemon talk.
 //!
 //! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and
 //! security filters and is never traded; every exclusion names its property; the outcome is a
@@ -20,15 +21,19 @@
 
 #[cfg(feature = "json")]
 pub mod advice;
-#[cfg(feature = "json")]
-pub mod daemon;
 mod explain;
 #[cfg(feature = "json")]
 pub mod manager;
+#[cfg(feature = "json")]
+mod option;
 mod path;
+#[cfg(feature = "json")]
+pub mod protocol;
 #[cfg(feature = "json")]
 pub mod pvd;
 mod request;
+#[cfg(feature = "json")]
+pub mod rows;
 mod select;
 mod stack;
 

@@ -2,13 +2,15 @@
 
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng, WallTime};
-use neater_policy::daemon::rest::{PORT, Request};
-use neater_policy::daemon::wire::{self, Frame, Kind, Malformed};
-use neater_policy::daemon::{Daemon, Door, Follower, Options, Session, Tables, network_nodes};
 use neater_policy::manager::{
-    FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
+    FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, Stage, Tables, check, test, to_text,
+    told, vectors,
 };
+use neater_policy::protocol::wire::{self, Frame, Kind, Malformed};
+use neater_policy::protocol::{Door, Follower};
 use neater_policy::pvd::{Advertisement, Domains, MAX_DOMAINS};
+use neater_policy::rows::network_nodes;
+use neater_policy_daemon::{Daemon, Options, Session};
 use neater_property::neat::{NeatArray, NeatError, NeatValue, locate, read};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -61,7 +63,7 @@ pub fn policy_manager(data: &[u8]) {
     let _ = vectors::run(request);
 }
 
-/// The first byte of a piece says what it is: which socket it comes to, by whom and how it is cut; or a request of REST. No
+/// The first byte of a piece says what it is: which socket it comes to, by whom and how it is cut; or a document and its uid. No
 /// user may make another one's candidates differ, and whatever a program requires for its security stays.
 pub fn policy_daemon(data: &[u8]) {
     const OWNER: u32 = 900;
@@ -77,13 +79,13 @@ pub fn policy_daemon(data: &[u8]) {
         let user = [OWNER, ANN, 0, ANN][usize::from(head >> 2) % 4];
         if head & 0x80 != 0 {
             let text = String::from_utf8_lossy(text);
-            let (path, body) = text.split_once('\n').unwrap_or((&text, ""));
-            let method = ["GET", "PUT", "DELETE", "POST"][usize::from(*head) % 4];
-            let authorization = (user != ANN).then_some("Bearer t");
-            let (host, content_type) = (Some("127.0.0.1:45888"), Some("application/json"));
-            let request = Request { method, path, host, authorization, content_type, body: body.as_bytes() };
-            let response = daemon.rest(&request, PORT, "t", NOW);
-            assert!(user != ANN || method == "GET" || response.status >= 400, "{method} {path} without the token");
+            let (uid, body) = text.split_once('\n').unwrap_or((&text, ""));
+            match head % 4 {
+                0 => drop(daemon.put_rules_of(body, Some(uid), user, NOW)),
+                1 => drop(daemon.put_nodes_of(body, Some(uid), user, NOW)),
+                2 => drop(daemon.remove_rule(user, Stage::Policy, uid)),
+                _ => drop(daemon.remove_node(user, uid)),
+            }
         } else {
             let mut session = Session::new(Door::ALL[usize::from(*head) % Door::ALL.len()], user);
             // Escaped, so that frames may hold zero bytes.

@@ -162,7 +162,7 @@ pub(crate) const DTLS_SESSION: Seeds = &[
 pub(crate) const POLICY_DAEMON: Seeds = &[
     b"\x02{\"uid\": \"eth0\", \"root\": true, \"properties\": {\"interface\": {\"value\": \"eth0\"}, \"security\": {\"value\": false}}}\0\x05{\"uid\": \"p\", \"match\": {\"transport\": {\"value\": \"TCP\"}}, \"properties\": {\"x\": {\"value\": 1, \"score\": 3}}}\0\x04[{\"transport\": {\"value\": \"TCP\"}}]",
     b"\x01{\"uid\": \"q\", \"policy_type\": \"profile\", \"match\": {\"security\": {\"value\": true}}, \"replace_matched\": true, \"properties\": {\"security\": {\"value\": false}}}\0\x06{\"uid\": \"tun0\", \"root\": true, \"expire\": -1, \"properties\": {\"interface\": {\"value\": \"tun0\", \"score\": 9}}}",
-    b"\x81/pib/site\n{\"match\": {\"app\": {\"value\": \"x\"}}, \"properties\": {\"dscp\": {\"value\": 10}}}\0\x80/pib\0\x82/pib/site\0\x80/metrics\0\x85/cib/a\n{}",
+    b"\x80site\n{\"match\": {\"app\": {\"value\": \"x\"}}, \"properties\": {\"dscp\": {\"value\": 10}}}\0\x81eth0\n{\"root\": true}\0\x82site\0\x85a\n{}\0\x87a",
     b"\x14\xb5\x01\x07\x1a\x10\x1a\x1a\x1a\x01\x1a\x01\x1a\x01\x1ak\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x02\0\x07{\"interface\": \"wwan0\", \"mode\": \"4G\", \"rsrp\": -87, \"ttl\": 60}\x0a{\"interface\": 3}\x0a",
 ];
 

@@ -292,7 +292,8 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
         _ => &mut cargo,
     };
     if all || wanted.neater {
-        cargo.args(["-p", "neater-cli", "--bin", NEATER]);
+        // `neater pm` executes a program of its own, which lies beside it.
+        cargo.args(["-p", "neater-cli", "-p", "neater-pm", "--bin", NEATER, "--bin", "neater-pm"]);
     }
     let (ended, text) = cargo_output(&mut cargo)?;
     let found = executables(&text);

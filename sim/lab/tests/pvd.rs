@@ -26,12 +26,13 @@ impl Drop for Folder {
 /// The `neater` command that cargo has built beside the tests (those of the command need it), or that it builds now.
 fn neater() -> PathBuf {
     let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.parent()?.join("neater")));
-    if let Some(neater) = beside.filter(|path| path.is_file()) {
+    // `neater pm` executes neater-pm, which lies beside it.
+    if let Some(neater) = beside.filter(|path| path.is_file() && path.with_file_name("neater-pm").is_file()) {
         return neater;
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-    let args = ["build", "-q", "-p", "neater-cli", "--message-format=json", "--manifest-path"];
+    let args = ["build", "-q", "-p", "neater-cli", "-p", "neater-pm", "--message-format=json", "--manifest-path"];
     let out = Command::new(cargo).args(args).arg(manifest).output().expect("cargo runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8_lossy(&out.stdout);

@@ -396,7 +396,7 @@ fn examples(shared: &mut Shared, log: &Log) -> Ended {
         ("neater-engine", "memory", &["20"]),
         ("neater-policy", "decision", &["cached", "2"]),
         ("neater-netsim", "speed", &["1", "10"]),
-        ("neater-policy", "updates", &["100000"]),
+        ("neater-policy-daemon", "updates", &["100000"]),
     ];
     let run = |(package, target, args): (&str, &str, &[&str])| {
         let found = shared.programs.iter().find(|p| p.example && p.target == target);

@@ -25,6 +25,11 @@ const ROWS: &[Row] = &[
         why: "policy ranks opaque candidates and knows no protocol",
     },
     Row {
+        room: "crates/policy-daemon",
+        may: &["crates/base", "crates/property", "crates/policy"],
+        why: "the state of a daemon decides by policy, and knows neither sockets nor protocols",
+    },
+    Row {
         room: "crates/quic",
         may: &["crates/base", "crates/cc", "crates/tls"],
         why: "QUIC needs TLS configuration, knows congestion control, and nothing of ours above it",
@@ -65,8 +70,18 @@ const ROWS: &[Row] = &[
     Row { room: "bindings/*", may: &["crates/*", "io/*"], why: "a binding wraps the public API" },
     Row {
         room: "apps/cli",
+        may: &["crates/*", "io/*", "apps/http", "apps/command"],
+        why: "the command is put together from io and apps; `neater lab` and `neater pm` execute programs of their own",
+    },
+    Row {
+        room: "apps/pm",
+        may: &["crates/*", "io/*", "apps/http", "apps/command"],
+        why: "the policy manager requests documents over HTTP, and talks to people as the command does",
+    },
+    Row {
+        room: "apps/command",
         may: &["crates/*", "io/*", "apps/http"],
-        why: "the command is put together from io and apps; `neater lab` executes neater-lab as a program of its own",
+        why: "what several programs have in common knows none of them",
     },
     Row { room: "apps/*", may: &["crates/*", "io/*"], why: "programs use the public API and no simulation" },
     Row { room: "sim/link", may: &["crates/base"], why: "simulator and lab share the link model; it knows neither" },

@@ -397,7 +397,7 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
     if let Some(why) = story.as_ref().and_then(neater::PolicyStory::prohibited) {
         return Err(Failure::new(Exit::Failed, "policy", why).advise("`neater explain URL` shows which file and line"));
     }
-    let all = crate::ping::ways::interfaces()?;
+    let all = neater_command::interfaces()?;
     let chosen = story.map_or_else(Vec::new, |story| story.interfaces());
     let by_policy = chosen.iter().filter_map(|index| all.iter().find(|i| i.index == *index));
     let mut names: Vec<String> = by_policy.map(|i| i.name.clone()).collect();

@@ -70,7 +70,7 @@ impl Tally {
 
 pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure> {
     let (name, port, addresses) = target(&args).await?;
-    let interfaces = ways::interfaces()?;
+    let interfaces = neater_command::interfaces()?;
     ways::known(&args.interface, &interfaces)?;
     let mut found = ways::ways(&addresses, &interfaces, &args.interface);
     if found.is_empty() {

@@ -1,8 +1,7 @@
 //! By which interfaces, and from which addresses, a host may be reached.
 
-use crate::failure::{Exit, Failure};
-use neater_base::net::{Interface, InterfaceKind, Net};
-use neater_net::OsNet;
+use crate::failure::Failure;
+use neater_base::net::{Interface, InterfaceKind};
 use serde_json::{Value, json};
 use std::fmt;
 use std::net::IpAddr;
@@ -32,13 +31,6 @@ impl fmt::Display for Way {
             None => write!(f, "as routed -> {}", self.remote),
         }
     }
-}
-
-/// The interfaces of this host as they are now.
-pub(crate) fn interfaces() -> Result<Vec<Interface>, Failure> {
-    let net =
-        OsNet::new().map_err(|e| Failure::new(Exit::Failed, "local", format!("the interfaces of this host: {e}")))?;
-    Ok(net.interfaces().to_vec())
 }
 
 /// That all interfaces that were named are there.

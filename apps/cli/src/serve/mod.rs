@@ -85,7 +85,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     if let Some(log) = &log {
         server = server.on_answer(log.taker());
     }
-    let stop = stop_signal(output)?;
+    let stop = crate::signals::stop_signal(output)?;
     let summary = tokio::select! {
         summary = server.run(listeners, stop) => summary,
         never = limits::watch_transport(&neater, output) => match never {},
@@ -375,31 +375,6 @@ fn announce(
         }
     }
     output.line("Ctrl-C ends it");
-}
-
-/// Ends at the first Ctrl-C or SIGTERM. The second ends the process.
-pub(crate) fn stop_signal(output: &Output) -> Result<impl Future<Output = ()> + use<>, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let bad = |e: std::io::Error| Failure::new(Exit::Failed, "local", format!("signals: {e}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(bad)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(bad)?;
-    let output = output.clone();
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        if !output.json {
-            output.note("ending: answers that have begun are finished; again to end at once");
-        }
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            std::process::exit(Exit::Interrupted as i32);
-        });
-    })
 }
 
 #[cfg(test)]

@@ -7,9 +7,20 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// The command. The tests of another package take the one that cargo has built beside them.
+pub(crate) fn program() -> PathBuf {
+    let beside = || {
+        let tests = std::env::current_exe().expect("a program");
+        let beside = tests.ancestors().nth(2).expect("a folder").join("neater");
+        assert!(beside.is_file(), "the neater command is not built here: cargo build -p neater-cli");
+        beside
+    };
+    option_env!("CARGO_BIN_EXE_neater").map_or_else(beside, PathBuf::from)
+}
+
 /// The binary under test, without the settings of the user who runs the tests.
 pub(crate) fn neater() -> Command {
-    let mut c = Command::new(env!("CARGO_BIN_EXE_neater"));
+    let mut c = Command::new(program());
     for name in ["RUST_LOG", "SSLKEYLOGFILE", "NEATER_QLOG"] {
         c.env_remove(name);
     }

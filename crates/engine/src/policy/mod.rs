@@ -17,7 +17,7 @@ use core::hash::BuildHasher;
 use neater_base::net::{Interface, Net};
 use neater_base::{Instant, WallTime};
 use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Fact, Story};
-use neater_policy::daemon::Tables;
+use neater_policy::manager::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What the manager's candidates mean for a connection.
 
 use super::ask::{Ask, Usable};
-use super::options;
 use crate::manager::{Decision, Stage};
+use crate::option;
 use crate::pvd::same_name;
 use core::cmp::Ordering;
 use core::fmt;
@@ -240,8 +240,8 @@ fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) ->
     let score = decision.score(i);
     let (evaluated, mut others) = score.map_or((0.0, 0.0), |s| (s.evaluated, s.others));
     for p in decision.properties(i) {
-        if options::is_option(&p.key) && !is_own_dscp(p, ask) {
-            match options::read(p, over_tcp) {
+        if option::is_option(&p.key) && !is_own_dscp(p, ask) {
+            match option::option_of(&p.key, &p.value, over_tcp) {
                 Ok(option) => set.push(option),
                 Err(why) => vain.push(format!("{} = {} has no effect: {why}", p.key, p.value)),
             }
@@ -281,7 +281,7 @@ fn wish(ask: &Ask<'_>, interface: Option<&str>, domain: Option<&str>) -> Result<
 
 /// Whether this is the codepoint that the needs ask for anyway.
 fn is_own_dscp(p: &crate::manager::Decided, ask: &Ask<'_>) -> bool {
-    let own = options::dscp_of(ask.needs.connection.capacity_profile);
+    let own = option::dscp_of(ask.needs.connection.capacity_profile);
     &*p.key == "dscp" && *p.value == NeatValue::Number(own.into())
 }
 

@@ -1,7 +1,7 @@
 //! A connection in NEAT's words.
 
-use super::options;
 use crate::manager::Requests;
+use crate::option::dscp_of;
 use crate::path::rank_paths;
 use crate::stack::StackFeatures;
 use neater_base::net::{Interface, InterfaceKind};
@@ -113,7 +113,7 @@ impl Ask<'_> {
         }
         let usable = self.usable(interfaces);
         let bare = |i: &&Interface| usable.iter().any(|u| u.index == i.index && u.addrs.is_empty());
-        let facts: Vec<NeatArray> = interfaces.iter().filter(bare).map(crate::daemon::interface_facts).collect();
+        let facts: Vec<NeatArray> = interfaces.iter().filter(bare).map(crate::rows::interface_facts).collect();
         let plain = self.stacks.iter().filter(|_| facts.len() < usable.len() || usable.is_empty()).map(of);
         let with = |facts: &NeatArray, stack: &Named| {
             let mut array = of(stack);
@@ -146,7 +146,7 @@ impl Ask<'_> {
         if let Some(word) = capacity_word(self.needs.connection.capacity_profile) {
             say("capacity_profile", word.into());
         }
-        let dscp = options::dscp_of(self.needs.connection.capacity_profile);
+        let dscp = dscp_of(self.needs.connection.capacity_profile);
         if dscp != 0 {
             say("dscp", NeatValue::Number(dscp.into()));
         }
@@ -208,7 +208,7 @@ impl Ask<'_> {
         let usable = usable.map(|i| (i, false)).chain(interfaces.iter().filter(|i| is_bound(i)).map(|i| (i, true)));
         let family = |a: &IpAddr| self.addr.is_none_or(|to| to.is_ipv4() == a.is_ipv4());
         let usable = usable.filter_map(|(i, bound)| {
-            let addrs: Vec<IpAddr> = crate::daemon::row_addresses(i).filter(family).collect();
+            let addrs: Vec<IpAddr> = crate::rows::row_addresses(i).filter(family).collect();
             let there = bound || !addrs.is_empty();
             there.then(|| Usable { index: i.index, name: i.name.clone(), addrs })
         });

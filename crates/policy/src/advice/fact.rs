@@ -169,7 +169,7 @@ impl Known {
 
     /// Merges what another program reports of the same path: what was seen later counts, and what
     /// races came to as it comes.
-    pub(crate) fn absorb(&mut self, told: Self) {
+    pub fn absorb(&mut self, told: Self) {
         let later = |ours: Option<Figure>, theirs: Option<Figure>| match (ours, theirs) {
             (Some(ours), Some(theirs)) => Some(if theirs.until.0 >= ours.until.0 { theirs } else { ours }),
             (ours, theirs) => theirs.or(ours),

@@ -162,7 +162,7 @@ impl Measured {
 
 /// Gives the rows of these interfaces what is known of the ways to one end, and takes from all
 /// others what they were given before.
-pub(crate) fn put_known(manager: &mut Manager, ways: &[(&str, Known)], port: u16) {
+pub fn put_known(manager: &mut Manager, ways: &[(&str, Known)], port: u16) {
     let seen = ways.iter().filter_map(|(interface, known)| {
         let facts = known.properties(port);
         let ends = known.first_end().filter(|_| !facts.is_empty())?;

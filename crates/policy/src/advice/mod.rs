@@ -15,23 +15,20 @@ mod answer;
 mod ask;
 mod fact;
 mod measured;
-mod options;
 mod story;
 
 pub use answer::{Advice, AdvisedPath, Denied, Pick};
 pub use ask::{Ask, Bound, Named};
 pub(crate) use fact::LEAST;
 pub use fact::{Fact, Figure, Known, LIFETIME, MAX_OUTCOMES, RaceOutcome};
-pub(crate) use measured::put_known;
-pub use measured::{MEASURED, Seen};
-pub(crate) use options::never;
+pub use measured::{MEASURED, Seen, put_known};
 pub use story::{Place, Story};
 
-use crate::daemon::{DOMAIN_PREFIX, INTERFACE_PREFIX, Tables, interface_rows};
 use crate::manager::{
     Contents, Decision, FileKind, Item, Layer, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile,
-    Stage, add_ready,
+    Stage, Tables, add_ready,
 };
+use crate::rows::{DOMAIN_PREFIX, INTERFACE_PREFIX, interface_rows};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
@@ -379,7 +376,7 @@ impl Adviser {
 /// Whether any rule wants to know what connections have seen, that could fire for requests with
 /// properties of these names. It looks at names alone: what profiles and policies make of them, and
 /// what rows have.
-pub(crate) fn heeds<'a>(manager: &'a Manager, asked: impl Iterator<Item = &'a str>) -> bool {
+pub fn heeds<'a>(manager: &'a Manager, asked: impl Iterator<Item = &'a str>) -> bool {
     let measured = |rule: &Rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED));
     let rules = || [Stage::Profile, Stage::Policy].into_iter().flat_map(|stage| manager.table(stage).rules());
     if !rules().any(measured) {

@@ -482,8 +482,8 @@ fn domains() -> Adviser {
 
 /// The same, where home.example has a document.
 fn domains_of(said: Vec<NeatProperty>) -> Adviser {
-    use crate::daemon::network_nodes;
     use crate::pvd::Provisioned;
+    use crate::rows::network_nodes;
     let mut all = two();
     all[1].addrs.extend(interface(2, "", InterfaceKind::Wired, &["2001:db8::1", "2001:db8:1::1"]).addrs);
     all[1].default_v6 = true;

@@ -163,7 +163,8 @@ impl Cib {
     }
 
     /// About how many bytes the nodes take.
-    pub(crate) const fn weight(&self) -> usize {
+    #[must_use]
+    pub const fn weight(&self) -> usize {
         self.weight
     }
 

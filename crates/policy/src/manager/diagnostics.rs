@@ -3,7 +3,7 @@
 
 use super::document::SECURITY;
 use super::file::Fault;
-use crate::advice::never;
+use crate::option::never;
 use neater_property::neat::{NeatProperty, NeatValue};
 use serde_json::{Map, Value};
 

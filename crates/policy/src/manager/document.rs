@@ -1,6 +1,5 @@
 //! What is asked and what is answered: documents of requests in, candidates out.
 
-use super::sockopt;
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, TooMany, read};
 use serde_json::Value;
@@ -161,7 +160,7 @@ pub(crate) fn as_answer(candidate: &NeatArray) -> NeatArray {
 /// The key under which a property is reported, if it is.
 pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
     match key.strip_prefix("so/") {
-        Some(option) => sockopt::by_number(option).map(|numbers| format!("so/{numbers}").into()),
+        Some(option) => crate::option::by_number(option).map(|numbers| format!("so/{numbers}").into()),
         None if UNTOLD.contains(&key) => None,
         None => Some(key.into()),
     }

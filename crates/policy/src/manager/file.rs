@@ -289,7 +289,7 @@ impl Rule {
 
     /// About how many bytes it takes.
     #[must_use]
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         weight(&self.uid, &self.description, &self.others)
             + of_array(&self.matches)
             + of_groups(&self.properties)
@@ -377,7 +377,7 @@ impl Node {
 
     /// About how many bytes it takes.
     #[must_use]
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         weight(&self.uid, &self.description, &self.others)
             + self.matches.iter().map(of_array).sum::<usize>()
             + of_groups(&self.properties)
@@ -386,7 +386,7 @@ impl Node {
 
     /// Whether another has the same content, whatever its lifetime.
     #[must_use]
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+    pub fn says_the_same(&self, other: &Self) -> bool {
         (&self.uid, self.root, self.link, self.priority, &self.description)
             == (&other.uid, other.root, other.link, other.priority, &other.description)
             && (&self.matches, &self.properties, &self.alternatives, &self.others)

@@ -15,13 +15,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A profile, a policy or a node.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
+pub enum Item {
+    /// A profile or a policy.
     Rule(Box<Rule>),
+    /// A node of the CIB.
     Node(Box<Node>),
 }
 
 impl Item {
-    pub(crate) fn uid(&self) -> &str {
+    /// Its uid.
+    #[must_use]
+    pub fn uid(&self) -> &str {
         match self {
             Self::Rule(rule) => &rule.uid,
             Self::Node(node) => &node.uid,
@@ -33,18 +37,20 @@ impl Item {
 ///
 /// *Invariant*: what is covered is of a uid that the layer defines.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layer {
+pub struct Layer {
     uids: BTreeMap<FileKind, BTreeSet<String>>,
     covered: BTreeMap<(FileKind, String), Item>,
 }
 
 impl Layer {
-    pub(crate) fn says(&self, kind: FileKind, uid: &str) -> bool {
+    /// Whether it defines a uid.
+    #[must_use]
+    pub fn says(&self, kind: FileKind, uid: &str) -> bool {
         self.uids.get(&kind).is_some_and(|uids| uids.contains(uid))
     }
 
     /// Defines a uid, in place of what there was; what it covered before stays covered.
-    pub(crate) fn say(&mut self, kind: FileKind, uid: &str, was: Option<Item>) {
+    pub fn say(&mut self, kind: FileKind, uid: &str, was: Option<Item>) {
         if self.uids.entry(kind).or_default().insert(uid.to_owned())
             && let Some(was) = was
         {
@@ -53,25 +59,26 @@ impl Layer {
     }
 
     /// Releases a uid: what lay beneath is given back.
-    pub(crate) fn release(&mut self, kind: FileKind, uid: &str) -> Option<Item> {
+    pub fn release(&mut self, kind: FileKind, uid: &str) -> Option<Item> {
         self.uids.get_mut(&kind).is_some_and(|uids| uids.remove(uid)).then_some(())?;
         self.uncover(kind, uid)
     }
 
     /// Sets what lies beneath a uid of this layer. No effect where the layer does not define it.
-    pub(crate) fn cover(&mut self, kind: FileKind, item: Item) {
+    pub fn cover(&mut self, kind: FileKind, item: Item) {
         if self.says(kind, item.uid()) {
             self.covered.insert((kind, item.uid().to_owned()), item);
         }
     }
 
     /// Nothing lies beneath any more.
-    pub(crate) fn uncover(&mut self, kind: FileKind, uid: &str) -> Option<Item> {
+    pub fn uncover(&mut self, kind: FileKind, uid: &str) -> Option<Item> {
         self.covered.remove(&(kind, uid.to_owned()))
     }
 
     /// The rules that this layer defines.
-    pub(crate) fn rules(&self) -> Vec<(Stage, String)> {
+    #[must_use]
+    pub fn rules(&self) -> Vec<(Stage, String)> {
         let of = |(stage, kind)| {
             let uids = self.uids.get(&kind).into_iter().flatten();
             uids.map(move |uid| (stage, uid.clone()))

@@ -186,7 +186,7 @@ impl Loader {
     }
 
     /// What the files cover.
-    pub(crate) const fn layer(&mut self) -> &mut Layer {
+    pub const fn layer(&mut self) -> &mut Layer {
         &mut self.layer
     }
 

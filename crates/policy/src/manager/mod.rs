@@ -26,7 +26,6 @@ mod loader;
 mod pib;
 mod plain;
 mod ready;
-mod sockopt;
 mod story;
 mod trace;
 pub mod vectors;
@@ -38,11 +37,11 @@ pub use document::{MAX_CANDIDATES, Requests, to_text, told};
 pub use expect::{Tested, test};
 pub(crate) use file::of_value;
 pub use file::{Fault, MAX_UID, Node, Rule};
-pub(crate) use layer::{Contents, Item, Layer};
+pub(crate) use layer::Contents;
+pub use layer::{Item, Layer};
 pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check, check_all, line_of};
 pub use pib::Table;
 pub use ready::{MBB_POLICY_2, MBB_POLICY_3, READY, add_ready};
-pub(crate) use sockopt::by_number as socket_option_number;
 pub(crate) use story::difference;
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 
@@ -53,6 +52,17 @@ use neater_base::WallTime;
 use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
 use plain::Steps;
 use std::sync::Arc;
+
+/// Profiles, policies and nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tables {
+    /// What words mean.
+    pub profiles: Vec<Rule>,
+    /// What is wanted.
+    pub policies: Vec<Rule>,
+    /// What is known, but for this host's interfaces, which a program sees itself.
+    pub nodes: Vec<Node>,
+}
 
 /// How many candidates each step keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -307,12 +317,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`explain`](Self::explain), and where the trace exceeds that.
-    pub(crate) fn explain_within(
-        &mut self,
-        requests: &Requests,
-        now: WallTime,
-        bytes: usize,
-    ) -> Result<Trace, TooMany> {
+    pub fn explain_within(&mut self, requests: &Requests, now: WallTime, bytes: usize) -> Result<Trace, TooMany> {
         let mut trace = Trace::within(bytes);
         self.plainly(requests, now, &mut trace)?;
         Ok(trace)

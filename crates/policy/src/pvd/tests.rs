@@ -1,7 +1,7 @@
 //! Provisioning domains: bytes, documents, and what becomes of both in time.
 
 use super::*;
-use crate::daemon::network_nodes;
+use crate::rows::network_nodes;
 use core::time::Duration;
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng, WallTime};

@@ -6,8 +6,8 @@ use super::{coarse, own_name};
 use neater_base::net::Net;
 use neater_engine::Engine;
 use neater_policy::advice::Adviser;
-use neater_policy::daemon::Heard;
 use neater_policy::manager::Fault;
+use neater_policy::protocol::Heard;
 use std::io;
 
 /// Has an engine follow the policies of this host and its user, and those of a policy manager that

@@ -12,7 +12,7 @@
 //! (their homes, `/run/user/1000`), too, which make no manager of theirs one for others.
 
 use neater_base::WallTime;
-use neater_policy::daemon::{Follower, Heard};
+use neater_policy::protocol::{Follower, Heard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, ErrorKind, Read};
@@ -423,8 +423,9 @@ mod tests {
 
     #[test]
     fn tables_of_many_pages_come_without_many_looks() {
-        use neater_policy::daemon::{Daemon, Door, Options, Session, wire};
         use neater_policy::manager::{Limits, Rule, Stage};
+        use neater_policy::protocol::{Door, wire};
+        use neater_policy_daemon::{Daemon, Options, Session};
         let path = place("pages");
         let listener = UnixListener::bind(&path).unwrap();
         let mut daemon = Daemon::new(Options { limits: Limits::default(), owner: 1, ready: false, keeps_rules: false });

@@ -7,7 +7,7 @@
 
 use super::link::{ABSENT, connect, send, wall};
 use neater_policy::advice::Fact;
-use neater_policy::daemon::{put_told, wire};
+use neater_policy::protocol::{put_told, wire};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@
 use super::link::{self, Link};
 use super::teller::Teller;
 use super::{PolicySource, SYSTEM, VARIABLE, folder};
-use neater_policy::daemon::Heard;
 use neater_policy::manager::{Fault, FileKind, SourceFile};
+use neater_policy::protocol::Heard;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;

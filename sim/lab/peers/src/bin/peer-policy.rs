@@ -7,7 +7,7 @@
 #[path = "../../../../../crates/policy/examples/decision/workload.rs"]
 mod workload;
 
-use neater_policy::daemon::wire::{self, Frame, Kind};
+use neater_policy::protocol::wire::{self, Frame, Kind};
 use serde_json::json;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
