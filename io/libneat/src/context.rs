@@ -11,6 +11,7 @@
 use crate::dispatch;
 use crate::flow::{AHEAD, Ahead, Flow};
 use crate::log::{Level, Log};
+use crate::manager::Place;
 use crate::open::Member;
 use crate::properties::Properties;
 use crate::uv::{self, UvHandle, UvLoop};
@@ -54,6 +55,9 @@ pub(crate) struct Loop {
 pub(crate) struct Core {
     pub(crate) engine: Engine<OsNet>,
     pub(crate) policies: Option<neater::policies::Follower>,
+    /// A policy manager of NEAT's own protocol, and how many flows wait for its answers.
+    pub(crate) manager: Place,
+    pub(crate) asking: usize,
     pub(crate) has_roots: bool,
     pub(crate) flows: Vec<Option<NonNull<Flow>>>,
     pub(crate) free_places: Vec<usize>,
@@ -107,6 +111,8 @@ impl Context {
         let core = Core {
             engine,
             policies: policies.ok(),
+            manager: Place::of_environment(),
+            asking: 0,
             has_roots: false,
             flows: Vec::new(),
             free_places: Vec::new(),

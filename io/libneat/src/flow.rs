@@ -2,6 +2,7 @@
 
 use crate::abi::{Callback, Operations};
 use crate::context::{Context, Core};
+use crate::manager::{Asked, Candidate};
 use crate::properties::Properties;
 use crate::uv::UvHandle;
 use bytes::{Buf, Bytes};
@@ -170,6 +171,11 @@ pub(crate) struct Seldom {
     pub(crate) congestion: Option<String>,
     /// Waits for the association of this flow's: see `open.rs`.
     pub(crate) leader: Option<NonNull<Flow>>,
+    /// What a policy manager is asked about it.
+    pub(crate) asked: Option<Box<Asked>>,
+    /// What it has decided: candidates, and the addresses that they have.
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) targets: Option<Arc<[RemoteEndpoint]>>,
     pub(crate) timer: Option<NonNull<UvHandle>>,
     pub(crate) timer_ops: Option<NonNull<Operations>>,
 }
@@ -223,14 +229,18 @@ impl Flow {
         change(unsafe { &mut *self.ops.get() });
     }
 
+    /// One of them.
+    pub(crate) fn callback(&self, of: impl FnOnce(&Operations) -> Callback) -> Callback {
+        // SAFETY: as in `callbacks`; `of` reads a field.
+        of(unsafe { &*self.ops.get() })
+    }
+
     pub(crate) fn on_readable(&self) -> Callback {
-        // SAFETY: as in `callbacks`.
-        unsafe { (*self.ops.get()).on_readable }
+        self.callback(|o| o.on_readable)
     }
 
     pub(crate) fn on_writable(&self) -> Callback {
-        // SAFETY: as in `callbacks`.
-        unsafe { (*self.ops.get()).on_writable }
+        self.callback(|o| o.on_writable)
     }
 
     /// A pointer for C.
