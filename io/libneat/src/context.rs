@@ -74,6 +74,8 @@ pub(crate) struct Core {
     interned: HashMap<Box<str>, Rc<Properties>>,
     pub(crate) no_properties: Rc<Properties>,
     remotes: HashMap<(Rc<str>, u16), Arc<[RemoteEndpoint]>>,
+    /// Those of the flow that was opened last.
+    latest: Option<(Rc<str>, u16, Arc<[RemoteEndpoint]>)>,
     /// Buffers for reading ahead.
     buffers: Vec<Ahead>,
     /// Flows that are, or are to be, streams of associations, and those that wait for one of them:
@@ -125,6 +127,7 @@ impl Context {
             interned: HashMap::new(),
             no_properties: Rc::default(),
             remotes: HashMap::new(),
+            latest: None,
             buffers: Vec::new(),
             streams: Vec::new(),
             followers: 0,
@@ -403,18 +406,30 @@ impl Core {
         Ok(read)
     }
 
-    /// The remote endpoints of a name, or of several with commas between them.
-    pub(crate) fn remotes_of(&mut self, name: &Rc<str>, port: u16) -> Arc<[RemoteEndpoint]> {
-        if let Some(known) = self.remotes.get(&(name.clone(), port)) {
-            return known.clone();
+    /// The remote endpoints of a name, or of several with commas between them; and the name to keep.
+    pub(crate) fn remotes_of(&mut self, name: &str, port: u16) -> (Rc<str>, Arc<[RemoteEndpoint]>) {
+        // Many flows one after the other go to the same place.
+        if let Some((known, at, remotes)) = &self.latest
+            && *at == port
+            && **known == *name
+        {
+            return (known.clone(), remotes.clone());
         }
-        let each = name.split(',').map(str::trim).filter(|n| !n.is_empty());
-        let remotes: Arc<[_]> = each.map(|n| RemoteEndpoint::new().with_host_name(n).with_port(port)).collect();
-        if self.remotes.len() >= KEPT {
-            self.remotes.clear();
-        }
-        self.remotes.insert((name.clone(), port), remotes.clone());
-        remotes
+        let name: Rc<str> = name.into();
+        let remotes = match self.remotes.get(&(name.clone(), port)) {
+            Some(known) => known.clone(),
+            None => {
+                let each = name.split(',').map(str::trim).filter(|n| !n.is_empty());
+                let remotes: Arc<[_]> = each.map(|n| RemoteEndpoint::new().with_host_name(n).with_port(port)).collect();
+                if self.remotes.len() >= KEPT {
+                    self.remotes.clear();
+                }
+                self.remotes.insert((name.clone(), port), remotes.clone());
+                remotes
+            }
+        };
+        self.latest = Some((name.clone(), port, remotes.clone()));
+        (name, remotes)
     }
 
     /// A buffer for reading ahead.

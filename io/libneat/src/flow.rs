@@ -112,6 +112,37 @@ impl Inbox {
     }
 }
 
+/// Groups of candidates that are not tried yet, of those that the properties make.
+#[derive(Default)]
+pub(crate) struct Left {
+    all: Option<Rc<[Request]>>,
+    tried: usize,
+}
+
+impl Left {
+    pub(crate) const fn of(all: Rc<[Request]>) -> Self {
+        Self { all: Some(all), tried: 0 }
+    }
+
+    pub(crate) fn first(&self) -> Option<&Request> {
+        self.all.as_ref()?.get(self.tried)
+    }
+
+    pub(crate) fn take_first(&mut self) -> Option<Request> {
+        let first = self.first().cloned();
+        self.tried += 1;
+        first
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// What a flow is and does.
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one fact about the flow, and none follows from another")]
@@ -128,7 +159,7 @@ pub(crate) struct State {
     /// Messages keep their boundaries when they are read.
     pub(crate) messages: bool,
     /// Candidates that are tried when those of now have failed.
-    pub(crate) left: VecDeque<Request>,
+    pub(crate) left: Left,
     pub(crate) remotes: Option<Arc<[RemoteEndpoint]>>,
     pub(crate) due: Due,
     /// In [`Core::ready`].

@@ -24,10 +24,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a manager may take for both answers.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
-/// How often its socket is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long a manager may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The longest answer.
 const ANSWER_MAX: usize = 1 << 20;
 /// The most candidates of one that are looked at, and what resolving names may make of them.
@@ -37,7 +35,6 @@ const CANDIDATES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Place {
     path: Option<PathBuf>,
-    next: Instant,
     there: bool,
 }
 
@@ -46,20 +43,19 @@ impl Place {
     pub(crate) fn of_environment() -> Self {
         let named = std::env::var_os("NEAT_PM_SOCKET").map(PathBuf::from);
         let path = named.or_else(|| std::env::home_dir().map(|home| home.join(".neat/neat_pm_socket")));
-        let path = path.filter(|p| !p.as_os_str().is_empty());
-        Self { path, next: Instant::now(), there: false }
+        let mut this = Self { path: path.filter(|p| !p.as_os_str().is_empty()), there: false };
+        this.look();
+        this
+    }
+
+    /// Looks for the socket, which is done once a second.
+    fn look(&mut self) {
+        self.there = self.path.as_ref().is_some_and(|p| p.exists());
     }
 
     /// A connection to the manager, if one listens.
-    fn connect(&mut self) -> Option<UnixStream> {
-        let path = self.path.as_ref()?;
-        let now = Instant::now();
-        if now >= self.next {
-            (self.next, self.there) = (now + LOOK, path.exists());
-        }
-        if !self.there {
-            return None;
-        }
+    fn connect(&self) -> Option<UnixStream> {
+        let path = self.path.as_ref().filter(|_| self.there)?;
         neater::policies::Follower::connect(path).ok()
     }
 }
@@ -145,12 +141,13 @@ fn begin(ctx: &Context, f: &Flow, stream: UnixStream, document: &Value) -> bool 
                 uv::uv_handle_set_data(handle.as_ptr(), f.as_ptr().cast::<c_void>());
                 uv::uv_poll_start(handle.as_ptr(), uv::READABLE | uv::WRITABLE, on_manager)
             }
-            e => {
+            _ => {
                 libc::free(handle.as_ptr().cast());
-                return e == 0;
+                return false;
             }
         }
     };
+    asked.until = Instant::now() + PATIENCE;
     asked.unsent = document.to_string().into_bytes();
     asked.answer.clear();
     (asked.stream, asked.handle) = (Some(stream), Some(handle));
@@ -369,8 +366,9 @@ fn give_up(ctx: &Context, core: &mut Core, f: &Flow, why: &str) {
     }
 }
 
-/// Goes on without a manager that has let its time go by.
+/// A second has passed: looks for the manager, and goes on without one that has let its time go by.
 pub(crate) fn look_at_the_clock(ctx: &Context, core: &mut Core) {
+    core.manager.look();
     if core.asking == 0 {
         return;
     }

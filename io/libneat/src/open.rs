@@ -7,7 +7,7 @@
 
 use crate::abi;
 use crate::context::{Context, Core};
-use crate::flow::{Flow, Phase, State};
+use crate::flow::{Flow, Left, Phase, State};
 use crate::log::Level;
 use crate::manager::{self, Candidate, Found, text_of};
 use crate::properties::{Properties, Transport};
@@ -54,15 +54,14 @@ pub(crate) fn open(ctx: &Context, f: &Flow, name: &str, port: u16, arguments: Op
             return abi::BAD_ARGUMENT;
         }
         s.phase = Phase::Opening;
-        let name: Rc<str> = name.into();
+        let (name, remotes) = core.remotes_of(name, port);
         s.name = Some(name.clone());
         s.port = port;
         if arguments.priority.is_some() || arguments.group != 0 || arguments.congestion.is_some() {
             let more = s.more();
             (more.priority, more.group, more.congestion) = (arguments.priority, arguments.group, arguments.congestion);
         }
-        let too_long = name.split(',').any(|n| n.trim().len() > NAME_MAX);
-        let remotes = core.remotes_of(&name, port);
+        let too_long = name.len() > NAME_MAX && name.split(',').any(|n| n.trim().len() > NAME_MAX);
         if port == 0 || too_long || remotes.is_empty() {
             ctx.log.line(Level::Error, format_args!("neat_open: `{name}` and port {port} name no endpoint"));
             s.due.error = Some(abi::BAD_ARGUMENT);
@@ -94,10 +93,8 @@ pub(crate) fn decided(ctx: &Context, core: &mut Core, f: &Flow, found: Found) {
                     let more = s.more();
                     (more.targets, more.candidates) = (Some(targets), list);
                 }
-                Err(why) => {
-                    ctx.log.line(Level::Error, format_args!("neat_open: the policy manager's candidates: {why}"));
-                    s.due.error = Some(abi::UNABLE);
-                }
+                // As NEAT does with an answer that is none.
+                Err(why) => ctx.log.line(Level::Warning, format_args!("the policy manager's candidates: {why}")),
             }
         }
     }
@@ -156,7 +153,7 @@ fn begin(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
         if s.due.error.is_none() {
             let props = s.props.clone().unwrap_or_else(|| core.no_properties.clone());
             match requests(ctx, core, &props) {
-                Ok(requests) => s.left.extend(requests.iter().cloned()),
+                Ok(requests) => s.left = Left::of(requests),
                 Err((status, why)) => {
                     ctx.log.line(Level::Error, format_args!("neat_open: {why}"));
                     s.due.error = Some(status);
@@ -180,7 +177,7 @@ fn begin(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
 fn join(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, f: &Flow) -> bool {
     let mut s = f.state.borrow_mut();
     let sctp = |stack: &Stack| stack.is_sctp();
-    let Some(first) = s.left.front().filter(|r| r.stacks().iter().any(sctp)) else { return false };
+    let Some(first) = s.left.first().filter(|r| r.stacks().iter().any(sctp)) else { return false };
     let begins_with_sctp = first.stacks().first().is_some_and(|s| s.is_sctp());
     let Some(remotes) = s.remotes.clone() else { return false };
     let group = s.more.as_ref().map_or(0, |m| m.group);
@@ -237,7 +234,7 @@ fn next(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
     let mut status = abi::UNABLE;
     loop {
         let mut s = f.state.borrow_mut();
-        let Some(request) = s.left.pop_front() else {
+        let Some(request) = s.left.take_first() else {
             s.phase = Phase::Failed;
             s.due.error = Some(status);
             drop(s);

@@ -34,7 +34,7 @@ fn defined() -> BTreeSet<String> {
             && !line.starts_with("NEAT_OPTARGS_CHECK_")
         {
             found.insert(word(line));
-        } else if let Some(declared) = line.strip_suffix(';')
+        } else if let Some(declared) = line.strip_suffix(';').filter(|d| !d.contains(['(', ')']))
             && let Some((kind, name)) = declared.rsplit_once(' ')
             && (kind.ends_with("_fx") || kind.ends_with("_t") || name.ends_with("_id"))
         {

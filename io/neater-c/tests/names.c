@@ -146,12 +146,35 @@ static void by_the_program(void)
     neater_context_free(context);
 }
 
-int main(int argc, char **argv)
+/* The system's resolver knows this host's name, where it does. */
+static void by_the_system(void)
 {
     neater_context_options options = nothing();
     neater_context *context;
     char why[1024], host[256];
     struct addrinfo hint, *found = NULL;
+
+    memset(&hint, 0, sizeof hint);
+    hint.ai_family = AF_INET;
+    if (gethostname(host, sizeof host) != 0 || strcmp(host, "localhost") == 0 ||
+        getaddrinfo(host, NULL, &hint, &found) != 0) {
+        puts("the system does not know this host's name");
+        return;
+    }
+    freeaddrinfo(found);
+    options.names_by_system = 1;
+    EXPECT(neater_context_new(&options, &context) == NEATER_OK);
+    /* It may be an address where nothing listens; that it was found is what counts. */
+    connects(context, host, why, sizeof why);
+    EXPECT(strstr(why, "no such name") == NULL && strstr(why, "has failed") == NULL);
+    neater_context_free(context);
+}
+
+int main(int argc, char **argv)
+{
+    neater_context_options options = nothing();
+    neater_context *context;
+    char why[1024];
 
     EXPECT(argc == 4);
     /* Name servers, and the hosts file, as for every program on neater. */
@@ -163,23 +186,7 @@ int main(int argc, char **argv)
     EXPECT(connects(context, "unknown.example", why, sizeof why) == NEATER_EVENT_ESTABLISHMENT_ERROR);
     EXPECT(strstr(why, "no such name") != NULL);
     neater_context_free(context);
+    by_the_system();
     by_the_program();
-
-    /* The system's resolver knows this host's name, where it does. */
-    memset(&hint, 0, sizeof hint);
-    hint.ai_family = AF_INET;
-    if (gethostname(host, sizeof host) != 0 || strcmp(host, "localhost") == 0 ||
-        getaddrinfo(host, NULL, &hint, &found) != 0) {
-        puts("the system does not know this host's name");
-        return 0;
-    }
-    freeaddrinfo(found);
-    options = nothing();
-    options.names_by_system = 1;
-    EXPECT(neater_context_new(&options, &context) == NEATER_OK);
-    /* It may be an address where nothing listens; that it was found is what counts. */
-    connects(context, host, why, sizeof why);
-    EXPECT(strstr(why, "no such name") == NULL && strstr(why, "has failed") == NULL);
-    neater_context_free(context);
     return 0;
 }

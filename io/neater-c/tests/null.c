@@ -26,6 +26,15 @@ static void refused(int64_t status, const char *function, const char *argument)
     }
 }
 
+/* It is an error, whichever. */
+static void failed(int64_t status, const char *function, const char *argument)
+{
+    if (status >= 0 || status == NEATER_ERROR_PANIC) {
+        fprintf(stderr, "%s: NULL as %s is answered with %d\n", function, argument, (int)status);
+        bad++;
+    }
+}
+
 /* NULL means something, or what else is asked makes no sense here. */
 static void allowed(int64_t status, const char *function, const char *argument)
 {
@@ -74,8 +83,8 @@ static neater_group *a_group, *out_group;
 static neater_transport_properties *a_transport_properties, *out_transport_properties;
 static neater_security_parameters *a_security_parameters, *out_security_parameters;
 static neater_remote_endpoint *a_remote_endpoint, *out_remote_endpoint;
-static neater_local_endpoint *a_local_endpoint, *out_local_endpoint;
-static neater_message_context *a_message_context, *out_message_context;
+static neater_local_endpoint *a_local_endpoint;
+static neater_message_context *a_message_context;
 static neater_message *a_message;
 static neater_race *a_race, *out_race;
 static neater_lookup *a_lookup;

@@ -67,7 +67,7 @@ const OPTIONAL: [(&str, &str); 14] = [
 ];
 
 fn may_be_null(function: &str, (kind, name): &(String, String)) -> bool {
-    name == "user" || kind.ends_with("_fn") || function.ends_with("_free") || OPTIONAL.contains(&(function, name))
+    name == "user" || kind.ends_with("_fn") || function.ends_with("_free") || OPTIONAL.contains(&(function, name.as_str()))
 }
 
 /// A good value for an argument, in C.
@@ -114,7 +114,14 @@ fn calls(f: &Function) -> String {
         };
         let arguments: Vec<_> = f.arguments.iter().enumerate().map(value).collect();
         let call = format!("{}({})", f.name, arguments.join(", "));
-        let (expected, place) = (if must_fail { "refused" } else { "allowed" }, format!("\"{}\", \"{what}\"", f.name));
+        let expected = match (must_fail, what) {
+            (false, _) => "allowed",
+            // Whether there is anything to be written may be looked at first.
+            (true, "buffer") => "failed",
+            (true, "value") if f.name.contains("_get_") => "failed",
+            (true, _) => "refused",
+        };
+        let place = format!("\"{}\", \"{what}\"", f.name);
         let line = match f.returns.as_str() {
             "void" => format!("    {call};"),
             // Whose answer is a status whatever is asked.
