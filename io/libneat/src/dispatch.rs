@@ -43,9 +43,22 @@ pub(crate) extern "C" fn on_tick(handle: *mut UvHandle) {
     if let Some((_, ctx)) = context_of(handle)
         && let Ok(mut core) = ctx.core.try_borrow_mut()
     {
-        let _ = catch_unwind(AssertUnwindSafe(|| manager::look_at_the_clock(ctx, &mut core)));
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            manager::look_at_the_clock(ctx, &mut core);
+            look_at_peers(ctx, &mut core);
+        }));
     }
     enter(handle, true);
+}
+
+/// Has flows served that were connected without a look at whether their peers have ended.
+fn look_at_peers(ctx: &Context, core: &mut Core) {
+    if core::mem::take(&mut core.unlooked) {
+        let flows: Vec<_> = core.flows.iter().flatten().copied().collect();
+        for flow in flows {
+            ctx.wake(core, flow);
+        }
+    }
 }
 
 /// The loop is about to wait.
@@ -87,6 +100,8 @@ fn round(ctx: &Context, turn: bool) {
         drop(core.engine.take_spent());
         core.ready.len()
     };
+    let outermost = !ctx.in_round.replace(true);
+    let _back = outermost.then(|| InRound(ctx));
     for _ in 0..flows {
         let Some(flow) = ctx.core.borrow_mut().ready.pop_front() else { break };
         // SAFETY: a flow that is queued is not freed.
@@ -97,6 +112,15 @@ fn round(ctx: &Context, turn: bool) {
         }
     }
     ctx.rest(&mut ctx.core.borrow_mut());
+}
+
+/// Flows are being served, until it is dropped.
+struct InRound<'a>(&'a Context);
+
+impl Drop for InRound<'_> {
+    fn drop(&mut self) {
+        self.0.in_round.set(false);
+    }
 }
 
 /// Takes all events of the engine.
@@ -253,6 +277,19 @@ fn serve_open(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
             return;
         }
     }
+    let idle = {
+        let s = f.state.borrow();
+        s.nothing_queued() && s.failed.is_empty() && !s.due.all_written && !s.shutdown
+    };
+    if idle && f.on_writable().is_none() && f.on_readable().is_none() {
+        // The peer's end and errors are noticed whether data is wanted or not, but not at once where
+        // there is no sign of them.
+        match connected {
+            true => ctx.core.borrow_mut().unlooked = true,
+            false => drop(transfer::has_data(ctx, f)),
+        }
+        return;
+    }
     transfer::flush(ctx, f);
     // Several times: the way around the loop costs more than a callback. Where everything written is
     // to be reported, that comes after each.
@@ -317,6 +354,9 @@ fn may_write(f: &Flow) -> bool {
 fn end(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
     let due = {
         let mut s = f.state.borrow_mut();
+        if !(s.due.end || s.due.aborted || s.due.timed_out || s.due.error.is_some()) {
+            return;
+        }
         let unread = s.phase == Phase::Open && (!s.inbox.is_empty() || s.readable);
         if unread && (s.due.end && s.due.error.is_none() || f.on_readable().is_some()) {
             return;
@@ -459,9 +499,9 @@ fn reap(ctx: &Context) {
         core.sent += s.sent;
         core.received += s.received;
         drop(s);
-        // SAFETY: it was leaked by `make`, is in no list any more, and on_close has announced to C
+        // SAFETY: it was made by `make`, is in no list any more, and on_close has announced to C
         // that it goes.
-        drop(unsafe { Box::from_raw(flow.as_ptr()) });
+        unsafe { core.room.end(flow) };
     }
 }
 

@@ -7,6 +7,7 @@ use crate::properties::Properties;
 use crate::uv::UvHandle;
 use bytes::{Buf, Bytes};
 use core::cell::{RefCell, UnsafeCell};
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use neater_engine::{ConnectionId, ListenerId, RemoteEndpoint, Request, SendOptions, Stack};
 use std::collections::VecDeque;
@@ -24,6 +25,56 @@ pub struct Flow {
     /// The program's callbacks. C has a pointer to it while one of them runs.
     pub(crate) ops: UnsafeCell<Operations>,
     pub(crate) state: RefCell<State>,
+}
+
+/// Memory for flows, which is kept for the next ones: a program that opens thousands at once asks
+/// the allocator for it once in a while.
+#[derive(Default)]
+pub(crate) struct Room {
+    chunks: Vec<NonNull<[MaybeUninit<Flow>]>>,
+    free: Vec<NonNull<Flow>>,
+}
+
+/// How many flows share a piece of memory.
+const CHUNK: usize = 32;
+
+impl Room {
+    /// Memory without a flow in it.
+    fn take(&mut self) -> NonNull<Flow> {
+        loop {
+            if let Some(free) = self.free.pop() {
+                return free;
+            }
+            let chunk = NonNull::from(Box::leak(Box::new_uninit_slice(CHUNK)));
+            self.chunks.push(chunk);
+            let first = chunk.cast::<Flow>();
+            // SAFETY: there are so many places behind the first one.
+            self.free.extend((0..CHUNK).rev().map(|i| unsafe { first.add(i) }));
+        }
+    }
+
+    /// Ends a flow. A program that uses it all the same finds that it is of no context, until its
+    /// memory has the next one.
+    ///
+    /// # Safety
+    /// The flow came from `Flow::make` with this room, and nothing uses it any more.
+    pub(crate) unsafe fn end(&mut self, flow: NonNull<Flow>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            flow.drop_in_place();
+            (&raw mut (*flow.as_ptr()).ctx).write(NonNull::dangling());
+        }
+        self.free.push(flow);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        for chunk in self.chunks.drain(..) {
+            // SAFETY: it was leaked by `take`; the flows in it were ended before the context goes.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
 }
 
 /// Where a flow is in its life.
@@ -143,6 +194,32 @@ impl Left {
     }
 }
 
+/// Messages that wait for room: on most flows, there are never any.
+#[derive(Default)]
+pub(crate) struct Queue(Option<Box<VecDeque<Waiting>>>);
+
+impl Queue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|q| q.is_empty())
+    }
+
+    pub(crate) fn push_back(&mut self, waiting: Waiting) {
+        self.0.get_or_insert_default().push_back(waiting);
+    }
+
+    pub(crate) fn push_front(&mut self, waiting: Waiting) {
+        self.0.get_or_insert_default().push_front(waiting);
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<Waiting> {
+        self.0.as_mut()?.pop_front()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// What a flow is and does.
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one fact about the flow, and none follows from another")]
@@ -174,7 +251,7 @@ pub(crate) struct State {
     pub(crate) out: Vec<u8>,
     pub(crate) out_at: usize,
     /// Messages that wait for room.
-    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) waiting: Queue,
     /// Messages that the engine has not handed to the transport yet; those that may be given up,
     /// with their bytes.
     pub(crate) unsent: u64,
@@ -232,14 +309,17 @@ impl Flow {
     pub(crate) fn make(ctx: &Context, core: &mut Core, ops: Operations) -> NonNull<Self> {
         let place = core.free_places.pop().unwrap_or(core.flows.len());
         core.flow_count += 1;
-        let flow = Box::new(Self {
-            ctx: NonNull::from(ctx),
-            place,
-            number: core.flow_count,
-            ops: UnsafeCell::new(ops),
-            state: RefCell::default(),
-        });
-        let flow = NonNull::from(Box::leak(flow));
+        let flow = core.room.take();
+        // SAFETY: the memory is a flow's, and no flow is in it.
+        unsafe {
+            flow.write(Self {
+                ctx: NonNull::from(ctx),
+                place,
+                number: core.flow_count,
+                ops: UnsafeCell::new(ops),
+                state: RefCell::default(),
+            });
+        }
         match core.flows.get_mut(place) {
             Some(free) => *free = Some(flow),
             None => core.flows.push(Some(flow)),

@@ -44,7 +44,7 @@ pub(crate) struct OpenArguments {
 const NAME_MAX: usize = 253;
 
 /// `neat_open`.
-pub(crate) fn open(ctx: &Context, f: &Flow, name: &str, port: u16, arguments: OpenArguments) -> u64 {
+pub(crate) fn open(ctx: &Context, f: &Flow, name: &[u8], port: u16, arguments: OpenArguments) -> u64 {
     let mut core = ctx.core.borrow_mut();
     let core = &mut *core;
     let flow = NonNull::from(f);
@@ -53,8 +53,8 @@ pub(crate) fn open(ctx: &Context, f: &Flow, name: &str, port: u16, arguments: Op
         if s.phase != Phase::New || arguments.priority.is_some_and(|p| !(0.1..=1.0).contains(&p)) {
             return abi::BAD_ARGUMENT;
         }
+        let Some((name, remotes)) = core.remotes_of(name, port) else { return abi::BAD_ARGUMENT };
         s.phase = Phase::Opening;
-        let (name, remotes) = core.remotes_of(name, port);
         s.name = Some(name.clone());
         s.port = port;
         if arguments.priority.is_some() || arguments.group != 0 || arguments.congestion.is_some() {
@@ -181,6 +181,9 @@ fn join(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, f: &Flow) -> bool {
     let begins_with_sctp = first.stacks().first().is_some_and(|s| s.is_sctp());
     let Some(remotes) = s.remotes.clone() else { return false };
     let group = s.more.as_ref().map_or(0, |m| m.group);
+    if core.streams.is_empty() && !begins_with_sctp {
+        return false;
+    }
     let same = |m: &&Member| m.flow != flow && m.group == group && Arc::ptr_eq(&m.remotes, &remotes);
     let members: Vec<_> = core.streams.iter().filter(same).map(|m| m.flow).collect();
     for member in members {
@@ -247,8 +250,11 @@ fn next(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
         if let Some(policies) = &mut core.policies {
             policies.look(&mut core.engine);
         }
-        let from = props.iter().flat_map(|p| &p.local_ips);
-        let locals: Vec<_> = from.map(|ip| LocalEndpoint::new().with_ip_address(*ip)).collect();
+        let from = props.as_ref().map_or(&[][..], |p| &p.local_ips);
+        let locals: Vec<_> = match from {
+            [] => Vec::new(),
+            from => from.iter().map(|ip| LocalEndpoint::new().with_ip_address(*ip)).collect(),
+        };
         match core.engine.initiate_from(&request, &remotes, &locals, None) {
             Ok(id) => return adopt(core, &mut s, flow, id),
             Err(e) => {

@@ -229,12 +229,8 @@ impl Programs {
     pub fn connecting(&self, program: Program, mode: &str, addr: SocketAddr) -> Result<Command> {
         let mut command = self.command(program, mode)?;
         command.args(["--addr", &addr.to_string()]);
-        if program.is_ours() {
+        if program.is_ours() || program == Program::Libneat {
             command.args(["--name", HOST, "--hosts"]).arg(&self.hosts);
-        }
-        if program == Program::Libneat {
-            // It reads this system's hosts file only.
-            command.args(["--name", "localhost"]);
         }
         Ok(command)
     }
