@@ -3,8 +3,8 @@
 //! *Responsible for* what `./test` runs (`test`), the rules that no compiler checks (`tidy`), the
 //! licences of what we link (`licences`), the hook that checks subjects of commits (`hooks`),
 //! running fuzz targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long
-//! simulations (`sim`), the whole system under faults (`vopr`), the wheel of the Python package
-//! (`wheel`), and the peer that needs a machine of its own (`interop`).
+//! simulations (`sim`), the whole system under faults (`vopr`), the front doors in C under sanitizers
+//! (`sanitize`), the wheel of the Python package (`wheel`), and the peer that needs a machine of its own (`interop`).
 //!
 //! *Deliberately not*: building and formatting. Cargo does that.
 //!
@@ -19,6 +19,7 @@ mod fuzz;
 mod hooks;
 mod interop;
 mod licences;
+mod sanitize;
 mod sim;
 mod test;
 mod tidy;
@@ -49,6 +50,9 @@ usage: cargo xtask <chore>
   interop linux [--quick|--prepare] [WORD...]
                                    our SCTP against Linux' in a virtual machine (QEMU, no privilege); --prepare: only make
                                    in target/interop-linux what it boots from; exit code 77: that cannot be had here
+  sanitize [address|thread] [-- TEST...]
+                                   libneat and neater.h, and their programs in C, under the sanitizers of the nightly compiler (default:
+                                   both); behind --, arguments of the tests; exit code 77: there is no nightly with them here
   wheel [--quick|--tests]          build the wheel of the Python package, install it in a fresh virtual environment and run its quick
                                    start there; --tests: its tests and types, too; --quick: the same not optimised, without those that
                                    are slow; exit code 77: Python or pip is not to be had here
@@ -89,6 +93,13 @@ fn main() -> ExitCode {
         },
         Some("interop") => match interop::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => match interop::chore(&request) {
+                Ok(code) => return ExitCode::from(code),
+                Err(why) => Err(why),
+            },
+            Err(why) => return usage(&why),
+        },
+        Some("sanitize") => match sanitize::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => match sanitize::chore(&request) {
                 Ok(code) => return ExitCode::from(code),
                 Err(why) => Err(why),
             },

@@ -36,10 +36,14 @@ fn with_ctx<R>(ctx: *mut Context, failed: R, f: impl FnOnce(&Context) -> R) -> R
     }
 }
 
-/// A flow from C.
+/// A flow from C, if it has not ended.
 fn flow_of<'a>(flow: *mut Flow) -> Option<&'a Flow> {
+    let flow = NonNull::new(flow)?;
+    // SAFETY: see the module: it is a flow, or the place of one that has ended while its context
+    // lives, where this field can be read.
+    let ctx = unsafe { (&raw const (*flow.as_ptr()).ctx).read() };
     // SAFETY: see the module.
-    unsafe { flow.as_ref() }
+    (ctx != NonNull::dangling()).then(|| unsafe { flow.as_ref() })
 }
 
 /// With a context and a flow of it; `absent` otherwise.
@@ -328,7 +332,7 @@ pub unsafe extern "C" fn neat_open(
 ) -> u64 {
     status(ctx, flow, |ctx, f| {
         // SAFETY: see the module.
-        let (name, optional) = unsafe { (text_of(name), arguments(optional, count)) };
+        let (name, optional) = unsafe { (bytes_of(name), arguments(optional, count)) };
         let (Some(name), Some(optional)) = (name, optional) else { return abi::BAD_ARGUMENT };
         let mut given = OpenArguments::default();
         for argument in optional.iter() {

@@ -9,8 +9,9 @@
 //! are closed with it.
 
 use crate::dispatch;
-use crate::flow::{AHEAD, Ahead, Flow};
+use crate::flow::{AHEAD, Ahead, Flow, Room};
 use crate::log::{Level, Log};
+use crate::manager::Place;
 use crate::open::Member;
 use crate::properties::Properties;
 use crate::uv::{self, UvHandle, UvLoop};
@@ -36,6 +37,8 @@ pub struct Context {
     prepare: *mut UvHandle,
     /// How many callbacks are on the stack.
     pub(crate) depth: Cell<u32>,
+    /// Flows are being served.
+    pub(crate) in_round: Cell<bool>,
     /// `neat_free_ctx` was called within one of them.
     pub(crate) dead: Cell<bool>,
     pub(crate) log: Log,
@@ -54,8 +57,14 @@ pub(crate) struct Loop {
 pub(crate) struct Core {
     pub(crate) engine: Engine<OsNet>,
     pub(crate) policies: Option<neater::policies::Follower>,
+    /// A policy manager of NEAT's own protocol, and how many flows wait for its answers.
+    pub(crate) manager: Place,
+    pub(crate) asking: usize,
     pub(crate) has_roots: bool,
     pub(crate) flows: Vec<Option<NonNull<Flow>>>,
+    pub(crate) room: Room,
+    /// There are flows of which it is not known whether their peers have ended already.
+    pub(crate) unlooked: bool,
     pub(crate) free_places: Vec<usize>,
     pub(crate) flow_count: u64,
     /// Whose connection has this index.
@@ -70,6 +79,8 @@ pub(crate) struct Core {
     interned: HashMap<Box<str>, Rc<Properties>>,
     pub(crate) no_properties: Rc<Properties>,
     remotes: HashMap<(Rc<str>, u16), Arc<[RemoteEndpoint]>>,
+    /// Those of the flow that was opened last.
+    latest: Option<(Rc<str>, u16, Arc<[RemoteEndpoint]>)>,
     /// Buffers for reading ahead.
     buffers: Vec<Ahead>,
     /// Flows that are, or are to be, streams of associations, and those that wait for one of them:
@@ -107,8 +118,12 @@ impl Context {
         let core = Core {
             engine,
             policies: policies.ok(),
+            manager: Place::of_environment(),
+            asking: 0,
             has_roots: false,
             flows: Vec::new(),
+            room: Room::default(),
+            unlooked: false,
             free_places: Vec::new(),
             flow_count: 0,
             by_conn: Vec::new(),
@@ -119,6 +134,7 @@ impl Context {
             interned: HashMap::new(),
             no_properties: Rc::default(),
             remotes: HashMap::new(),
+            latest: None,
             buffers: Vec::new(),
             streams: Vec::new(),
             followers: 0,
@@ -130,7 +146,8 @@ impl Context {
         let (poll, timer) = (handle(uv::POLL)?, handle(uv::TIMER)?);
         let (idle, prepare) = (handle(uv::IDLE)?, handle(uv::PREPARE)?);
         let (depth, dead) = (Cell::new(0), Cell::new(false));
-        let ctx = Box::new(Self { core: RefCell::new(core), events, poll, timer, idle, prepare, depth, dead, log });
+        let (core, in_round) = (RefCell::new(core), Cell::new(false));
+        let ctx = Box::new(Self { core, events, poll, timer, idle, prepare, depth, in_round, dead, log });
         let ctx = NonNull::from(Box::leak(ctx));
         let this = Self::of(ctx);
         let l = this.events.ptr;
@@ -173,8 +190,11 @@ impl Context {
     /// To be called after every call from C: the loop comes round at once if there is something to
     /// do or to report.
     pub(crate) fn after_call(&self, core: &mut Core) {
-        let busy = core.engine.after_call() || !core.ready.is_empty() || core.engine.has_spent();
-        if busy && !core.idling {
+        // It will: the next round does all there is to do, and this one looks at its end.
+        if core.idling || self.in_round.get() {
+            return;
+        }
+        if core.engine.after_call() || !core.ready.is_empty() || core.engine.has_spent() {
             core.idling = true;
             // SAFETY: the handle is initialised and not closing while the context lives.
             unsafe { uv::uv_idle_start(self.idle, dispatch::on_idle) };
@@ -241,7 +261,7 @@ impl Context {
         let flows: Vec<_> = this.core.borrow_mut().flows.drain(..).flatten().collect();
         for flow in flows {
             // SAFETY: it is in no list any more, and the context that could lead to it goes now.
-            drop(unsafe { Box::from_raw(flow.as_ptr()) });
+            unsafe { this.core.borrow_mut().room.end(flow) };
         }
         // SAFETY: `make` leaked the box, and no callback of a handle finds it: they are closing.
         drop(unsafe { Box::from_raw(ctx.as_ptr()) });
@@ -397,18 +417,31 @@ impl Core {
         Ok(read)
     }
 
-    /// The remote endpoints of a name, or of several with commas between them.
-    pub(crate) fn remotes_of(&mut self, name: &Rc<str>, port: u16) -> Arc<[RemoteEndpoint]> {
-        if let Some(known) = self.remotes.get(&(name.clone(), port)) {
-            return known.clone();
+    /// The remote endpoints of a name, or of several with commas between them; and the name to keep.
+    /// `None`: it is not UTF-8.
+    pub(crate) fn remotes_of(&mut self, name: &[u8], port: u16) -> Option<(Rc<str>, Arc<[RemoteEndpoint]>)> {
+        // Many flows one after the other go to the same place.
+        if let Some((known, at, remotes)) = &self.latest
+            && *at == port
+            && known.as_bytes() == name
+        {
+            return Some((known.clone(), remotes.clone()));
         }
-        let each = name.split(',').map(str::trim).filter(|n| !n.is_empty());
-        let remotes: Arc<[_]> = each.map(|n| RemoteEndpoint::new().with_host_name(n).with_port(port)).collect();
-        if self.remotes.len() >= KEPT {
-            self.remotes.clear();
-        }
-        self.remotes.insert((name.clone(), port), remotes.clone());
-        remotes
+        let name: Rc<str> = core::str::from_utf8(name).ok()?.into();
+        let remotes = match self.remotes.get(&(name.clone(), port)) {
+            Some(known) => known.clone(),
+            None => {
+                let each = name.split(',').map(str::trim).filter(|n| !n.is_empty());
+                let remotes: Arc<[_]> = each.map(|n| RemoteEndpoint::new().with_host_name(n).with_port(port)).collect();
+                if self.remotes.len() >= KEPT {
+                    self.remotes.clear();
+                }
+                self.remotes.insert((name.clone(), port), remotes.clone());
+                remotes
+            }
+        };
+        self.latest = Some((name.clone(), port, remotes.clone()));
+        Some((name, remotes))
     }
 
     /// A buffer for reading ahead.

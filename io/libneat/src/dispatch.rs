@@ -12,7 +12,7 @@ use crate::context::{Context, Core, freed};
 use crate::flow::{Flow, Phase, State};
 use crate::log::Level;
 use crate::uv::{self, UvHandle};
-use crate::{open, transfer};
+use crate::{manager, open, transfer};
 use core::ffi::c_int;
 use core::ptr::NonNull;
 use neater_base::net::ErrorKind;
@@ -40,7 +40,25 @@ pub(crate) extern "C" fn on_idle(handle: *mut UvHandle) {
 
 /// A second has passed.
 pub(crate) extern "C" fn on_tick(handle: *mut UvHandle) {
+    if let Some((_, ctx)) = context_of(handle)
+        && let Ok(mut core) = ctx.core.try_borrow_mut()
+    {
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            manager::look_at_the_clock(ctx, &mut core);
+            look_at_peers(ctx, &mut core);
+        }));
+    }
     enter(handle, true);
+}
+
+/// Has flows served that were connected without a look at whether their peers have ended.
+fn look_at_peers(ctx: &Context, core: &mut Core) {
+    if core::mem::take(&mut core.unlooked) {
+        let flows: Vec<_> = core.flows.iter().flatten().copied().collect();
+        for flow in flows {
+            ctx.wake(core, flow);
+        }
+    }
 }
 
 /// The loop is about to wait.
@@ -82,6 +100,8 @@ fn round(ctx: &Context, turn: bool) {
         drop(core.engine.take_spent());
         core.ready.len()
     };
+    let outermost = !ctx.in_round.replace(true);
+    let _back = outermost.then(|| InRound(ctx));
     for _ in 0..flows {
         let Some(flow) = ctx.core.borrow_mut().ready.pop_front() else { break };
         // SAFETY: a flow that is queued is not freed.
@@ -92,6 +112,15 @@ fn round(ctx: &Context, turn: bool) {
         }
     }
     ctx.rest(&mut ctx.core.borrow_mut());
+}
+
+/// Flows are being served, until it is dropped.
+struct InRound<'a>(&'a Context);
+
+impl Drop for InRound<'_> {
+    fn drop(&mut self) {
+        self.0.in_round.set(false);
+    }
 }
 
 /// Takes all events of the engine.
@@ -243,20 +272,35 @@ fn serve(ctx: &Context, flow: NonNull<Flow>) {
 fn serve_open(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
     let connected = core::mem::take(&mut f.state.borrow_mut().due.connected);
     if connected {
-        call(ctx, f, f.callbacks().on_connected, abi::OK);
+        call(ctx, f, f.callback(|o| o.on_connected), abi::OK);
         if !alive() {
             return;
         }
     }
-    transfer::flush(ctx, f);
-    let may_write = {
+    let idle = {
         let s = f.state.borrow();
-        s.writable && s.nothing_queued() && !s.finished && s.phase == Phase::Open && s.due.error.is_none()
+        s.nothing_queued() && s.failed.is_empty() && !s.due.all_written && !s.shutdown
     };
-    if may_write && let on_writable @ Some(_) = f.on_writable() {
-        call(ctx, f, on_writable, abi::OK);
+    if idle && f.on_writable().is_none() && f.on_readable().is_none() {
+        // The peer's end and errors are noticed whether data is wanted or not, but not at once where
+        // there is no sign of them.
+        match connected {
+            true => ctx.core.borrow_mut().unlooked = true,
+            false => drop(transfer::has_data(ctx, f)),
+        }
+        return;
+    }
+    transfer::flush(ctx, f);
+    // Several times: the way around the loop costs more than a callback. Where everything written is
+    // to be reported, that comes after each.
+    for _ in 0..BURST {
+        let Some(on_writable) = f.on_writable().filter(|_| may_write(f)) else { break };
+        call(ctx, f, Some(on_writable), abi::OK);
         if !alive() {
             return;
+        }
+        if f.callback(|o| o.on_all_written).is_some() {
+            break;
         }
     }
     let failed = core::mem::take(&mut f.state.borrow_mut().failed);
@@ -277,25 +321,42 @@ fn serve_open(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
         all
     };
     if written {
-        call(ctx, f, f.callbacks().on_all_written, abi::OK);
+        call(ctx, f, f.callback(|o| o.on_all_written), abi::OK);
         if !alive() {
             return;
         }
     }
-    let stalled = f.state.borrow().stalled;
     // Also without a handler: the peer's end and errors are noticed whether data is wanted or not.
-    if !stalled
-        && transfer::has_data(ctx, f)
-        && let on_readable @ Some(_) = f.on_readable()
-    {
+    for _ in 0..BURST {
+        if f.state.borrow().stalled || !transfer::has_data(ctx, f) {
+            break;
+        }
+        let on_readable @ Some(_) = f.on_readable() else { break };
+        let before = f.state.borrow().received;
         call(ctx, f, on_readable, abi::OK);
+        if !alive() || f.state.borrow().received == before {
+            break;
+        }
     }
+}
+
+/// How often one flow's `on_writable`, or `on_readable`, is called before other flows have their
+/// turn.
+const BURST: usize = 16;
+
+/// Whether there is room, and nothing of this flow waits for it.
+fn may_write(f: &Flow) -> bool {
+    let s = f.state.borrow();
+    s.writable && s.nothing_queued() && !s.finished && s.phase == Phase::Open && s.due.error.is_none()
 }
 
 /// What ends a flow, when what came before was read, or is not wanted.
 fn end(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
     let due = {
         let mut s = f.state.borrow_mut();
+        if !(s.due.end || s.due.aborted || s.due.timed_out || s.due.error.is_some()) {
+            return;
+        }
         let unread = s.phase == Phase::Open && (!s.inbox.is_empty() || s.readable);
         if unread && (s.due.end && s.due.error.is_none() || f.on_readable().is_some()) {
             return;
@@ -307,15 +368,14 @@ fn end(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
         }
         due
     };
-    let ops = f.callbacks();
     if due.aborted {
-        call(ctx, f, ops.on_aborted, abi::OK);
+        call(ctx, f, f.callback(|o| o.on_aborted), abi::OK);
     }
     if due.timed_out && alive() {
-        call(ctx, f, f.callbacks().on_timeout, abi::OK);
+        call(ctx, f, f.callback(|o| o.on_timeout), abi::OK);
     }
     if let Some(status) = due.error.filter(|_| alive()) {
-        call(ctx, f, f.callbacks().on_error, status);
+        call(ctx, f, f.callback(|o| o.on_error), status);
     } else if due.end && alive() {
         close(ctx, NonNull::from(f));
     }
@@ -377,10 +437,11 @@ pub(crate) fn close(ctx: &Context, flow: NonNull<Flow>) {
     {
         let mut core = ctx.core.borrow_mut();
         let core = &mut *core;
-        let mut s = f.state.borrow_mut();
-        if s.phase == Phase::Closed {
+        if f.state.borrow().phase == Phase::Closed {
             return;
         }
+        manager::drop_question(core, f);
+        let mut s = f.state.borrow_mut();
         s.phase = Phase::Closed;
         if let Some(conn) = s.conn {
             transfer::hand_over(core, &mut s, conn);
@@ -401,7 +462,7 @@ pub(crate) fn close(ctx: &Context, flow: NonNull<Flow>) {
         open::left(ctx, core, flow);
         ctx.after_call(core);
     }
-    call(ctx, f, f.callbacks().on_close, abi::OK);
+    call(ctx, f, f.callback(|o| o.on_close), abi::OK);
 }
 
 /// Stops the timer of `set_initiate_timer`, if there is one.
@@ -438,9 +499,9 @@ fn reap(ctx: &Context) {
         core.sent += s.sent;
         core.received += s.received;
         drop(s);
-        // SAFETY: it was leaked by `make`, is in no list any more, and on_close has announced to C
+        // SAFETY: it was made by `make`, is in no list any more, and on_close has announced to C
         // that it goes.
-        drop(unsafe { Box::from_raw(flow.as_ptr()) });
+        unsafe { core.room.end(flow) };
     }
 }
 

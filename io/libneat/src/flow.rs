@@ -2,10 +2,12 @@
 
 use crate::abi::{Callback, Operations};
 use crate::context::{Context, Core};
+use crate::manager::{Asked, Candidate};
 use crate::properties::Properties;
 use crate::uv::UvHandle;
 use bytes::{Buf, Bytes};
 use core::cell::{RefCell, UnsafeCell};
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use neater_engine::{ConnectionId, ListenerId, RemoteEndpoint, Request, SendOptions, Stack};
 use std::collections::VecDeque;
@@ -23,6 +25,56 @@ pub struct Flow {
     /// The program's callbacks. C has a pointer to it while one of them runs.
     pub(crate) ops: UnsafeCell<Operations>,
     pub(crate) state: RefCell<State>,
+}
+
+/// Memory for flows, which is kept for the next ones: a program that opens thousands at once asks
+/// the allocator for it once in a while.
+#[derive(Default)]
+pub(crate) struct Room {
+    chunks: Vec<NonNull<[MaybeUninit<Flow>]>>,
+    free: Vec<NonNull<Flow>>,
+}
+
+/// How many flows share a piece of memory.
+const CHUNK: usize = 32;
+
+impl Room {
+    /// Memory without a flow in it.
+    fn take(&mut self) -> NonNull<Flow> {
+        loop {
+            if let Some(free) = self.free.pop() {
+                return free;
+            }
+            let chunk = NonNull::from(Box::leak(Box::new_uninit_slice(CHUNK)));
+            self.chunks.push(chunk);
+            let first = chunk.cast::<Flow>();
+            // SAFETY: there are so many places behind the first one.
+            self.free.extend((0..CHUNK).rev().map(|i| unsafe { first.add(i) }));
+        }
+    }
+
+    /// Ends a flow. A program that uses it all the same finds that it is of no context, until its
+    /// memory has the next one.
+    ///
+    /// # Safety
+    /// The flow came from `Flow::make` with this room, and nothing uses it any more.
+    pub(crate) unsafe fn end(&mut self, flow: NonNull<Flow>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            flow.drop_in_place();
+            (&raw mut (*flow.as_ptr()).ctx).write(NonNull::dangling());
+        }
+        self.free.push(flow);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        for chunk in self.chunks.drain(..) {
+            // SAFETY: it was leaked by `take`; the flows in it were ended before the context goes.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
 }
 
 /// Where a flow is in its life.
@@ -111,6 +163,63 @@ impl Inbox {
     }
 }
 
+/// Groups of candidates that are not tried yet, of those that the properties make.
+#[derive(Default)]
+pub(crate) struct Left {
+    all: Option<Rc<[Request]>>,
+    tried: usize,
+}
+
+impl Left {
+    pub(crate) const fn of(all: Rc<[Request]>) -> Self {
+        Self { all: Some(all), tried: 0 }
+    }
+
+    pub(crate) fn first(&self) -> Option<&Request> {
+        self.all.as_ref()?.get(self.tried)
+    }
+
+    pub(crate) fn take_first(&mut self) -> Option<Request> {
+        let first = self.first().cloned();
+        self.tried += 1;
+        first
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Messages that wait for room: on most flows, there are never any.
+#[derive(Default)]
+pub(crate) struct Queue(Option<Box<VecDeque<Waiting>>>);
+
+impl Queue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|q| q.is_empty())
+    }
+
+    pub(crate) fn push_back(&mut self, waiting: Waiting) {
+        self.0.get_or_insert_default().push_back(waiting);
+    }
+
+    pub(crate) fn push_front(&mut self, waiting: Waiting) {
+        self.0.get_or_insert_default().push_front(waiting);
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<Waiting> {
+        self.0.as_mut()?.pop_front()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// What a flow is and does.
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one fact about the flow, and none follows from another")]
@@ -127,7 +236,7 @@ pub(crate) struct State {
     /// Messages keep their boundaries when they are read.
     pub(crate) messages: bool,
     /// Candidates that are tried when those of now have failed.
-    pub(crate) left: VecDeque<Request>,
+    pub(crate) left: Left,
     pub(crate) remotes: Option<Arc<[RemoteEndpoint]>>,
     pub(crate) due: Due,
     /// In [`Core::ready`].
@@ -142,7 +251,7 @@ pub(crate) struct State {
     pub(crate) out: Vec<u8>,
     pub(crate) out_at: usize,
     /// Messages that wait for room.
-    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) waiting: Queue,
     /// Messages that the engine has not handed to the transport yet; those that may be given up,
     /// with their bytes.
     pub(crate) unsent: u64,
@@ -170,6 +279,11 @@ pub(crate) struct Seldom {
     pub(crate) congestion: Option<String>,
     /// Waits for the association of this flow's: see `open.rs`.
     pub(crate) leader: Option<NonNull<Flow>>,
+    /// What a policy manager is asked about it.
+    pub(crate) asked: Option<Box<Asked>>,
+    /// What it has decided: candidates, and the addresses that they have.
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) targets: Option<Arc<[RemoteEndpoint]>>,
     pub(crate) timer: Option<NonNull<UvHandle>>,
     pub(crate) timer_ops: Option<NonNull<Operations>>,
 }
@@ -195,14 +309,17 @@ impl Flow {
     pub(crate) fn make(ctx: &Context, core: &mut Core, ops: Operations) -> NonNull<Self> {
         let place = core.free_places.pop().unwrap_or(core.flows.len());
         core.flow_count += 1;
-        let flow = Box::new(Self {
-            ctx: NonNull::from(ctx),
-            place,
-            number: core.flow_count,
-            ops: UnsafeCell::new(ops),
-            state: RefCell::default(),
-        });
-        let flow = NonNull::from(Box::leak(flow));
+        let flow = core.room.take();
+        // SAFETY: the memory is a flow's, and no flow is in it.
+        unsafe {
+            flow.write(Self {
+                ctx: NonNull::from(ctx),
+                place,
+                number: core.flow_count,
+                ops: UnsafeCell::new(ops),
+                state: RefCell::default(),
+            });
+        }
         match core.flows.get_mut(place) {
             Some(free) => *free = Some(flow),
             None => core.flows.push(Some(flow)),
@@ -223,14 +340,18 @@ impl Flow {
         change(unsafe { &mut *self.ops.get() });
     }
 
+    /// One of them.
+    pub(crate) fn callback(&self, of: impl FnOnce(&Operations) -> Callback) -> Callback {
+        // SAFETY: as in `callbacks`; `of` reads a field.
+        of(unsafe { &*self.ops.get() })
+    }
+
     pub(crate) fn on_readable(&self) -> Callback {
-        // SAFETY: as in `callbacks`.
-        unsafe { (*self.ops.get()).on_readable }
+        self.callback(|o| o.on_readable)
     }
 
     pub(crate) fn on_writable(&self) -> Callback {
-        // SAFETY: as in `callbacks`.
-        unsafe { (*self.ops.get()).on_writable }
+        self.callback(|o| o.on_writable)
     }
 
     /// A pointer for C.

@@ -22,6 +22,7 @@ mod context;
 mod dispatch;
 mod flow;
 mod log;
+mod manager;
 mod open;
 mod properties;
 mod security;

@@ -7,8 +7,9 @@
 
 use crate::abi;
 use crate::context::{Context, Core};
-use crate::flow::{Flow, Phase, State};
+use crate::flow::{Flow, Left, Phase, State};
 use crate::log::Level;
+use crate::manager::{self, Candidate, Found, text_of};
 use crate::properties::{Properties, Transport};
 use crate::security;
 use core::ptr::NonNull;
@@ -43,7 +44,7 @@ pub(crate) struct OpenArguments {
 const NAME_MAX: usize = 253;
 
 /// `neat_open`.
-pub(crate) fn open(ctx: &Context, f: &Flow, name: &str, port: u16, arguments: OpenArguments) -> u64 {
+pub(crate) fn open(ctx: &Context, f: &Flow, name: &[u8], port: u16, arguments: OpenArguments) -> u64 {
     let mut core = ctx.core.borrow_mut();
     let core = &mut *core;
     let flow = NonNull::from(f);
@@ -52,16 +53,15 @@ pub(crate) fn open(ctx: &Context, f: &Flow, name: &str, port: u16, arguments: Op
         if s.phase != Phase::New || arguments.priority.is_some_and(|p| !(0.1..=1.0).contains(&p)) {
             return abi::BAD_ARGUMENT;
         }
+        let Some((name, remotes)) = core.remotes_of(name, port) else { return abi::BAD_ARGUMENT };
         s.phase = Phase::Opening;
-        let name: Rc<str> = name.into();
         s.name = Some(name.clone());
         s.port = port;
         if arguments.priority.is_some() || arguments.group != 0 || arguments.congestion.is_some() {
             let more = s.more();
             (more.priority, more.group, more.congestion) = (arguments.priority, arguments.group, arguments.congestion);
         }
-        let too_long = name.split(',').any(|n| n.trim().len() > NAME_MAX);
-        let remotes = core.remotes_of(&name, port);
+        let too_long = name.len() > NAME_MAX && name.split(',').any(|n| n.trim().len() > NAME_MAX);
         if port == 0 || too_long || remotes.is_empty() {
             ctx.log.line(Level::Error, format_args!("neat_open: `{name}` and port {port} name no endpoint"));
             s.due.error = Some(abi::BAD_ARGUMENT);
@@ -69,9 +69,79 @@ pub(crate) fn open(ctx: &Context, f: &Flow, name: &str, port: u16, arguments: Op
             s.remotes = Some(remotes);
         }
     }
-    begin(ctx, core, flow);
+    if f.state.borrow().due.error.is_some() || !manager::ask(ctx, core, f) {
+        begin(ctx, core, flow);
+    }
     ctx.after_call(core);
     abi::OK
+}
+
+/// What a policy manager of NEAT's protocol has decided about a flow.
+pub(crate) fn decided(ctx: &Context, core: &mut Core, f: &Flow, found: Found) {
+    let flow = NonNull::from(f);
+    match found {
+        Found::NoManager => {}
+        Found::Nothing => {
+            ctx.log.line(Level::Error, format_args!("neat_open: the policy manager leaves no candidate"));
+            f.state.borrow_mut().due.error = Some(abi::UNABLE);
+        }
+        Found::Candidates(list) => {
+            let mut s = f.state.borrow_mut();
+            match narrowed(&s, &list) {
+                Ok((props, targets)) => {
+                    s.props = Some(Rc::new(props));
+                    let more = s.more();
+                    (more.targets, more.candidates) = (Some(targets), list);
+                }
+                // As NEAT does with an answer that is none.
+                Err(why) => ctx.log.line(Level::Warning, format_args!("the policy manager's candidates: {why}")),
+            }
+        }
+    }
+    begin(ctx, core, flow);
+}
+
+/// The properties of a flow with what candidates leave of transports and addresses, in their order,
+/// and the addresses to connect to.
+fn narrowed(s: &State, list: &[Candidate]) -> Result<(Properties, Arc<[RemoteEndpoint]>), String> {
+    let mut json = s.props.as_ref().map(|p| p.json().clone()).unwrap_or_default();
+    let (mut transports, mut from, mut to): (Vec<&str>, Vec<&str>, Vec<IpAddr>) = (Vec::new(), Vec::new(), Vec::new());
+    for candidate in list {
+        let parsed = text_of(candidate, "remote_ip").and_then(|ip| ip.parse().ok());
+        let (Some(transport), Some(ip)) = (text_of(candidate, "transport"), parsed) else { continue };
+        let from_this = text_of(candidate, "local_ip").filter(|ip| ip.parse::<IpAddr>().is_ok());
+        transports.extend(Some(transport).filter(|t| !transports.contains(t)));
+        from.extend(from_this.filter(|ip| !from.contains(ip)));
+        to.extend(Some(ip).filter(|ip| !to.contains(ip)));
+    }
+    if to.is_empty() {
+        return Err("none has a transport and an address".into());
+    }
+    // A policy adds security, and takes none away.
+    let secure = |c: &Candidate| c.get("security").and_then(|p| p.get("value")) == Some(&true.into());
+    if list.iter().any(secure) {
+        json.insert("security".into(), serde_json::json!({"value": true}));
+    }
+    json.insert("transport".into(), serde_json::json!({"value": transports}));
+    let from: Vec<_> = from.iter().map(|ip| serde_json::json!({"value": ip})).collect();
+    json.insert("local_ips".into(), from.into());
+    let mut props = Properties::of(json)?;
+    props.server_name = s.name.as_deref().filter(|n| n.parse::<IpAddr>().is_err() && !n.contains(',')).map(Into::into);
+    let remote = |ip: IpAddr| RemoteEndpoint::new().with_ip_address(ip).with_port(s.port);
+    Ok((props, to.into_iter().map(remote).collect()))
+}
+
+/// Has the engine look up the name of a flow, for a policy manager; `failed` reports what it has
+/// found. False: it cannot.
+pub(crate) fn resolve(core: &mut Core, f: &Flow) -> bool {
+    let Some(remotes) = f.state.borrow().remotes.clone() else { return false };
+    let options = RequestOptions { bytes: true, stacks: vec![Stack::Tcp], ..RequestOptions::default() };
+    let disabled = neater_tls::SecurityParameters::disabled();
+    let request = core.engine.compile(&TransportProperties::new(), &disabled, Role::Initiate, &options);
+    let Ok(id) = request.and_then(|r| core.engine.plan(&r, &remotes, &[])) else { return false };
+    f.state.borrow_mut().conn = Some(id);
+    core.bind(id, f.into());
+    true
 }
 
 /// Begins with the candidates of a flow, or has it wait for an association.
@@ -83,7 +153,7 @@ fn begin(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
         if s.due.error.is_none() {
             let props = s.props.clone().unwrap_or_else(|| core.no_properties.clone());
             match requests(ctx, core, &props) {
-                Ok(requests) => s.left.extend(requests.iter().cloned()),
+                Ok(requests) => s.left = Left::of(requests),
                 Err((status, why)) => {
                     ctx.log.line(Level::Error, format_args!("neat_open: {why}"));
                     s.due.error = Some(status);
@@ -107,10 +177,13 @@ fn begin(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
 fn join(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, f: &Flow) -> bool {
     let mut s = f.state.borrow_mut();
     let sctp = |stack: &Stack| stack.is_sctp();
-    let Some(first) = s.left.front().filter(|r| r.stacks().iter().any(sctp)) else { return false };
+    let Some(first) = s.left.first().filter(|r| r.stacks().iter().any(sctp)) else { return false };
     let begins_with_sctp = first.stacks().first().is_some_and(|s| s.is_sctp());
     let Some(remotes) = s.remotes.clone() else { return false };
     let group = s.more.as_ref().map_or(0, |m| m.group);
+    if core.streams.is_empty() && !begins_with_sctp {
+        return false;
+    }
     let same = |m: &&Member| m.flow != flow && m.group == group && Arc::ptr_eq(&m.remotes, &remotes);
     let members: Vec<_> = core.streams.iter().filter(same).map(|m| m.flow).collect();
     for member in members {
@@ -164,7 +237,7 @@ fn next(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
     let mut status = abi::UNABLE;
     loop {
         let mut s = f.state.borrow_mut();
-        let Some(request) = s.left.pop_front() else {
+        let Some(request) = s.left.take_first() else {
             s.phase = Phase::Failed;
             s.due.error = Some(status);
             drop(s);
@@ -172,12 +245,16 @@ fn next(ctx: &Context, core: &mut Core, flow: NonNull<Flow>) {
             return ctx.wake(core, flow);
         };
         let props = s.props.clone();
-        let Some(remotes) = s.remotes.clone() else { return };
+        let targets = s.more.as_ref().and_then(|m| m.targets.clone());
+        let Some(remotes) = targets.or_else(|| s.remotes.clone()) else { return };
         if let Some(policies) = &mut core.policies {
             policies.look(&mut core.engine);
         }
-        let from = props.iter().flat_map(|p| &p.local_ips);
-        let locals: Vec<_> = from.map(|ip| LocalEndpoint::new().with_ip_address(*ip)).collect();
+        let from = props.as_ref().map_or(&[][..], |p| &p.local_ips);
+        let locals: Vec<_> = match from {
+            [] => Vec::new(),
+            from => from.iter().map(|ip| LocalEndpoint::new().with_ip_address(*ip)).collect(),
+        };
         match core.engine.initiate_from(&request, &remotes, &locals, None) {
             Ok(id) => return adopt(core, &mut s, flow, id),
             Err(e) => {
@@ -194,7 +271,10 @@ fn requests(ctx: &Context, core: &mut Core, props: &Rc<Properties>) -> Result<Rc
     if let Some(known) = props.requests.get() {
         return Ok(known.clone());
     }
-    let parameters = security::of_client(core, props)?;
+    let mut parameters = security::of_client(core, props)?;
+    if props.server_name.is_some() {
+        parameters.server_name.clone_from(&props.server_name);
+    }
     let mut all: Vec<Request> = Vec::new();
     let mut why = String::from("no transport that is asked for is one of this build");
     let named = props.to_open();
@@ -289,16 +369,44 @@ pub(crate) fn established(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, c
         s.props.as_ref().is_some_and(|p| p.names_sctp_udp())
     };
     f.edit(|o| o.transport_protocol = stack.map_or(0, |s| abi::stack_number(s, udp)));
+    won(core, f, conn);
     resolve_followers(ctx, core, flow);
+}
+
+/// The properties of a flow that a policy manager has decided about become those of the candidate
+/// that has won.
+fn won(core: &Core, f: &Flow, conn: ConnectionId) {
+    let mut s = f.state.borrow_mut();
+    let candidates = s.more.as_mut().map(|m| core::mem::take(&mut m.candidates)).unwrap_or_default();
+    if candidates.is_empty() {
+        return;
+    }
+    let name = s.stack.map_or("", abi::stack_name);
+    let ips = [core.engine.remote_addr(conn), core.engine.local_addr(conn)].map(|a| a.map(|a| a.ip().to_canonical()));
+    let is = |c: &Candidate, key: &str, ip: Option<IpAddr>| text_of(c, key).and_then(|t| t.parse().ok()) == ip;
+    let carries = |c: &&Candidate| {
+        text_of(c, "transport").is_some_and(|t| t.split('/').next() == name.split('/').next())
+            && is(c, "remote_ip", ips[0])
+    };
+    let fits: Vec<_> = candidates.iter().filter(carries).collect();
+    let winner = fits.iter().find(|c| is(c, "local_ip", ips[1])).or(fits.first());
+    if let Some(props) = winner.and_then(|c| Properties::of((*c).clone()).ok()) {
+        s.props = Some(Rc::new(props));
+    }
 }
 
 /// The candidates of a flow have failed.
 pub(crate) fn failed(ctx: &Context, core: &mut Core, flow: NonNull<Flow>, conn: ConnectionId, e: &EstablishmentError) {
-    ctx.log.line(Level::Info, format_args!("{e}"));
     core.unbind(conn);
     core.engine.release(conn);
     // SAFETY: flows in the context's lists are alive.
     let f = unsafe { flow.as_ref() };
+    if manager::resolves(f) {
+        f.state.borrow_mut().conn = None;
+        let addresses: Vec<_> = e.candidates.iter().map(|c| c.addr).collect();
+        return manager::resolved(ctx, core, f, &addresses);
+    }
+    ctx.log.line(Level::Info, format_args!("{e}"));
     let more = {
         let mut s = f.state.borrow_mut();
         s.conn = None;

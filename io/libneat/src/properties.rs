@@ -76,6 +76,8 @@ pub(crate) struct Properties {
     pub(crate) messages: bool,
     pub(crate) tproxy: bool,
     pub(crate) local_ips: Vec<IpAddr>,
+    /// The name to find in the peer's certificate, where it is not the one connected to.
+    pub(crate) server_name: Option<String>,
     /// Milliseconds between two candidates.
     pub(crate) he_delay: Option<u64>,
     /// What policies are asked with beside.
@@ -134,6 +136,7 @@ impl Properties {
             multihoming: is("multihoming", true),
             tproxy: is("tproxy", true),
             policy,
+            server_name: None,
             requests: OnceCell::new(),
             json,
         })

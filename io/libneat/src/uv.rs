@@ -23,6 +23,8 @@ pub(crate) type PollCb = extern "C" fn(*mut UvHandle, c_int, c_int);
 
 /// `UV_READABLE`.
 pub(crate) const READABLE: c_int = 1;
+/// `UV_WRITABLE`.
+pub(crate) const WRITABLE: c_int = 2;
 /// `UV_EBUSY`.
 pub(crate) const EBUSY: c_int = -libc::EBUSY;
 

@@ -10,6 +10,7 @@ use common::{Server, build, build_with, has, pem, port, prefix, program, run};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[test]
 fn the_header_is_c99_and_cpp17_with_neats_layout() {
@@ -23,6 +24,13 @@ fn the_header_is_c99_and_cpp17_with_neats_layout() {
         let built = build_with("tests/c/layout.c", compiler, &[standard, define], &format!("{standard}{define}"));
         assert_eq!(run(&mut program(&built, &[])), "layout: as NEAT's\n", "{compiler} {standard}");
     }
+}
+
+/// To be held while there is a listener of SCTP over UDP: they all want its port (RFC 6951), which
+/// this host has once.
+fn only_sctp() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An echo client against an echo server.
@@ -70,6 +78,7 @@ fn a_flow_that_may_take_sctp_or_tcp_takes_what_there_is() {
 
 #[test]
 fn sctp_over_udp_echoes_and_has_many_flows_on_one_association() {
+    let _turn = only_sctp();
     echo("sctp", "500000", "16384");
     echo("sctp-dtls", "50000", "1000");
     let bench = build("examples/msbench.c");
@@ -220,6 +229,7 @@ fn small_servers() {
 
 #[test]
 fn traffic_of_many_flows_in_one_context() {
+    let _turn = only_sctp();
     let traffic = build("examples/traffic.c");
     for transport in ["tcp", "sctp"] {
         let out = run(&mut program(&traffic, &[transport, &port(), "50", "200000"]));
@@ -232,6 +242,7 @@ fn traffic_of_many_flows_in_one_context() {
 
 #[test]
 fn a_file_goes_to_a_peer() {
+    let _turn = only_sctp();
     let transfer = build("examples/file_transfer.c");
     let (from, to) = (prefix().join("sent"), prefix().join("received"));
     let bytes: Vec<u8> = (0..1_000_000_u32).map(|i| (i * 7 + (i >> 9)) as u8).collect();
@@ -282,12 +293,14 @@ fn contexts_in_a_loop_of_the_programs_own() {
 
 #[test]
 fn functions_and_callbacks_behave_as_described() {
+    let _turn = only_sctp();
     let built = build("tests/c/behaviour.c");
     assert_eq!(run(&mut program(&built, &[&port(), &pem()])), "as described\n");
 }
 
 #[test]
 fn every_call_in_every_callback() {
+    let _turn = only_sctp();
     let built = build("tests/c/every_call.c");
     for transport in ["tcp", "tls", "udp", "sctp"] {
         // Nothing of TLS without need: valgrind looks less closely then.

@@ -754,6 +754,35 @@ typedef uint32_t neater_path_use;
 #endif // __cplusplus
 
 /**
+ * What a `neater_challenge_fn` answers.
+ */
+enum neater_challenge_answer
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Nothing is signed, and the handshake fails. Numbers without a name mean the same.
+     */
+    NEATER_CHALLENGE_REFUSE = 0,
+    /**
+     * The library signs, with the key that it was given.
+     */
+    NEATER_CHALLENGE_SIGN = 1,
+    /**
+     * The program has signed: `signature` and `signature_length` have the result.
+     */
+    NEATER_CHALLENGE_SIGNED = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum neater_challenge_answer neater_challenge_answer;
+#else
+typedef uint32_t neater_challenge_answer;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * A connection: messages in, messages out, over whichever transport was chosen.
  */
 typedef struct neater_connection neater_connection;
@@ -784,6 +813,11 @@ typedef struct neater_listener neater_listener;
  * value without a context.
  */
 typedef struct neater_local_endpoint neater_local_endpoint;
+
+/**
+ * A name whose addresses the program is asked for.
+ */
+typedef struct neater_lookup neater_lookup;
 
 /**
  * A message that was received, or a part of one, with what is known of it.
@@ -1026,6 +1060,18 @@ typedef struct neater_event {
 } neater_event;
 
 /**
+ * Called when connections wait for the addresses of a name, once for all of them, instead of name
+ * servers (`names_by` of `neater_context_options`). Names of the hosts file and special ones
+ * (`localhost`) are not asked for.
+ *
+ * It is called from the thread that drives, and may call every function except those that drive.
+ * It should not wait: `neater_lookup_answer` may come later, from any thread.
+ *
+ * Ownership: the lookup is the program's, to be answered or given back.
+ */
+typedef void (*neater_lookup_fn)(struct neater_lookup *lookup, void *user);
+
+/**
  * What a context is made with. `size` is set by the program to `sizeof(neater_context_options)`;
  * zeros are defaults.
  */
@@ -1114,6 +1160,14 @@ typedef struct neater_context_options {
      * Connections in all; 0: 1,000,000.
      */
     size_t limit_connections;
+    /**
+     * Looks names up instead of name servers; NULL: none does.
+     */
+    neater_lookup_fn names_by;
+    /**
+     * What that function is given. It must live as long as the context, and lookups that wait.
+     */
+    void *names_user;
 } neater_context_options;
 
 /**
@@ -1208,14 +1262,77 @@ typedef struct neater_certificate {
  * chain, end entity first, and the name of the server, which is empty for clients. False ends the
  * handshake.
  *
- * It is called while the engine is at work, from the thread that drives: it must neither block nor
- * call a function of the context. It may be called from any thread that drives. What it is given
- * lives until it returns.
+ * It is called while the engine is at work, from any thread that drives: it must not wait, and
+ * functions of contexts, and of what was made from them, answer NEATER_ERROR_REENTRANT there. What
+ * it is given lives until it returns.
  */
 typedef bool (*neater_trust_fn)(const struct neater_certificate *chain,
                                 size_t certificates,
                                 const char *server_name,
                                 void *user);
+
+/**
+ * What is to be signed, so that the peer may know who this side is. It lives until the callback
+ * returns.
+ */
+typedef struct neater_challenge {
+    /**
+     * `sizeof(neater_challenge)` of the library: a program that is newer than it finds fewer
+     * fields.
+     */
+    size_t size;
+    /**
+     * The certificates whose key is asked for, end entity first.
+     */
+    const struct neater_certificate *chain;
+    /**
+     * How many.
+     */
+    size_t certificates;
+    /**
+     * What to sign. It is not a hash: the scheme states which one it takes.
+     */
+    const void *message;
+    /**
+     * How many bytes that is.
+     */
+    size_t length;
+    /**
+     * How to sign: a `SignatureScheme` of TLS by its number in IANA's registry.
+     */
+    uint32_t scheme;
+    /**
+     * Not used; 0.
+     */
+    uint32_t reserved;
+    /**
+     * The same by its name: `ECDSA_NISTP256_SHA256`; empty where the library has none.
+     */
+    const char *scheme_name;
+    /**
+     * Where the program writes a signature of its own, in the encoding of TLS (ECDSA: DER).
+     */
+    void *signature;
+    /**
+     * How many bytes fit there.
+     */
+    size_t signature_room;
+    /**
+     * How many bytes the program has written there.
+     */
+    size_t signature_length;
+} neater_challenge;
+
+/**
+ * Asked whenever a handshake needs a signature of this side, as a client or as a server
+ * (`SetIdentityChallengeCallback`); not when a session is resumed. It returns a
+ * `neater_challenge_answer`.
+ *
+ * It is called while the engine is at work, from any thread that drives: it must not wait for
+ * long, and functions of contexts, and of what was made from them, answer NEATER_ERROR_REENTRANT
+ * there.
+ */
+typedef uint32_t (*neater_challenge_fn)(struct neater_challenge *challenge, void *user);
 
 /**
  * What is known of a received message. `size` is set by the program to
@@ -1265,8 +1382,8 @@ typedef struct neater_message_info {
 
 /**
  * Called when the library needs bytes no more that `neater_connection_send_owned` was given. It
- * may be called from any thread that drives or calls a function, once, and must not call the
- * library.
+ * may be called from any thread that drives or calls a function, once. Functions of contexts, and of
+ * what was made from them, answer NEATER_ERROR_REENTRANT there.
  */
 typedef void (*neater_release_fn)(const void *data, void *user);
 
@@ -1597,6 +1714,41 @@ struct neater_race *neater_event_take_race(struct neater_event *event);
  * Lifetime: for ever. Thread: any.
  */
 const char *neater_event_name(uint32_t kind);
+
+/**
+ * The name, as the program wrote it. NULL for NULL.
+ *
+ * Lifetime: until the lookup is answered or given back. Thread: any.
+ */
+const char *neater_lookup_name(const struct neater_lookup *lookup);
+
+/**
+ * The index of the interface that the addresses are for; 0: any. Negative: an error.
+ *
+ * Thread: any.
+ */
+int64_t neater_lookup_interface(const struct neater_lookup *lookup);
+
+/**
+ * Answers with addresses as texts, 128 at most, and for how many milliseconds they hold for
+ * further connections; 0: for those that wait now. They are tried in the order of RFC 6724. No
+ * address at all means that there is no such name.
+ *
+ * Ownership: after NEATER_OK the lookup is gone; after an error it is still the program's. The
+ * texts are copied. Thread: any.
+ */
+neater_status neater_lookup_answer(struct neater_lookup *lookup,
+                                   const char *const *addresses,
+                                   size_t count,
+                                   uint64_t lifetime_ms);
+
+/**
+ * Gives a lookup back without an answer: the connections that wait for it have none either. NULL
+ * is allowed. One that is kept for 30 seconds has failed, too, and is given back all the same.
+ *
+ * Ownership: it is gone afterwards. Thread: any.
+ */
+void neater_lookup_free(struct neater_lookup *lookup);
 
 /**
  * Makes a context, into `*context`. NULL options are the defaults. It has no threads of its own:
@@ -2030,6 +2182,8 @@ void neater_security_parameters_free(struct neater_security_parameters *security
 /**
  * Adds a certificate to show as a server (`serverCertificate`): a chain, end entity first, and its
  * private key, both as PEM text (RFC 7468). Of several, the client's name and abilities decide.
+ * NULL as key: it is elsewhere, and the callback for challenges signs
+ * (`neater_security_parameters_set_challenge_callback`).
  *
  * Ownership: both texts are copied. Thread: one at a time for an object.
  */
@@ -2135,6 +2289,17 @@ neater_status neater_security_parameters_set_trust_callback(struct neater_securi
  * Thread: one at a time for an object.
  */
 int64_t neater_security_parameters_protection(const struct neater_security_parameters *security);
+
+/**
+ * Has the program asked before anything is signed with a private key, which it may refuse, or do
+ * itself: a certificate that was added without its key needs that. NULL takes the callback away.
+ *
+ * Lifetime: `user` must live as long as any object that was made with the parameters. Thread: one
+ * at a time for an object; the callback comes from any thread that drives.
+ */
+neater_status neater_security_parameters_set_challenge_callback(struct neater_security_parameters *security,
+                                                                neater_challenge_fn callback,
+                                                                void *user);
 
 /**
  * Makes a context that sets nothing (`NewMessageContext`), into `*context`: each property is what
@@ -2552,8 +2717,8 @@ neater_status neater_connection_send_partial(struct neater_connection *connectio
 /**
  * Sends a message without copying it, as `neater_connection_send` does otherwise. `release` is
  * called when the bytes are needed no more, also after an error, but for
- * NEATER_ERROR_INVALID_ARGUMENT and NEATER_ERROR_BLOCKED, after which they are the program's
- * still.
+ * NEATER_ERROR_INVALID_ARGUMENT, NEATER_ERROR_REENTRANT and NEATER_ERROR_BLOCKED, after which they
+ * are the program's still.
  *
  * Ownership: the bytes are the library's, unchanged, until `release` is called. Thread: any.
  */

@@ -5,7 +5,7 @@
 
 use crate::error::neater_error;
 use crate::status::neater_status;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -132,6 +132,56 @@ fn null(what: &str) -> Failure {
 pub(crate) unsafe fn object<'a, T>(p: *const T, what: &str) -> Answer<&'a T> {
     // SAFETY: the caller's promise.
     unsafe { p.as_ref() }.ok_or_else(|| null(what))
+}
+
+/// What the program has by a handle and the library may keep for longer.
+pub(crate) trait Handle {
+    /// Whether the program has given it back, and what its functions answer then.
+    fn given_back(&self) -> Option<neater_status>;
+}
+
+/// As [`object`], of one that the program may have given back while the library still has it:
+/// within the callback that gave it back, for example.
+///
+/// # Safety
+/// As [`object`].
+pub(crate) unsafe fn handle<'a, T: Handle>(p: *const T, what: &str) -> Answer<&'a T> {
+    outside()?;
+    // SAFETY: the caller's promise.
+    let found = unsafe { object(p, what) }?;
+    match found.given_back() {
+        None => Ok(found),
+        Some(status) => Err(Failure::new(status, format!("the {what} was given back"))),
+    }
+}
+
+std::thread_local! {
+    /// A function of the program's runs on this thread while the engine is at work.
+    static WITHIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function of the program's while the engine is at work: what it calls of the engine would
+/// wait for itself.
+pub(crate) fn within<R>(call: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let _ = WITHIN.try_with(|w| w.set(self.0));
+        }
+    }
+    let _back = Back(WITHIN.try_with(|w| w.replace(true)).unwrap_or(false));
+    call()
+}
+
+/// That no such function is running on this thread.
+pub(crate) fn outside() -> Answer<()> {
+    match WITHIN.try_with(Cell::get) {
+        Ok(true) => {
+            let text = "a callback of a handshake must not call contexts and what is made from them";
+            Err(Failure::new(neater_status::NEATER_ERROR_REENTRANT, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// # Safety

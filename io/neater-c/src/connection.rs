@@ -1,6 +1,8 @@
 //! Connections (RFC 9622 sections 7 to 10).
 
-use crate::border::{Failure, Versioned, bytes, check_out, guard, guard_or, object, put, read_sized, text};
+use crate::border::{
+    Failure, Handle, Versioned, bytes, check_out, guard, guard_or, handle, object, put, read_sized, text, within,
+};
 use crate::endpoint::neater_local_endpoint;
 use crate::error::neater_error;
 use crate::event::{Callback, Outgoing, Payload, neater_event_fn, neater_event_kind as K};
@@ -38,6 +40,10 @@ impl Base {
         }
     }
 
+    pub(crate) fn given_back(&self) -> Option<neater_status> {
+        self.freed.load(Ordering::Acquire).then_some(neater_status::NEATER_ERROR_INVALID_ARGUMENT)
+    }
+
     pub(crate) fn user(&self) -> *mut c_void {
         self.user.load(Ordering::Acquire)
     }
@@ -67,6 +73,12 @@ pub struct neater_connection {
     /// It has had its last event.
     pub(crate) over: AtomicBool,
     pub(crate) waker: Waker,
+}
+
+impl Handle for neater_connection {
+    fn given_back(&self) -> Option<neater_status> {
+        self.base.given_back()
+    }
 }
 
 impl neater_connection {
@@ -177,11 +189,11 @@ impl neater_connection {
 ///
 /// # Safety
 /// `p` is NULL, or came from `Arc::into_raw` and was not given back.
-pub(crate) unsafe fn shared<T>(p: *const T, what: &str) -> Result<Arc<T>, Failure> {
+pub(crate) unsafe fn shared<T: Handle>(p: *const T, what: &str) -> Result<Arc<T>, Failure> {
     // SAFETY: the caller's promise: the count is one at least, and one more is taken before the
     // owner is made.
     unsafe {
-        object(p, what)?;
+        handle(p, what)?;
         Arc::increment_strong_count(p);
         Ok(Arc::from_raw(p))
     }
@@ -197,7 +209,9 @@ pub(crate) unsafe fn shared<T>(p: *const T, what: &str) -> Result<Arc<T>, Failur
 pub unsafe extern "C" fn neater_connection_free(connection: *mut neater_connection) {
     if !connection.is_null() {
         guard_or((), || {
-            // SAFETY: it came from `Arc::into_raw`, and the caller gives it back once.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            unsafe { handle(connection, "connection") }?;
+            // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let connection = unsafe { Arc::from_raw(connection.cast_const()) };
             connection.base.freed.store(true, Ordering::Release);
             Ok(())
@@ -215,7 +229,7 @@ pub unsafe extern "C" fn neater_connection_set_user(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.base.set_user(user);
+        unsafe { handle(connection, "connection") }?.base.set_user(user);
         Ok(())
     })
 }
@@ -226,7 +240,7 @@ pub unsafe extern "C" fn neater_connection_set_user(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn neater_connection_get_user(connection: *const neater_connection) -> *mut c_void {
     // SAFETY: the caller's promise.
-    guard_or(core::ptr::null_mut(), || Ok(unsafe { object(connection, "connection") }?.base.user()))
+    guard_or(core::ptr::null_mut(), || Ok(unsafe { handle(connection, "connection") }?.base.user()))
 }
 
 /// Has the connection's events delivered to a function instead of `neater_poll_event`. NULL takes
@@ -242,7 +256,7 @@ pub unsafe extern "C" fn neater_connection_set_callback(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.base.set_callback(Callback::of(callback, user));
+        unsafe { handle(connection, "connection") }?.base.set_callback(Callback::of(callback, user));
         Ok(())
     })
 }
@@ -266,7 +280,7 @@ pub unsafe extern "C" fn neater_connection_send(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (c, data) = unsafe { (object(connection, "connection")?, bytes(data, length, "data")?) };
+        let (c, data) = unsafe { (handle(connection, "connection")?, bytes(data, length, "data")?) };
         // SAFETY: the caller's promise.
         unsafe { send(c, Bytes::copy_from_slice(data), context, message_id, None) }
     })
@@ -288,15 +302,15 @@ pub unsafe extern "C" fn neater_connection_send_partial(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (c, data) = unsafe { (object(connection, "connection")?, bytes(data, length, "data")?) };
+        let (c, data) = unsafe { (handle(connection, "connection")?, bytes(data, length, "data")?) };
         // SAFETY: the caller's promise.
         unsafe { send(c, Bytes::copy_from_slice(data), context, message_id, Some(end_of_message)) }
     })
 }
 
 /// Called when the library needs bytes no more that `neater_connection_send_owned` was given. It
-/// may be called from any thread that drives or calls a function, once, and must not call the
-/// library.
+/// may be called from any thread that drives or calls a function, once. Functions of contexts, and of
+/// what was made from them, answer NEATER_ERROR_REENTRANT there.
 pub type neater_release_fn = Option<unsafe extern "C" fn(data: *const c_void, user: *mut c_void)>;
 
 /// The program's bytes.
@@ -323,15 +337,15 @@ impl Drop for Owned {
     fn drop(&mut self) {
         if let Some(release) = self.release {
             // SAFETY: the program's own function, with what it gave.
-            unsafe { release(self.data, self.user) };
+            within(|| unsafe { release(self.data, self.user) });
         }
     }
 }
 
 /// Sends a message without copying it, as `neater_connection_send` does otherwise. `release` is
 /// called when the bytes are needed no more, also after an error, but for
-/// NEATER_ERROR_INVALID_ARGUMENT and NEATER_ERROR_BLOCKED, after which they are the program's
-/// still.
+/// NEATER_ERROR_INVALID_ARGUMENT, NEATER_ERROR_REENTRANT and NEATER_ERROR_BLOCKED, after which they
+/// are the program's still.
 ///
 /// Ownership: the bytes are the library's, unchanged, until `release` is called. Thread: any.
 #[unsafe(no_mangle)]
@@ -348,7 +362,7 @@ pub unsafe extern "C" fn neater_connection_send_owned(
         // SAFETY: the caller's promise.
         let c = unsafe {
             bytes(data, length, "data")?;
-            object(connection, "connection")?
+            handle(connection, "connection")?
         };
         if length == 0 {
             return Err(Failure::argument("an empty message has nothing to own: use neater_connection_send"));
@@ -421,7 +435,7 @@ unsafe fn send(
 pub unsafe extern "C" fn neater_connection_start_batch(connection: *mut neater_connection) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.connection()?.start_batch();
+        unsafe { handle(connection, "connection") }?.connection()?.start_batch();
         Ok(())
     })
 }
@@ -433,7 +447,7 @@ pub unsafe extern "C" fn neater_connection_start_batch(connection: *mut neater_c
 pub unsafe extern "C" fn neater_connection_end_batch(connection: *mut neater_connection) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.connection()?.end_batch();
+        unsafe { handle(connection, "connection") }?.connection()?.end_batch();
         Ok(())
     })
 }
@@ -506,7 +520,7 @@ pub unsafe extern "C" fn neater_connection_receive(
 pub unsafe extern "C" fn neater_connection_finish(connection: *mut neater_connection) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        Ok(unsafe { object(connection, "connection") }?.connection()?.finish()?)
+        Ok(unsafe { handle(connection, "connection") }?.connection()?.finish()?)
     })
 }
 
@@ -518,7 +532,7 @@ pub unsafe extern "C" fn neater_connection_finish(connection: *mut neater_connec
 pub unsafe extern "C" fn neater_connection_close(connection: *mut neater_connection) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?.connection()?;
+        let c = unsafe { handle(connection, "connection") }?.connection()?;
         // The closing does not depend on being waited for; events report its end.
         let mut closing = core::pin::pin!(c.close());
         let _ = closing.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop()));
@@ -535,7 +549,7 @@ pub unsafe extern "C" fn neater_connection_close(connection: *mut neater_connect
 pub unsafe extern "C" fn neater_connection_abort(connection: *mut neater_connection, code: u64) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.connection()?.abort_with(code);
+        unsafe { handle(connection, "connection") }?.connection()?.abort_with(code);
         Ok(())
     })
 }
@@ -551,7 +565,7 @@ pub unsafe extern "C" fn neater_connection_reset_sending(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.connection()?.reset_sending(code);
+        unsafe { handle(connection, "connection") }?.connection()?.reset_sending(code);
         Ok(())
     })
 }
@@ -567,7 +581,7 @@ pub unsafe extern "C" fn neater_connection_stop_receiving(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(connection, "connection") }?.connection()?.stop_receiving(code);
+        unsafe { handle(connection, "connection") }?.connection()?.stop_receiving(code);
         Ok(())
     })
 }
@@ -586,7 +600,7 @@ pub unsafe extern "C" fn neater_connection_clone(
     guard(|| {
         check_out(clone, "clone")?;
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?;
+        let c = unsafe { handle(connection, "connection") }?;
         let direction = if one_way { StreamDirection::One } else { StreamDirection::Both };
         let made = c.connection()?.clone_in_direction(direction)?;
         let made = neater_connection::adopt(&c.base.core, (c.base.user(), c.base.callback()), made, false);
@@ -607,7 +621,7 @@ pub unsafe extern "C" fn neater_connection_group(
     guard(|| {
         check_out(group, "group")?;
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?;
+        let c = unsafe { handle(connection, "connection") }?;
         let made = neater_group::adopt(&c.base.core, (c.base.user(), c.base.callback()), c.connection()?.group()?);
         // SAFETY: the caller's promise.
         unsafe { put(group, Arc::into_raw(made).cast_mut(), "group") }
@@ -636,7 +650,7 @@ pub unsafe extern "C" fn neater_connection_change_remote(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (c, address) = unsafe { (object(connection, "connection")?, text(address, "address")?) };
+        let (c, address) = unsafe { (handle(connection, "connection")?, text(address, "address")?) };
         let address: SocketAddr = address.parse().map_err(|_| {
             let text = "the address must be ADDRESS:PORT, as 192.0.2.1:9899 or [2001:db8::1]:9899";
             Failure::new(neater_status::NEATER_ERROR_PARSE, text)
@@ -662,7 +676,7 @@ pub unsafe extern "C" fn neater_connection_change_local(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (c, endpoint) = unsafe { (object(connection, "connection")?, object(endpoint, "endpoint")?) };
+        let (c, endpoint) = unsafe { (handle(connection, "connection")?, object(endpoint, "endpoint")?) };
         match change {
             0 => Ok(c.connection()?.add_local(&endpoint.inner)?),
             1 => Ok(c.connection()?.remove_local(&endpoint.inner)?),
@@ -693,7 +707,7 @@ pub enum neater_service_outcome {
 pub unsafe extern "C" fn neater_connection_report(connection: *mut neater_connection, outcome: u32) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?;
+        let c = unsafe { handle(connection, "connection") }?;
         let outcome = match outcome {
             0 => ServiceOutcome::Answered,
             1 => ServiceOutcome::Silent,
@@ -717,7 +731,7 @@ pub unsafe extern "C" fn neater_connection_race(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?.connection()?;
+        let c = unsafe { handle(connection, "connection") }?.connection()?;
         // SAFETY: the caller's promise.
         unsafe { crate::race::give(race, neater_race::of_connection(&c.candidates(), &c.timeline())) }
     })
@@ -731,6 +745,6 @@ pub unsafe extern "C" fn neater_connection_race(
 pub unsafe extern "C" fn neater_connection_stack(connection: *const neater_connection) -> u32 {
     guard_or(0, || {
         // SAFETY: the caller's promise.
-        Ok(stack_number(unsafe { object(connection, "connection") }?.connection()?.stack()))
+        Ok(stack_number(unsafe { handle(connection, "connection") }?.connection()?.stack()))
     })
 }

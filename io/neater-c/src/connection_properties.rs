@@ -1,7 +1,7 @@
 //! Properties of a connection by name (RFC 9622 section 8): what is set holds for all connections
 //! of its group, except `connPriority`.
 
-use crate::border::{guard, guard_number, object, put, put_text, text};
+use crate::border::{guard, guard_number, handle, put, put_text, text};
 use crate::connection::neater_connection;
 use crate::status::neater_status;
 use crate::values;
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn neater_connection_set_text(
     guard(|| {
         // SAFETY: the caller's promise.
         let (connection, name, value) =
-            unsafe { (object(connection, "connection")?, text(name, "name")?, text(value, "value")?) };
+            unsafe { (handle(connection, "connection")?, text(name, "name")?, text(value, "value")?) };
         connection.set_property(name, Value::from(value))
     })
 }
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn neater_connection_set_number(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         connection.set_property(name, values::number(value))
     })
 }
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn neater_connection_set_boolean(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         connection.set_property(name, Value::from(value))
     })
 }
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn neater_connection_set_preference(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         connection.set_property(name, values::preferred(value)?)
     })
 }
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn neater_connection_get_text(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         let value = values::as_text(name, connection.connection()?.get(name))?;
         // SAFETY: the caller's promise.
         unsafe { put_text(buffer, room, &value) }
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn neater_connection_get_number(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         let found = values::as_number(name, connection.connection()?.get(name))?;
         // SAFETY: the caller's promise.
         unsafe { put(value, found, "value") }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn neater_connection_get_boolean(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         let found = values::as_boolean(name, connection.connection()?.get(name))?;
         // SAFETY: the caller's promise.
         unsafe { put(value, found, "value") }
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn neater_connection_get_preference(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (connection, name) = unsafe { (object(connection, "connection")?, text(name, "name")?) };
+        let (connection, name) = unsafe { (handle(connection, "connection")?, text(name, "name")?) };
         let found = values::as_preference(name, connection.connection()?.get(name))?;
         // SAFETY: the caller's promise.
         unsafe { put(value, found, "value") }

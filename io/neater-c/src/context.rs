@@ -1,12 +1,13 @@
 //! Contexts: one transport system each, with one descriptor and one queue of events.
 
 use crate::border::{
-    Failure, Versioned, bytes, check_out, check_sized, guard, guard_number, guard_or, object, optional_text, put,
-    put_text, read_sized, text, write_sized,
+    Failure, Handle, Versioned, bytes, check_out, check_sized, guard, guard_number, guard_or, handle, optional_text,
+    put, put_text, read_sized, text, write_sized,
 };
 use crate::connection::shared;
 use crate::event::{Callback, neater_event, neater_event_fn};
 use crate::inbox::{Core, Item, Target, Task, waker};
+use crate::lookup::neater_lookup_fn;
 use crate::receive;
 use crate::status::neater_status;
 use neater::{Driver, Limits, Neater};
@@ -46,6 +47,12 @@ pub struct neater_context {
 impl core::fmt::Debug for neater_context {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("neater_context")
+    }
+}
+
+impl Handle for neater_context {
+    fn given_back(&self) -> Option<neater_status> {
+        self.core.gone.load(Ordering::Acquire).then_some(neater_status::NEATER_ERROR_NO_CONTEXT)
     }
 }
 
@@ -98,6 +105,10 @@ pub struct neater_context_options {
     pub limit_handshakes: usize,
     /// Connections in all; 0: 1,000,000.
     pub limit_connections: usize,
+    /// Looks names up instead of name servers; NULL: none does.
+    pub names_by: neater_lookup_fn,
+    /// What that function is given. It must live as long as the context, and lookups that wait.
+    pub names_user: *mut c_void,
 }
 
 // SAFETY: `repr(C)`, begins with its size, and zeros are a value.
@@ -158,7 +169,9 @@ unsafe fn build(o: &neater_context_options) -> Result<(Neater, Driver), Failure>
     if o.strict_policies != 0 {
         b = b.strict_policies();
     }
-    if o.names_by_system != 0 {
+    if let Some(names) = crate::lookup::names_by(o) {
+        b = b.names_by(names);
+    } else if o.names_by_system != 0 {
         b = b.names_by_system();
     }
     if o.key_log_from_environment != 0 {
@@ -218,7 +231,9 @@ pub unsafe extern "C" fn neater_context_new(
 pub unsafe extern "C" fn neater_context_free(context: *mut neater_context) {
     if !context.is_null() {
         guard_or((), || {
-            // SAFETY: it came from `Arc::into_raw`, and the caller gives it back once.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            unsafe { handle(context, "context") }?;
+            // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let context = unsafe { Arc::from_raw(context.cast_const()) };
             context.core.end();
             let driver = lock(&context.driver).take();
@@ -360,7 +375,7 @@ impl Drop for Driving<'_> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn neater_fd(context: *const neater_context) -> i32 {
     // SAFETY: the caller's promise.
-    guard_or(-1, || Ok(unsafe { object(context, "context") }?.poller.as_raw_fd()))
+    guard_or(-1, || Ok(unsafe { handle(context, "context") }?.poller.as_raw_fd()))
 }
 
 /// How long an event loop may wait for the descriptor, in milliseconds: 0 if there is something to
@@ -371,7 +386,7 @@ pub unsafe extern "C" fn neater_fd(context: *const neater_context) -> i32 {
 pub unsafe extern "C" fn neater_timeout_ms(context: *const neater_context) -> i32 {
     guard_or(0, || {
         // SAFETY: the caller's promise.
-        let busy = unsafe { object(context, "context") }?.core.is_busy();
+        let busy = unsafe { handle(context, "context") }?.core.is_busy();
         Ok(if busy { 0 } else { -1 })
     })
 }
@@ -519,7 +534,7 @@ pub unsafe extern "C" fn neater_context_set_callback(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        *lock(&unsafe { object(context, "context") }?.callback) = Callback::of(callback, user);
+        *lock(&unsafe { handle(context, "context") }?.callback) = Callback::of(callback, user);
         Ok(())
     })
 }
@@ -574,7 +589,7 @@ pub unsafe extern "C" fn neater_context_get_statistics(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let s = unsafe { object(context, "context") }?.neater.stats();
+        let s = unsafe { handle(context, "context") }?.neater.stats();
         let value = neater_context_statistics {
             size: size_of::<neater_context_statistics>(),
             connections: s.connections,
@@ -603,7 +618,7 @@ pub unsafe extern "C" fn neater_context_get_statistics(
 pub unsafe extern "C" fn neater_context_flush_caches(context: *mut neater_context) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(context, "context") }?.neater.flush_caches();
+        unsafe { handle(context, "context") }?.neater.flush_caches();
         Ok(())
     })
 }
@@ -622,7 +637,7 @@ pub unsafe extern "C" fn neater_context_export_outcomes(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let text = unsafe { object(context, "context") }?.neater.export_outcomes().unwrap_or_default();
+        let text = unsafe { handle(context, "context") }?.neater.export_outcomes().unwrap_or_default();
         // SAFETY: the caller's promise.
         unsafe { put_text(buffer, room, &text) }
     })
@@ -636,7 +651,7 @@ pub unsafe extern "C" fn neater_context_export_outcomes(
 pub unsafe extern "C" fn neater_context_import_outcomes(context: *mut neater_context, outcomes: *const c_char) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let (context, outcomes) = unsafe { (object(context, "context")?, text(outcomes, "outcomes")?) };
+        let (context, outcomes) = unsafe { (handle(context, "context")?, text(outcomes, "outcomes")?) };
         let imported = context.neater.import_outcomes(outcomes);
         let count = imported.map_err(|e| Failure::new(neater_status::NEATER_ERROR_PARSE, e.to_string()))?;
         Ok(i64::try_from(count).unwrap_or(i64::MAX))
@@ -671,7 +686,7 @@ pub unsafe extern "C" fn neater_context_policy_text(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let neater = &unsafe { object(context, "context") }?.neater;
+        let neater = &unsafe { handle(context, "context") }?.neater;
         let line = match list {
             0 => neater.policy_sources().get(index).map(ToString::to_string),
             1 => neater.policy_profiles().into_iter().nth(index),

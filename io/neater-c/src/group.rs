@@ -1,6 +1,6 @@
 //! Connection Groups (RFC 9622 section 7.4).
 
-use crate::border::{Failure, bytes, check_out, guard, guard_number, guard_or, object, put};
+use crate::border::{Failure, Handle, bytes, check_out, guard, guard_number, guard_or, handle, put};
 use crate::connection::{Base, neater_connection};
 use crate::error::neater_error;
 use crate::event::{Callback, Outgoing, Payload, Subject, neater_event_fn, neater_event_kind as K};
@@ -21,6 +21,12 @@ pub struct neater_group {
     waiting: Arc<AtomicUsize>,
     waker: Waker,
     over: AtomicBool,
+}
+
+impl Handle for neater_group {
+    fn given_back(&self) -> Option<neater_status> {
+        self.base.given_back()
+    }
 }
 
 impl neater_group {
@@ -73,7 +79,9 @@ impl neater_group {
 pub unsafe extern "C" fn neater_group_free(group: *mut neater_group) {
     if !group.is_null() {
         guard_or((), || {
-            // SAFETY: it came from `Arc::into_raw`, and the caller gives it back once.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            unsafe { handle(group, "group") }?;
+            // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let group = unsafe { Arc::from_raw(group.cast_const()) };
             group.base.freed.store(true, Ordering::Release);
             Ok(())
@@ -88,7 +96,7 @@ pub unsafe extern "C" fn neater_group_free(group: *mut neater_group) {
 pub unsafe extern "C" fn neater_group_set_user(group: *mut neater_group, user: *mut c_void) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(group, "group") }?.base.set_user(user);
+        unsafe { handle(group, "group") }?.base.set_user(user);
         Ok(())
     })
 }
@@ -106,7 +114,7 @@ pub unsafe extern "C" fn neater_group_set_callback(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(group, "group") }?.base.set_callback(Callback::of(callback, user));
+        unsafe { handle(group, "group") }?.base.set_callback(Callback::of(callback, user));
         Ok(())
     })
 }
@@ -124,7 +132,7 @@ pub unsafe extern "C" fn neater_group_open(
     guard(|| {
         check_out(connection, "connection")?;
         // SAFETY: the caller's promise.
-        let g = unsafe { object(group, "group") }?;
+        let g = unsafe { handle(group, "group") }?;
         let direction = if one_way { StreamDirection::One } else { StreamDirection::Both };
         let made = g.inner.open(direction)?;
         let made = neater_connection::adopt(&g.base.core, (g.base.user(), g.base.callback()), made, false);
@@ -140,7 +148,7 @@ pub unsafe extern "C" fn neater_group_open(
 pub unsafe extern "C" fn neater_group_count(group: *const neater_group) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let g = unsafe { object(group, "group") }?;
+        let g = unsafe { handle(group, "group") }?;
         Ok(i64::try_from(g.inner.len()).unwrap_or(i64::MAX))
     })
 }
@@ -151,7 +159,7 @@ pub unsafe extern "C" fn neater_group_count(group: *const neater_group) -> i64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn neater_group_has_streams(group: *const neater_group) -> bool {
     // SAFETY: the caller's promise.
-    guard_or(false, || Ok(unsafe { object(group, "group") }?.inner.has_streams()))
+    guard_or(false, || Ok(unsafe { handle(group, "group") }?.inner.has_streams()))
 }
 
 /// The protocol that carries the group, a `neater_stack`; NEATER_STACK_NONE when it is gone.
@@ -160,7 +168,7 @@ pub unsafe extern "C" fn neater_group_has_streams(group: *const neater_group) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn neater_group_stack(group: *const neater_group) -> u32 {
     // SAFETY: the caller's promise.
-    guard_or(0, || Ok(stack_number(unsafe { object(group, "group") }?.inner.stack())))
+    guard_or(0, || Ok(stack_number(unsafe { handle(group, "group") }?.inner.stack())))
 }
 
 /// Closes all connections of the group in order, then their session (`CloseGroup`).
@@ -170,7 +178,7 @@ pub unsafe extern "C" fn neater_group_stack(group: *const neater_group) -> u32 {
 pub unsafe extern "C" fn neater_group_close(group: *mut neater_group) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(group, "group") }?.inner.close();
+        unsafe { handle(group, "group") }?.inner.close();
         Ok(())
     })
 }
@@ -182,7 +190,7 @@ pub unsafe extern "C" fn neater_group_close(group: *mut neater_group) -> neater_
 pub unsafe extern "C" fn neater_group_abort(group: *mut neater_group) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(group, "group") }?.inner.abort();
+        unsafe { handle(group, "group") }?.inner.abort();
         Ok(())
     })
 }
@@ -200,7 +208,7 @@ pub unsafe extern "C" fn neater_group_close_session(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (g, reason) = unsafe { (object(group, "group")?, bytes(reason, length, "reason")?) };
+        let (g, reason) = unsafe { (handle(group, "group")?, bytes(reason, length, "reason")?) };
         if reason.len() > 256 {
             return Err(Failure::argument("the reason is longer than 256 bytes"));
         }

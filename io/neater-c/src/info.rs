@@ -1,6 +1,6 @@
 //! What is known of connections: state, addresses, paths, figures.
 
-use crate::border::{Versioned, fixed_text, guard, guard_number, guard_or, object, put_text, write_sized};
+use crate::border::{Versioned, fixed_text, guard, guard_number, guard_or, handle, put_text, write_sized};
 use crate::connection::neater_connection;
 use crate::status::neater_status;
 use core::time::Duration;
@@ -28,7 +28,7 @@ pub enum neater_connection_state {
 pub unsafe extern "C" fn neater_connection_get_state(connection: *const neater_connection) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let state = unsafe { object(connection, "connection") }?.connection()?.state();
+        let state = unsafe { handle(connection, "connection") }?.connection()?.state();
         Ok(match state {
             ConnectionState::Establishing => neater_connection_state::NEATER_STATE_ESTABLISHING,
             ConnectionState::Established => neater_connection_state::NEATER_STATE_ESTABLISHED,
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn neater_connection_text(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?.connection()?;
+        let c = unsafe { handle(connection, "connection") }?.connection()?;
         let text = match kind {
             0 => c.remote_addr().map(|a| a.to_string()),
             1 => c.local_addr().map(|a| a.to_string()),
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn neater_connection_peer_certificate(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let chain = unsafe { object(connection, "connection") }?.connection()?.peer_certificates();
+        let chain = unsafe { handle(connection, "connection") }?.connection()?.peer_certificates();
         let certificate = chain.get(index).ok_or(neater_status::NEATER_ERROR_NOT_FOUND)?;
         let fits = certificate.len().min(room);
         if fits > 0 {
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn neater_connection_peer_certificate(
 pub unsafe extern "C" fn neater_connection_stream_number(connection: *const neater_connection) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let number = unsafe { object(connection, "connection") }?.connection()?.stream_number();
+        let number = unsafe { handle(connection, "connection") }?.connection()?.stream_number();
         let number = number.ok_or(neater_status::NEATER_ERROR_NOT_FOUND)?;
         Ok(i64::try_from(number).unwrap_or(i64::MAX))
     })
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn neater_connection_path(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let paths = unsafe { object(connection, "connection") }?.connection()?.paths();
+        let paths = unsafe { handle(connection, "connection") }?.connection()?.paths();
         let p = paths.get(index).ok_or(neater_status::NEATER_ERROR_NOT_FOUND)?;
         let state = match p.state {
             PathUse::Unconfirmed => neater_path_use::NEATER_PATH_UNCONFIRMED,
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn neater_connection_get_statistics(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let c = unsafe { object(connection, "connection") }?.connection()?;
+        let c = unsafe { handle(connection, "connection") }?.connection()?;
         let s = c.stats().ok_or(neater_status::NEATER_ERROR_STATE)?;
         let delivery = c.delivery();
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -304,6 +304,6 @@ pub unsafe extern "C" fn neater_connection_get_statistics(
 pub unsafe extern "C" fn neater_connection_is_established(connection: *const neater_connection) -> bool {
     guard_or(false, || {
         // SAFETY: the caller's promise.
-        Ok(unsafe { object(connection, "connection") }?.ready.load(std::sync::atomic::Ordering::Acquire))
+        Ok(unsafe { handle(connection, "connection") }?.ready.load(std::sync::atomic::Ordering::Acquire))
     })
 }

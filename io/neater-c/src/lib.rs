@@ -22,6 +22,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the promise is the same for all: see the top of the crate")]
 
 pub mod border;
+pub mod challenge;
 pub mod connection;
 pub mod connection_properties;
 pub mod context;
@@ -32,6 +33,7 @@ pub mod group;
 mod inbox;
 pub mod info;
 pub mod listener;
+pub mod lookup;
 pub mod message;
 pub mod preconnection;
 pub mod properties;

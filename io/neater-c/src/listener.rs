@@ -1,6 +1,6 @@
 //! Listeners (RFC 9622 section 7.2).
 
-use crate::border::{Failure, Versioned, fixed_text, guard, guard_number, guard_or, object, write_sized};
+use crate::border::{Failure, Handle, Versioned, fixed_text, guard, guard_number, guard_or, handle, write_sized};
 use crate::connection::{Base, neater_connection};
 use crate::error::neater_error;
 use crate::event::{Callback, Outgoing, Payload, Subject, neater_event_fn, neater_event_kind as K};
@@ -59,6 +59,12 @@ pub struct neater_listener {
     waiting: Arc<AtomicUsize>,
     waker: Waker,
     over: AtomicBool,
+}
+
+impl Handle for neater_listener {
+    fn given_back(&self) -> Option<neater_status> {
+        self.base.given_back()
+    }
 }
 
 impl neater_listener {
@@ -140,7 +146,9 @@ impl neater_listener {
 pub unsafe extern "C" fn neater_listener_free(listener: *mut neater_listener) {
     if !listener.is_null() {
         guard_or((), || {
-            // SAFETY: it came from `Arc::into_raw`, and the caller gives it back once.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            unsafe { handle(listener, "listener") }?;
+            // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let listener = unsafe { Arc::from_raw(listener.cast_const()) };
             listener.base.freed.store(true, Ordering::Release);
             Ok(())
@@ -156,7 +164,7 @@ pub unsafe extern "C" fn neater_listener_free(listener: *mut neater_listener) {
 pub unsafe extern "C" fn neater_listener_stop(listener: *mut neater_listener) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(listener, "listener") }?.listener()?.stop();
+        unsafe { handle(listener, "listener") }?.listener()?.stop();
         Ok(())
     })
 }
@@ -168,7 +176,7 @@ pub unsafe extern "C" fn neater_listener_stop(listener: *mut neater_listener) ->
 pub unsafe extern "C" fn neater_listener_set_user(listener: *mut neater_listener, user: *mut c_void) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(listener, "listener") }?.base.set_user(user);
+        unsafe { handle(listener, "listener") }?.base.set_user(user);
         Ok(())
     })
 }
@@ -186,7 +194,7 @@ pub unsafe extern "C" fn neater_listener_set_callback(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(listener, "listener") }?.base.set_callback(Callback::of(callback, user));
+        unsafe { handle(listener, "listener") }?.base.set_callback(Callback::of(callback, user));
         Ok(())
     })
 }
@@ -203,7 +211,7 @@ pub unsafe extern "C" fn neater_listener_set_new_connection_limit(
     guard(|| {
         let limit = (limit != u64::MAX).then_some(limit);
         // SAFETY: the caller's promise.
-        unsafe { object(listener, "listener") }?.listener()?.set_new_connection_limit(limit);
+        unsafe { handle(listener, "listener") }?.listener()?.set_new_connection_limit(limit);
         Ok(())
     })
 }
@@ -216,7 +224,7 @@ pub unsafe extern "C" fn neater_listener_set_new_connection_limit(
 pub unsafe extern "C" fn neater_listener_deliver_groups(listener: *mut neater_listener, groups: bool) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        unsafe { object(listener, "listener") }?.listener()?.deliver_groups(groups);
+        unsafe { handle(listener, "listener") }?.listener()?.deliver_groups(groups);
         Ok(())
     })
 }
@@ -227,7 +235,7 @@ pub unsafe extern "C" fn neater_listener_deliver_groups(listener: *mut neater_li
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn neater_listener_port(listener: *const neater_listener) -> u16 {
     // SAFETY: the caller's promise.
-    guard_or(0, || Ok(unsafe { object(listener, "listener") }?.listener()?.port()))
+    guard_or(0, || Ok(unsafe { handle(listener, "listener") }?.listener()?.port()))
 }
 
 /// The first UDP port at which SCTP is taken (RFC 6951); 0 if it is not.
@@ -237,7 +245,7 @@ pub unsafe extern "C" fn neater_listener_port(listener: *const neater_listener) 
 pub unsafe extern "C" fn neater_listener_udp_port(listener: *const neater_listener) -> u16 {
     guard_or(0, || {
         // SAFETY: the caller's promise.
-        let ports = unsafe { object(listener, "listener") }?.listener()?.udp_ports();
+        let ports = unsafe { handle(listener, "listener") }?.listener()?.udp_ports();
         Ok(ports.first().copied().unwrap_or(0))
     })
 }
@@ -274,7 +282,7 @@ pub unsafe extern "C" fn neater_listener_address(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let addresses = unsafe { object(listener, "listener") }?.listener()?.local_addrs();
+        let addresses = unsafe { handle(listener, "listener") }?.listener()?.local_addrs();
         let (stack, address) = addresses.get(index).ok_or(neater_status::NEATER_ERROR_NOT_FOUND)?;
         let value = neater_listening {
             size: size_of::<neater_listening>(),
@@ -294,7 +302,7 @@ pub unsafe extern "C" fn neater_listener_address(
 pub unsafe extern "C" fn neater_listener_address_count(listener: *const neater_listener) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let addresses = unsafe { object(listener, "listener") }?.listener()?.local_addrs();
+        let addresses = unsafe { handle(listener, "listener") }?.listener()?.local_addrs();
         Ok(i64::try_from(addresses.len()).unwrap_or(i64::MAX))
     })
 }

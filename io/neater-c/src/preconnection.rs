@@ -2,7 +2,8 @@
 //! connection.
 
 use crate::border::{
-    Failure, bytes, check_out, give_back, guard, guard_number, object, object_mut, put, put_text, text,
+    Failure, bytes, check_out, give_back, guard, guard_number, guard_or, object, object_mut, outside, put, put_text,
+    text,
 };
 use crate::connection::{neater_connection, shared};
 use crate::context::neater_context;
@@ -58,6 +59,16 @@ impl neater_preconnection {
     }
 }
 
+/// A preconnection, which is not to be used while the engine is at work.
+///
+/// # Safety
+/// As [`object_mut`].
+unsafe fn own<'a>(preconnection: *mut neater_preconnection) -> Result<&'a mut neater_preconnection, Failure> {
+    outside()?;
+    // SAFETY: the caller's promise.
+    unsafe { object_mut(preconnection, "preconnection") }
+}
+
 /// Makes a preconnection without endpoints and with the defaults of RFC 9622 (`NewPreconnection`),
 /// into `*preconnection`. Security is on unless it is switched off.
 ///
@@ -90,7 +101,7 @@ pub unsafe extern "C" fn neater_preconnection_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn neater_preconnection_free(preconnection: *mut neater_preconnection) {
     // SAFETY: it came from `Box::into_raw`, and the caller gives it back once.
-    unsafe { give_back(preconnection) };
+    guard_or((), || outside().map(|()| unsafe { give_back(preconnection) }));
 }
 
 /// Adds a remote endpoint. Several offer the same service, and any may be chosen.
@@ -103,7 +114,7 @@ pub unsafe extern "C" fn neater_preconnection_add_remote(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (p, e) = unsafe { (object_mut(preconnection, "preconnection")?, object(endpoint, "endpoint")?) };
+        let (p, e) = unsafe { (own(preconnection)?, object(endpoint, "endpoint")?) };
         p.change(|inner| inner.remote(e.inner.clone()));
         Ok(())
     })
@@ -119,7 +130,7 @@ pub unsafe extern "C" fn neater_preconnection_add_remote_text(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (p, t) = unsafe { (object_mut(preconnection, "preconnection")?, text(host_and_port, "host_and_port")?) };
+        let (p, t) = unsafe { (own(preconnection)?, text(host_and_port, "host_and_port")?) };
         let endpoint = remote_of(t)?;
         p.change(|inner| inner.remote(endpoint));
         Ok(())
@@ -136,7 +147,7 @@ pub unsafe extern "C" fn neater_preconnection_add_local(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (p, e) = unsafe { (object_mut(preconnection, "preconnection")?, object(endpoint, "endpoint")?) };
+        let (p, e) = unsafe { (own(preconnection)?, object(endpoint, "endpoint")?) };
         p.change(|inner| inner.local(e.inner.clone()));
         Ok(())
     })
@@ -152,7 +163,7 @@ pub unsafe extern "C" fn neater_preconnection_set_properties(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (p, t) = unsafe { (object_mut(preconnection, "preconnection")?, object(properties, "properties")?) };
+        let (p, t) = unsafe { (own(preconnection)?, object(properties, "properties")?) };
         p.change(|inner| inner.properties(t.inner.clone()));
         Ok(())
     })
@@ -169,7 +180,7 @@ pub unsafe extern "C" fn neater_preconnection_set_needs(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (p, words) = unsafe { (object_mut(preconnection, "preconnection")?, text(words, "words")?) };
+        let (p, words) = unsafe { (own(preconnection)?, text(words, "words")?) };
         // Once for the error: the words are taken only if they are understood.
         let parse = |e: neater::ParseError| Failure::new(neater_status::NEATER_ERROR_PARSE, e.to_string());
         TransportProperties::parse(words).map_err(parse)?;
@@ -189,7 +200,7 @@ pub unsafe extern "C" fn neater_preconnection_set_security(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (p, s) = unsafe { (object_mut(preconnection, "preconnection")?, object(security, "security")?) };
+        let (p, s) = unsafe { (own(preconnection)?, object(security, "security")?) };
         p.change(|inner| inner.security(s.inner.clone()));
         Ok(())
     })
@@ -228,7 +239,7 @@ pub unsafe extern "C" fn neater_preconnection_set_framer(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         let lines = |crlf| FramerSpec::Lines { max: usize::try_from(longest).unwrap_or(usize::MAX), crlf };
         let spec = match framer {
             0 => FramerSpec::Raw,
@@ -261,8 +272,7 @@ pub unsafe extern "C" fn neater_preconnection_set_stacks(
     guard(|| {
         let length = count.checked_mul(size_of::<u32>()).ok_or(neater_status::NEATER_ERROR_INVALID_ARGUMENT)?;
         // SAFETY: the caller's promise.
-        let (p, raw) =
-            unsafe { (object_mut(preconnection, "preconnection")?, bytes(stacks.cast(), length, "stacks")?) };
+        let (p, raw) = unsafe { (own(preconnection)?, bytes(stacks.cast(), length, "stacks")?) };
         let number = |b: &[u8]| b.try_into().map(u32::from_ne_bytes).ok();
         let found: Option<Vec<_>> = raw.chunks_exact(size_of::<u32>()).map(|b| number(b).and_then(stack)).collect();
         let found = found.ok_or_else(|| Failure::argument("one of the numbers is no neater_stack"))?;
@@ -283,7 +293,7 @@ pub unsafe extern "C" fn neater_preconnection_set_policy_property(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         // SAFETY: the caller's promise.
         let (name, value) = unsafe { (text(name, "name")?, text(value, "value")?) };
         p.change(|inner| inner.policy_property(name, value));
@@ -301,7 +311,7 @@ pub unsafe extern "C" fn neater_preconnection_set_timeout(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         p.change(|inner| inner.timeout(Duration::from_millis(milliseconds)));
         Ok(())
     })
@@ -321,7 +331,7 @@ pub unsafe extern "C" fn neater_preconnection_set_callback(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         (p.callback, p.user) = (Callback::of(callback, user), user);
         Ok(())
     })
@@ -338,7 +348,7 @@ pub unsafe extern "C" fn neater_preconnection_compile(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         let role = role(as_role).ok_or_else(|| Failure::argument("as_role is no neater_role"))?;
         p.request(role).map(drop)
     })
@@ -356,7 +366,7 @@ pub unsafe extern "C" fn neater_preconnection_stack(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         let role = role(as_role).ok_or_else(|| Failure::argument("as_role is no neater_role"))?;
         let request = p.request(role)?;
         let found = request.stacks().get(index).ok_or(neater_status::NEATER_ERROR_NOT_FOUND)?;
@@ -381,7 +391,7 @@ pub unsafe extern "C" fn neater_preconnection_explain(
 ) -> i64 {
     guard_number(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         let role = role(as_role).ok_or_else(|| Failure::argument("as_role is no neater_role"))?;
         let request = p.request(role)?;
         let mut lines = neater::explain(request.policy());
@@ -414,7 +424,7 @@ pub unsafe extern "C" fn neater_preconnection_initiate(
     guard(|| {
         check_out(connection, "connection")?;
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         let made = initiate(p, None)?;
         // SAFETY: the caller's promise.
         unsafe { put(connection, Arc::into_raw(made).cast_mut(), "connection") }
@@ -438,7 +448,7 @@ pub unsafe extern "C" fn neater_preconnection_initiate_with_send(
     guard(|| {
         check_out(connection, "connection")?;
         // SAFETY: the caller's promise.
-        let (p, data) = unsafe { (object_mut(preconnection, "preconnection")?, bytes(data, length, "data")?) };
+        let (p, data) = unsafe { (own(preconnection)?, bytes(data, length, "data")?) };
         let none = MessageContext::new();
         // SAFETY: the caller's promise.
         let context = unsafe { context.as_ref() }.map_or(&none, |c| &c.inner);
@@ -479,7 +489,7 @@ pub unsafe extern "C" fn neater_preconnection_listen(
     guard(|| {
         check_out(listener, "listener")?;
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         p.living()?;
         let request = p.request(Role::Listen)?;
         let made = neater_listener::new(&p.context.core, p.user, p.callback);
@@ -502,7 +512,7 @@ pub unsafe extern "C" fn neater_preconnection_rendezvous(
     guard(|| {
         check_out(connection, "connection")?;
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         p.living()?;
         p.request(Role::Initiate)?;
         // SAFETY: the caller's promise.
@@ -525,7 +535,7 @@ pub unsafe extern "C" fn neater_preconnection_plan(
 ) -> neater_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let p = unsafe { object_mut(preconnection, "preconnection") }?;
+        let p = unsafe { own(preconnection) }?;
         p.living()?;
         let (pre, user) = (p.inner.clone(), User::new(user));
         let task = async move {

@@ -1,14 +1,15 @@
 //! Security parameters (RFC 9622 section 6.3).
 
 use crate::border::{
-    Failure, bytes, check_out, give_back, guard, guard_number, object, object_mut, put, put_text, text,
+    Failure, bytes, check_out, give_back, guard, guard_number, object, object_mut, optional_text, put, put_text, text,
+    within,
 };
 use crate::status::neater_status;
 use core::time::Duration;
 use neater::tls::rustls::{CipherSuite, NamedGroup, SignatureScheme};
 use neater::tls::{
-    CertificateDer, ClientAuthentication, Crypto, Pin, PreSharedKey, TlsVersion, Trust, certificates_from_pem,
-    certificates_to_pem, identity_from_pem,
+    CertificateDer, ClientAuthentication, Crypto, Identity, Pin, PreSharedKey, TlsVersion, Trust,
+    certificates_from_pem, certificates_to_pem, identity_from_pem,
 };
 use neater::{Protection, SecurityParameters};
 use std::ffi::{CString, c_char, c_void};
@@ -36,13 +37,20 @@ pub struct neater_certificate {
     pub length: usize,
 }
 
+impl neater_certificate {
+    /// A chain as C sees it.
+    pub(crate) fn list(chain: &[CertificateDer<'_>]) -> Vec<Self> {
+        chain.iter().map(|c| Self { data: c.as_ptr().cast(), length: c.len() }).collect()
+    }
+}
+
 /// Asked during the handshake whether the peer is trusted (`SetTrustVerificationCallback`): its
 /// chain, end entity first, and the name of the server, which is empty for clients. False ends the
 /// handshake.
 ///
-/// It is called while the engine is at work, from the thread that drives: it must neither block nor
-/// call a function of the context. It may be called from any thread that drives. What it is given
-/// lives until it returns.
+/// It is called while the engine is at work, from any thread that drives: it must not wait, and
+/// functions of contexts, and of what was made from them, answer NEATER_ERROR_REENTRANT there. What
+/// it is given lives until it returns.
 pub type neater_trust_fn = Option<
     unsafe extern "C" fn(
         chain: *const neater_certificate,
@@ -182,8 +190,24 @@ unsafe fn change(
     })
 }
 
+/// # Safety
+/// As [`text`].
+unsafe fn identity(chain_pem: *const c_char, key_pem: *const c_char) -> Result<Identity, Failure> {
+    // SAFETY: the caller's promise.
+    let (chain, key) = unsafe { (text(chain_pem, "chain_pem")?, optional_text(key_pem, "key_pem")?) };
+    match key {
+        Some(key) => identity_from_pem(chain.as_bytes(), key.as_bytes()).map_err(|e| refused(&e)),
+        None => {
+            let chain = certificates_from_pem(chain.as_bytes()).map_err(|e| refused(&e))?;
+            Ok(Identity::with_key_elsewhere(chain))
+        }
+    }
+}
+
 /// Adds a certificate to show as a server (`serverCertificate`): a chain, end entity first, and its
 /// private key, both as PEM text (RFC 7468). Of several, the client's name and abilities decide.
+/// NULL as key: it is elsewhere, and the callback for challenges signs
+/// (`neater_security_parameters_set_challenge_callback`).
 ///
 /// Ownership: both texts are copied. Thread: one at a time for an object.
 #[unsafe(no_mangle)]
@@ -195,8 +219,7 @@ pub unsafe extern "C" fn neater_security_parameters_add_server_certificate(
     // SAFETY: the caller's promise.
     unsafe {
         change(security, |s| {
-            let (chain, key) = (text(chain_pem, "chain_pem")?, text(key_pem, "key_pem")?);
-            s.server_certificates.push(identity_from_pem(chain.as_bytes(), key.as_bytes()).map_err(|e| refused(&e))?);
+            s.server_certificates.push(identity(chain_pem, key_pem)?);
             Ok(())
         })
     }
@@ -215,8 +238,7 @@ pub unsafe extern "C" fn neater_security_parameters_add_client_certificate(
     // SAFETY: the caller's promise.
     unsafe {
         change(security, |s| {
-            let (chain, key) = (text(chain_pem, "chain_pem")?, text(key_pem, "key_pem")?);
-            s.client_certificates.push(identity_from_pem(chain.as_bytes(), key.as_bytes()).map_err(|e| refused(&e))?);
+            s.client_certificates.push(identity(chain_pem, key_pem)?);
             Ok(())
         })
     }
@@ -448,12 +470,9 @@ pub unsafe extern "C" fn neater_security_parameters_set_trust_callback(
             s.trust_verification = callback.map(|callback| {
                 let judge: neater::tls::TrustVerification =
                     Arc::new(move |chain: &[CertificateDer<'_>], name: &str| {
-                        let list: Vec<neater_certificate> = chain
-                            .iter()
-                            .map(|c| neater_certificate { data: c.as_ptr().cast(), length: c.len() })
-                            .collect();
+                        let list = neater_certificate::list(chain);
                         let name = CString::new(name).unwrap_or_default();
-                        callback(list.as_ptr(), list.len(), name.as_ptr(), user.get())
+                        within(|| callback(list.as_ptr(), list.len(), name.as_ptr(), user.get()))
                     });
                 judge
             });

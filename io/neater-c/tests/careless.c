@@ -177,8 +177,18 @@ static void frees_all(neater_event *event, void *user)
     EXPECT(neater_poll_event(chaos->context, &nested, 0) == NEATER_ERROR_REENTRANT);
     EXPECT(neater_context_drain(chaos->context, 0) == NEATER_ERROR_REENTRANT);
     if (event->kind == NEATER_EVENT_READY) {
-        neater_connection_free(event->connection);
+        neater_connection *connection = event->connection;
+        neater_connection_free(connection);
+        /* The library still has it, so it is known that the program has not. */
+        EXPECT(neater_connection_send(connection, "x", 1, NULL, NULL) == NEATER_ERROR_INVALID_ARGUMENT);
+        EXPECT(strstr(neater_error_text(neater_last_error()), "given back") != NULL);
+        EXPECT(neater_connection_receive(connection, NULL) == NEATER_ERROR_INVALID_ARGUMENT);
+        EXPECT(neater_connection_get_state(connection) == NEATER_ERROR_INVALID_ARGUMENT);
+        neater_connection_free(connection);
         neater_listener_free(chaos->listener);
+        neater_context_free(chaos->context);
+        EXPECT(neater_context_flush_caches(chaos->context) == NEATER_ERROR_NO_CONTEXT);
+        EXPECT(neater_process(chaos->context) == NEATER_ERROR_NO_CONTEXT);
         neater_context_free(chaos->context);
         chaos->last = 1;
     }
@@ -223,10 +233,16 @@ static void orphans(void)
     neater_preconnection_free(pre);
 }
 
+static neater_connection *owner;
+
+/* It runs while the engine is at work, or within a call. */
 static void release(const void *data, void *user)
 {
     (void)data;
     ++*(int *)user;
+    if (owner)
+        EXPECT(neater_connection_receive(owner, NULL) == NEATER_ERROR_REENTRANT);
+    owner = NULL;
 }
 
 /* Bytes that stay the program's. */
@@ -236,6 +252,7 @@ static void owned(neater_context *context)
     neater_listener *listener = listen_on(context, NULL, NULL);
     neater_connection *connection = connect_to(context, listener, NULL, NULL);
     int released = 0;
+    owner = connection;
     EXPECT(neater_connection_send_owned(connection, data, sizeof data, release, &released, NULL, NULL) == NEATER_OK);
     EXPECT(neater_connection_send_owned(connection, NULL, 5, release, &released, NULL, NULL) ==
            NEATER_ERROR_INVALID_ARGUMENT);

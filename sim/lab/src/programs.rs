@@ -25,6 +25,10 @@ const C_PEERS: [(&str, &str, &[&str]); 2] =
     [("epoll", include_str!("../peers/epoll.c"), &[]), ("libuv", include_str!("../peers/libuv.c"), &["-luv"])];
 /// Only the experiments with SCTP need it, so that it may be missing.
 const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsctp.c"), &["-lusrsctp"]);
+/// Needs the library that is built here.
+const LIBNEAT: (&str, &str) = ("libneat", include_str!("../peers/libneat.c"));
+/// Its library, as cargo calls it, and as programs that are linked with it look for it.
+const LIBNEAT_LIBRARY: (&str, &str) = ("libneat.so", "libneat.so.0");
 const RUST_PEERS: [&str; 6] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp", "peer-policy", "peer-messages"];
 /// The one that opens flows through the whole API.
 const FLOW_PEER: &str = "peer-neater";
@@ -56,6 +60,8 @@ pub enum Program {
     NeaterFd,
     /// This project, through its futures on tokio.
     Neater,
+    /// This project, through NEAT's interface in C.
+    Libneat,
 }
 
 impl Program {
@@ -73,6 +79,7 @@ impl Program {
             Self::Messages => "rust-api",
             Self::NeaterFd => "neater-fd",
             Self::Neater => "neater",
+            Self::Libneat => "libneat",
         }
     }
 
@@ -87,10 +94,11 @@ impl Program {
             Self::Policy => "peer-policy",
             Self::Messages => "peer-messages",
             Self::NeaterFd | Self::Neater => "peer-neater",
+            Self::Libneat => "libneat",
         }
     }
 
-    /// Whether it is this project's, by its whole API.
+    /// Whether it is this project's, by its whole API in Rust.
     #[must_use]
     pub const fn is_ours(self) -> bool {
         matches!(self, Self::NeaterFd | Self::Neater)
@@ -164,6 +172,16 @@ impl Programs {
             Ok(found) => found.get(name).cloned().ok_or_else(|| format!("{name} was not built")),
             Err(why) => Err(why.clone()),
         };
+        if wanted.peers || wanted.flows {
+            let (name, source) = LIBNEAT;
+            progress(&format!("compiling the {name} peer"));
+            let library = found(LIBNEAT_LIBRARY.0);
+            let compiled = library.and_then(|l| with_libneat(dir, &l, name, source).map_err(|e| e.to_string()));
+            if let Err(why) = &compiled {
+                progress(why);
+            }
+            paths.insert(name, compiled);
+        }
         if in_rust {
             paths.extend(RUST_PEERS.map(|name| (name, found(name))));
         }
@@ -215,7 +233,7 @@ impl Programs {
     pub fn connecting(&self, program: Program, mode: &str, addr: SocketAddr) -> Result<Command> {
         let mut command = self.command(program, mode)?;
         command.args(["--addr", &addr.to_string()]);
-        if program.is_ours() {
+        if program.is_ours() || program == Program::Libneat {
             command.args(["--name", HOST, "--hosts"]).arg(&self.hosts);
         }
         Ok(command)
@@ -225,6 +243,20 @@ impl Programs {
     pub fn add_credentials(&self, command: &mut Command) {
         command.arg("--credentials").arg(&self.credentials);
     }
+}
+
+/// Compiles the peer on this project's libneat, and links it with the library where that is.
+fn with_libneat(dir: &Path, library: &Path, name: &str, source: &str) -> Result<PathBuf> {
+    let dir = fs::canonicalize(dir)?;
+    for link in [LIBNEAT_LIBRARY.0, LIBNEAT_LIBRARY.1] {
+        let link = dir.join(link);
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(fs::canonicalize(library)?, link)?;
+    }
+    let header = include_str!("../../../io/libneat/include/neat.h");
+    fs::write(dir.join("neat.h"), header)?;
+    let (at, path) = (format!("-L{}", dir.display()), format!("-Wl,-rpath,{}", dir.display()));
+    compile(&dir, name, source, &[&at, "-lneat", "-luv", &path])
 }
 
 /// Compiles a C peer into `dir`, unless the same source is compiled there already.
@@ -275,7 +307,7 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
     let able = if beside { failed("the programs beside this one were asked for") } else { source };
     if let Err(why) = need("cargo", "cargo").and(able) {
         let here = std::env::current_exe()?;
-        let all = names().map(|name| (name.to_owned(), here.with_file_name(name)));
+        let all = names().chain([LIBNEAT_LIBRARY.0]).map(|name| (name.to_owned(), here.with_file_name(name)));
         let found: BTreeMap<_, _> = all.filter(|(_, path)| path.is_file()).collect();
         return if found.is_empty() { Err(why) } else { Ok(found) };
     }
@@ -291,6 +323,10 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
         Wanted { flows: true, .. } => cargo.args(["-p", "neater-peers", "--bin", FLOW_PEER]),
         _ => &mut cargo,
     };
+    // Linking it takes minutes: a quick look is without it.
+    if wanted.peers || all {
+        cargo.args(["-p", "libneat", "--lib"]);
+    }
     if all || wanted.neater {
         // `neater pm` executes a program of its own, which lies beside it.
         cargo.args(["-p", "neater-cli", "-p", "neater-pm", "--bin", NEATER, "--bin", "neater-pm"]);
@@ -327,12 +363,22 @@ fn cargo_output(cargo: &mut Command) -> Result<(Result<Exit>, String)> {
     }
 }
 
-/// The executables in cargo's messages, by name of their target.
+/// The shared library that a message of cargo's is about, by its name, if it is the one that a peer is linked with.
+fn shared_library(message: &Value) -> Option<(String, PathBuf)> {
+    let mut files = message["filenames"].as_array()?.iter().filter_map(Value::as_str).map(PathBuf::from);
+    let library = files.find(|f| f.file_name().is_some_and(|n| n == LIBNEAT_LIBRARY.0))?;
+    Some((LIBNEAT_LIBRARY.0.to_owned(), library))
+}
+
+/// The executables in cargo's messages, by name of their target, and the shared library.
 fn executables(messages: &str) -> BTreeMap<String, PathBuf> {
     messages
         .lines()
         .filter_map(|l| serde_json::from_str::<Value>(l).ok())
-        .filter_map(|m| Some((m["target"]["name"].as_str()?.to_owned(), PathBuf::from(m["executable"].as_str()?))))
+        .filter_map(|m| match m["executable"].as_str() {
+            Some(program) => Some((m["target"]["name"].as_str()?.to_owned(), PathBuf::from(program))),
+            None => shared_library(&m),
+        })
         .collect()
 }
 
@@ -345,8 +391,11 @@ mod tests {
         let text = "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"libc\"},\"executable\":null}\n\
                     not json\n\
                     {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"peer-tokio\"},\"executable\":\"x/peer-tokio\"}\n\
+                    {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"neat\"},\"executable\":null,\
+                     \"filenames\":[\"y/libneat.so\",\"y/libneat.rlib\"]}\n\
                     {\"reason\":\"build-finished\",\"success\":true}\n";
-        assert_eq!(executables(text), [("peer-tokio".to_owned(), PathBuf::from("x/peer-tokio"))].into());
+        let expected = [("peer-tokio", "x/peer-tokio"), ("libneat.so", "y/libneat.so")];
+        assert_eq!(executables(text), expected.map(|(name, at)| (name.to_owned(), PathBuf::from(at))).into());
     }
 
     #[test]

@@ -101,6 +101,8 @@ pub(crate) fn build_with(source: &str, compiler: &str, options: &[&str], suffix:
     let _ = std::fs::remove_file(&program);
     let mut command = Command::new(compiler);
     command.args(options).args(["-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]).arg(&program);
+    // What `cargo xtask sanitize` sets, which has built the library with the same.
+    command.args(std::env::var("NEATER_SANITIZER").map(|s| format!("-fsanitize={s}")).ok());
     if compiler.ends_with("++") {
         command.args(["-x", "c++"]);
     }

@@ -6,16 +6,18 @@ use std::fs;
 use std::process::Command;
 
 /// In the order in which the header has them.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 18] = [
     "status",
     "error",
     "race",
     "border",
     "event",
+    "lookup",
     "context",
     "endpoint",
     "properties",
     "security",
+    "challenge",
     "message",
     "preconnection",
     "connection",
@@ -141,6 +143,27 @@ fn every_function_says_who_owns_what_and_which_thread_may_call_it() {
 fn every_function_is_in_the_manual() {
     let manual = fs::read_to_string(here("../../docs/neater-h.md")).expect("docs/neater-h.md");
     let missing: Vec<_> = declared(&checked_in()).into_iter().filter(|n| !manual.contains(&format!("`{n}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/neater-h.md: {missing:?}");
+}
+
+/// The constants of a header's enumerations.
+fn constants(header: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in header.lines().map(str::trim) {
+        let end = line.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(line.len());
+        if line.starts_with("NEATER_") && line[end..].starts_with(" =") {
+            found.insert(line[..end].to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_constant_is_in_the_manual() {
+    let manual = fs::read_to_string(here("../../docs/neater-h.md")).expect("docs/neater-h.md");
+    let constants = constants(&checked_in());
+    assert!(constants.len() > 100, "{constants:?}");
+    let missing: Vec<_> = constants.into_iter().filter(|n| !manual.contains(&format!("`{n}`"))).collect();
     assert!(missing.is_empty(), "not in docs/neater-h.md: {missing:?}");
 }
 

@@ -1,6 +1,7 @@
 //! The structs of C and of Rust have the same size and the same offsets.
 
 use crate::tools::{STRICT, folder, here, output, skip, which};
+use neater_c::challenge::neater_challenge;
 use neater_c::connection::neater_receive_options;
 use neater_c::context::{neater_context_options, neater_context_statistics};
 use neater_c::event::{
@@ -47,13 +48,17 @@ fn layouts() -> Vec<Layout> {
         neater_context_options {
             size, application, policies, without_policies, strict_policies, names_by_system, key_log_from_environment,
             sctp_ecn, reserved, resolv_conf, hosts, qlog_dir, seed, reset_secret, limit_send_buffer, limit_engine_bytes,
-            limit_message, limit_untaken, limit_handshakes, limit_connections
+            limit_message, limit_untaken, limit_handshakes, limit_connections, names_by, names_user
         }
         neater_context_statistics {
             size, connections, listeners, groups, quic_connections, sctp_associations, bytes_queued, initiated,
             established, failed, attempts, cache_hits, received, refused
         }
         neater_certificate { data, length }
+        neater_challenge {
+            size, chain, certificates, message, length, scheme, reserved, scheme_name, signature, signature_room,
+            signature_length
+        }
         neater_message_info {
             size, end_of_message, is_final, early_data, ecn, stream, reserved, payload_protocol, number
         }

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "layouts are measured, and functions called, as C does")]
 
+mod asked;
 mod border;
 mod header;
 mod layout;

@@ -21,6 +21,16 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
+/// The sanitizer with which the library was built, if it was: what `cargo xtask sanitize` sets.
+pub(crate) fn sanitizer() -> Option<String> {
+    std::env::var("NEATER_SANITIZER").ok()
+}
+
+/// Valgrind, unless a sanitizer watches already.
+pub(crate) fn valgrind() -> Option<PathBuf> {
+    which("valgrind").filter(|_| sanitizer().is_none())
+}
+
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.is_file())
@@ -57,16 +67,21 @@ pub(crate) const STRICT: [&str; 7] =
 /// Compiles a program of this package against the library with plain `cc`; `None` without a
 /// compiler.
 pub(crate) fn compile(source: &str) -> Option<PathBuf> {
+    compile_with(&here(source), &[])
+}
+
+/// As [`compile`], a program from anywhere, with more arguments.
+pub(crate) fn compile_with(source: &Path, more: &[&str]) -> Option<PathBuf> {
     let cc = which("cc")?;
-    let source = here(source);
     let name = source.file_stem().expect("a name").to_owned();
     // Several tests may want the same program at the same time.
     static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let output = folder().join(format!("{}-{number}", name.to_string_lossy()));
     let mut command = Command::new(cc);
-    command.args(STRICT).arg("-g").arg("-I").arg(here("include")).arg("-o").arg(&output).arg(&source);
-    command.arg("-L").arg(folder()).arg("-lneater").arg(format!("-Wl,-rpath,{}", folder().display()));
+    command.args(STRICT).arg("-g").arg("-I").arg(here("include")).arg("-o").arg(&output).arg(source);
+    command.arg("-L").arg(folder()).arg("-lneater").arg(format!("-Wl,-rpath,{}", folder().display())).args(more);
+    command.args(sanitizer().map(|s| format!("-fsanitize={s}")));
     let done = command.output().expect("a compiler");
     assert!(done.status.success(), "{}:\n{}", source.display(), String::from_utf8_lossy(&done.stderr));
     Some(output)

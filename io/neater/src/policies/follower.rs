@@ -9,6 +9,8 @@ use neater_policy::advice::Adviser;
 use neater_policy::manager::Fault;
 use neater_policy::protocol::Heard;
 use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// Has an engine follow the policies of this host and its user, and those of a policy manager that
 /// runs here, as the engines of [`Neater`](crate::Neater) do. What the engine's connections see is
@@ -77,6 +79,22 @@ impl Follower {
         if self.watch.is_none() && !engine.policies().are_asked() {
             engine.policies().set_adviser(Some(Adviser::new()), &self.app);
         }
+    }
+
+    /// Whether a policy manager of neater's is followed, and has answered.
+    #[must_use]
+    pub fn has_manager(&self) -> bool {
+        self.watch.as_ref().and_then(|w| w.link.as_ref()).is_some_and(|link| link.state().is_ok())
+    }
+
+    /// Connects to the socket of a policy manager, of neater's or another one, at once or not at
+    /// all. The stream does not block.
+    ///
+    /// # Errors
+    /// The manager is not there, or of a user whose decisions are not to be followed: neither root,
+    /// nor this user, nor the one to whom root has given the socket's folder.
+    pub fn connect(path: &Path) -> io::Result<UnixStream> {
+        super::link::connect(path)
     }
 
     /// What is wrong with the files, as of when they were last read.

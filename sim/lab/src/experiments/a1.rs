@@ -1,6 +1,6 @@
 //! A1: instructions, allocations and system calls of the client per TCP flow.
 
-use super::{FEW, FLOW_PROGRAMS, Lab, MANY, Outcome, counts, flows, for_each};
+use super::{FEW, FLOW_PROGRAMS_AND_NEATS, Lab, MANY, Outcome, counts, flows, for_each};
 use crate::measure::stats::slope;
 use crate::measure::{Counter, Result};
 use crate::programs::Program;
@@ -17,6 +17,7 @@ fn bound(counter: Counter, program: Program) -> Option<f64> {
     match (counter, program) {
         (Counter::Instructions, Program::NeaterFd) => Some(1300.0),
         (Counter::Instructions, Program::Neater) => Some(2000.0),
+        // NEAT's interface is to cost 2,400 and does not yet: what it costs is kept in counts.toml.
         (Counter::SystemCalls, Program::NeaterFd | Program::Neater) => Some(5.0),
         _ => None,
     }
@@ -43,7 +44,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
     for (counter, name, unit, title) in COUNTERS {
         (lab.progress)(title);
-        let got = for_each(&FLOW_PROGRAMS, |p| {
+        let got = for_each(&FLOW_PROGRAMS_AND_NEATS, |p| {
             let runs = flows::runs(lab);
             flows::client_slope(lab, &mut out, counter, p.name(), runs, &|addr| flows::client(lab, p, addr))
         })?;

@@ -1,6 +1,6 @@
 //! A8: system calls, instructions and CPU time per transferred megabyte, and throughput with small writes.
 
-use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, PAIRS, Ratios, for_each, steadied};
+use super::{CONTROL_MAX, FLOW_PROGRAMS_AND_NEATS, LIMIT, Lab, Outcome, PAIRS, Ratios, for_each, steadied};
 use crate::measure::cpu::interleave;
 use crate::measure::stats::{self, ratio_of_medians};
 use crate::measure::turns::{self, Pair, in_turns};
@@ -26,6 +26,8 @@ const FULL_AMOUNT: u64 = 8 * AMOUNT;
 const CPU_AMOUNT: (u64, u64) = (600 * MB, 240 * MB);
 /// "Equal" for counts that depend on how sender and receiver happen to meet.
 const EQUAL: f64 = 1.02;
+/// NEAT's interface may cost so much of what Rust's does.
+const OVER_RUST: f64 = 1.2;
 /// The point that is judged by throughput.
 const SMALL_WRITES: &str = "1kB-writes";
 const OTHERS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterFd, Program::Neater];
@@ -235,8 +237,9 @@ fn program_of(f: &Figure) -> String {
 /// System calls and instructions of one load, for every program.
 fn counts(lab: &Lab, out: &mut Outcome, load: Load, place: &Place) -> Result<()> {
     (lab.progress)(&format!("system calls and instructions per megabyte, {}", load.variant()));
-    let calls = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, (Counter::SystemCalls, place)))?;
-    let instructions = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, (Counter::Instructions, place)))?;
+    let calls = for_each(&FLOW_PROGRAMS_AND_NEATS, |p| load.per_mb(lab, out, p, (Counter::SystemCalls, place)))?;
+    let instructions =
+        for_each(&FLOW_PROGRAMS_AND_NEATS, |p| load.per_mb(lab, out, p, (Counter::Instructions, place)))?;
     let figure = |name: &str, unit, p: Program| {
         Figure::new("A8", name, format!("{}-{}", p.name(), load.variant()), unit)
             .with("program", p.name())
@@ -266,6 +269,15 @@ fn counts(lab: &Lab, out: &mut Outcome, load: Load, place: &Place) -> Result<()>
         };
         out.figures.push(if p.is_ours() { f.judge(Bound::AtMost(EQUAL)) } else { f });
     }
+    let of = |p| instructions.get(&p).and_then(|got| got.as_ref().ok());
+    let f = figure("instruction_ratio_vs_rust", "1", Program::Libneat);
+    out.figures.push(match (of(Program::Libneat), of(Program::Neater)) {
+        (Some(c), Some(rust)) => f
+            .value(stats::median(c) / stats::median(rust), c.len().min(rust.len()))
+            .void_if(control.void)
+            .judge(Bound::AtMost(OVER_RUST)),
+        _ => f.missing("libneat, or neater in Rust, was not counted"),
+    });
     Ok(())
 }
 

@@ -58,12 +58,16 @@ pub const ALL: &[Experiment] = &[
         asked: "How many user-space instructions, allocations and system calls does a flow cost its client, with \
                 selection, policy, cache and racing on?",
         note: "Whole life of a flow (open, connected, closed), slope between 256 and 2,048 flows opened at once on \
-               loopback. neater connects by name (two A and two AAAA records) with the outcome cached; the others to \
-               the address.",
+               loopback. neater connects by name (two A and two AAAA records) with the outcome cached; \
+               the others to the address.",
         parameters: &[LOOPBACK, ("flows at once", "256 and 2,048")],
         published: &[("kqueue 153, libuv 946, NEAT 202,000 instructions per flow", "T, chapters 3 to 5")],
         metrics: &[
-            metric("instructions_per_flow", "instructions", "neater at most 2,000, by its descriptor 1,200"),
+            metric(
+                "instructions_per_flow",
+                "instructions",
+                "neater at most 2,000, by its descriptor 1,300 (by NEAT's interface 2,400 are wanted)",
+            ),
             metric("over_kept_count", "ratio", "at most 1.03 of what sim/lab/data/counts.toml has"),
             metric("allocations_per_flow", "allocations", ""),
             metric("syscalls_per_flow", "calls", "neater at most 5"),
@@ -172,7 +176,8 @@ pub const ALL: &[Experiment] = &[
         published: &[("sender +41 %, receiver +33 % CPU with 1 flow; +42 % and +35 % with 8", "T, chapters 3 to 5")],
         metrics: &[
             metric("syscalls_per_mb", "calls", "equal to libuv's"),
-            metric("instructions_per_mb", "instructions", "within 2 % of libuv's"),
+            metric("instruction_ratio", "1", "within 2 % of libuv's"),
+            metric("instruction_ratio_vs_rust", "1", "NEAT's interface at most 1.2 of neater's in Rust"),
             metric("cpu_ratio", "1", ""),
         ],
         needs: TOOLS,

@@ -14,6 +14,8 @@ const SAMPLE: f64 = 0.07;
 /// Flows of a sample at most: a client has some 28,000 ports towards one address.
 const FLOWS_MAX: u64 = 20_000;
 const PROGRAMS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterFd, Program::Neater];
+/// Those, and the one on NEAT's interface, whose clients are measured.
+const CLIENTS: [Program; 5] = [Program::Epoll, Program::Tokio, Program::NeaterFd, Program::Neater, Program::Libneat];
 
 pub(super) fn clients(lab: &Lab) -> Result<Outcome> {
     let published = ["+1046 % (1 flow)", "+952 % (256 flows)"];
@@ -43,6 +45,7 @@ impl Side {
 
 fn run(lab: &Lab, id: &'static str, sides: Side, published: [&'static str; 2]) -> Result<Outcome> {
     let side = sides.name();
+    let programs = if matches!(sides, Side::Client) { &CLIENTS[..] } else { &PROGRAMS[..] };
     let mut out = Outcome::default();
     let mut rng = lab.rng(2);
     for (flows, published) in [1, 256].into_iter().zip(published) {
@@ -54,7 +57,7 @@ fn run(lab: &Lab, id: &'static str, sides: Side, published: [&'static str; 2]) -
         (lab.progress)(&format!("{variant}: {} pairs of {} x {flows} flows", lab.pairs(), batch.rounds));
         let start = |p| sides.start(lab, batch, p);
         let got = steadied(lab, lab.pairs(), Program::Libuv, &mut |pairs| {
-            in_turns(Program::Libuv, &PROGRAMS, pairs, &mut rng, LIMIT, &start, &|exit| batch.check(exit))
+            in_turns(Program::Libuv, programs, pairs, &mut rng, LIMIT, &start, &|exit| batch.check(exit))
         })?;
         out.samples_of("cpu_seconds", &variant, &got);
         let ratios = Ratios {
@@ -63,7 +66,7 @@ fn run(lab: &Lab, id: &'static str, sides: Side, published: [&'static str; 2]) -
             variant: &variant,
             unit: "1",
             reference: Program::Libuv,
-            programs: &PROGRAMS,
+            programs,
             statistic: ratio_of_medians,
             control_max: CONTROL_MAX,
             needs: PAIRS.0,

@@ -1,6 +1,6 @@
 //! A6 and A7: memory per open flow, of client and server.
 
-use super::{FEW, FLOW_PROGRAMS, LIMIT, Lab, MANY, Outcome, flows, for_each};
+use super::{FEW, FLOW_PROGRAMS, FLOW_PROGRAMS_AND_NEATS, LIMIT, Lab, MANY, Outcome, flows, for_each};
 use crate::measure::{Child, Counter, Result, Server, memory, stats};
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
@@ -40,7 +40,8 @@ fn run(lab: &Lab, id: &'static str, side: Side, published: &'static str) -> Resu
         ("resident_bytes_per_flow", true, "Resident memory per open flow"),
     ] {
         (lab.progress)(&format!("{title}, {}", side.name()));
-        let got = for_each(&FLOW_PROGRAMS, |p| {
+        let programs = if side == Side::Client { &FLOW_PROGRAMS_AND_NEATS[..] } else { &FLOW_PROGRAMS[..] };
+        let got = for_each(programs, |p| {
             let mut slopes = Vec::new();
             for run in 0..runs {
                 let mut points = [(FEW, 0), (MANY, 0)];

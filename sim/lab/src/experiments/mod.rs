@@ -61,6 +61,9 @@ pub(crate) const PAIRS: (usize, usize) = (30, 8);
 /// The programs that open flows.
 pub(crate) const FLOW_PROGRAMS: [Program; 5] =
     [Program::Epoll, Program::Libuv, Program::Tokio, Program::NeaterFd, Program::Neater];
+/// Those, and the one on NEAT's interface.
+pub(crate) const FLOW_PROGRAMS_AND_NEATS: [Program; 6] =
+    [Program::Epoll, Program::Libuv, Program::Tokio, Program::NeaterFd, Program::Neater, Program::Libneat];
 
 /// What an experiment runs with.
 pub struct Lab {
