@@ -5,6 +5,7 @@
 
 mod border;
 mod header;
+mod installed;
 mod layout;
 mod parity;
 mod programs;
