@@ -169,6 +169,7 @@ fn lay_out(root: &Path, built: &Path, stage: &Path, triple: &str) -> Result<(), 
             }
         }
         man::write(&man::pages(&sources, library)?, &dev.join("usr/share/man"))?;
+        compress(&dev.join("usr/share/man/man3"))?;
         copy_files(&dir.join("examples"), &dev.join(format!("usr/share/doc/{name}-dev/examples")))?;
     }
     let command = stage.join("neater/usr/share");
@@ -177,6 +178,7 @@ fn lay_out(root: &Path, built: &Path, stage: &Path, triple: &str) -> Result<(), 
         Command::new(&neater).args(["--json", "man"]).arg(command.join("man/man1")).stdout(std::process::Stdio::null()),
         "neater man",
     )?;
+    compress(&command.join("man/man1"))?;
     for (shell, file) in [
         ("bash", "bash-completion/completions/neater"),
         ("zsh", "zsh/vendor-completions/_neater"),
@@ -188,6 +190,11 @@ fn lay_out(root: &Path, built: &Path, stage: &Path, triple: &str) -> Result<(), 
         fs::write(&path, script).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(())
+}
+
+/// Compresses manual pages, as Debian has them.
+fn compress(folder: &Path) -> Result<(), String> {
+    must(Command::new("gzip").args(["-9", "-n", "-r"]).arg(folder), "gzip")
 }
 
 /// Copies the files of a folder.
