@@ -3,8 +3,10 @@
 //! *Responsible for* what `./test` runs (`test`), the rules that no compiler checks (`tidy`), the
 //! licences of what we link (`licences`), the hook that checks subjects of commits (`hooks`),
 //! running fuzz targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long
-//! simulations (`sim`), the whole system under faults (`vopr`), the front doors in C under sanitizers
-//! (`sanitize`), the wheel of the Python package (`wheel`), and the peer that needs a machine of its own (`interop`).
+//! simulations (`sim`), the whole system under faults (`vopr`), the front doors in C under
+//! sanitizers (`sanitize`), the wheel of the Python package (`wheel`), manual pages (`man`), packages
+//! for Debian (`debs`), what a release would be (`release`), and the peer that needs a machine of its
+//! own (`interop`).
 //!
 //! *Deliberately not*: building and formatting. Cargo does that.
 //!
@@ -15,14 +17,18 @@
 #![forbid(unsafe_code)]
 
 mod coverage;
+mod debs;
 mod fuzz;
 mod hooks;
 mod interop;
 mod licences;
+mod man;
+mod release;
 mod sanitize;
 mod sim;
 mod test;
 mod tidy;
+mod tools;
 mod vopr;
 mod wheel;
 mod workspace;
@@ -56,6 +62,13 @@ usage: cargo xtask <chore>
   wheel [--quick|--tests]          build the wheel of the Python package, install it in a fresh virtual environment and run its quick
                                    start there; --tests: its tests and types, too; --quick: the same not optimised, without those that
                                    are slow; exit code 77: Python or pip is not to be had here
+  man DIR                          write the manual pages of libneat and neater.h into DIR/man3; `neater man DIR/man1` writes the command's
+  debs [--try] [--no-build]        build the packages for Debian into target/debs (cargo-deb is installed below target if it is not
+                                   there); --try: install and use them in a fresh Debian below target (root), exit code 77: that cannot
+                                   be had here; --no-build: from the last release build; --only-try: the packages that are there
+  release --dry-run [--quick]      whether this state could be a release: versions, changelog, licences, public interfaces, crates packed;
+                                   what it would consist of goes to target/neater-VERSION with checksums; --quick: nothing is compiled
+  release --accept-api             record the public interfaces as those of this version
   help                             print this
 ";
 
@@ -111,6 +124,21 @@ fn main() -> ExitCode {
                 Err(why) => Err(why),
             },
             Err(why) => return usage(&why),
+        },
+        Some("debs") => match debs::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => match debs::chore(&request) {
+                Ok(code) => return ExitCode::from(code),
+                Err(why) => Err(why),
+            },
+            Err(why) => return usage(&why),
+        },
+        Some("release") => match release::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => release::chore(request),
+            Err(why) => return usage(&why),
+        },
+        Some("man") => match args.get(1..) {
+            Some([folder]) => man::chore(folder.as_ref()),
+            _ => return usage("man takes the folder that pages go to"),
         },
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");

@@ -11,6 +11,7 @@ mod leftovers;
 mod length;
 mod links;
 mod mask;
+pub(crate) mod publication;
 mod records;
 mod subjects;
 pub(crate) mod tested;
@@ -100,12 +101,14 @@ pub(crate) fn chore(request: Request) -> Result<bool, String> {
 fn check() -> Result<bool, String> {
     let root = workspace::root();
     // Without `--locked`, but also without dependencies: the lock file is neither needed nor touched.
-    let packages = workspace::members(&workspace::metadata(&root, &["--no-deps"])?, &root)?;
+    let metadata = workspace::metadata(&root, &["--no-deps"])?;
+    let packages = workspace::members(&metadata, &root)?;
     let files = workspace::text_files(&root)?;
 
     let subjects = workspace::subjects(&root, subjects::SINCE);
+    let version = workspace::version(files.get("Cargo.toml").map_or("", String::as_str))?;
 
-    let rules: [(&str, Vec<Finding>); 11] = [
+    let rules: [(&str, Vec<Finding>); 12] = [
         ("arrows between the rooms", arrows::check(&packages)),
         ("unsafe only where the system is met", unsafety::check(&files)),
         ("length of files and functions", length::check(&files)),
@@ -114,6 +117,7 @@ fn check() -> Result<bool, String> {
         ("commits have short subjects", subjects::check(&subjects)),
         ("nothing left over", leftovers::check(&files)),
         ("crates say what they are", crates::check(&packages, &files)),
+        ("crates could be published", publication::check(&metadata, &root, &version)?),
         ("the sans-IO ban covers its rooms", clippy_ban::check(&packages, &files)),
         ("decision records are in their index", records::check(&files)),
         ("links lead somewhere", links::check(&files, |path| root.join(path).exists())),

@@ -6,6 +6,7 @@
 //!
 //! *Deliberately not*: publishing. *Invariant*: what is tested is what was installed, never the folder of the sources.
 
+use crate::tools::must;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ pub(crate) fn chore(request: &Request) -> Result<u8, String> {
         println!("SKIP: the Python package: no python3 of version 3.11 or later here");
         return Ok(LACKS);
     }
-    let folder = target(&root).join("wheel");
+    let folder = crate::workspace::target(&root).join("wheel");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     // Fresh every time: what an earlier one left does not count.
     let python = match environment(
@@ -115,20 +116,8 @@ fn quick_start(text: &str) -> Option<&str> {
     Some(behind.split_once("\n```")?.0)
 }
 
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
 fn runs(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
-}
-
-fn must(command: &mut Command, what: &str) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{what} failed ({status})")),
-        Err(e) => Err(format!("{what}: {} cannot be run: {e}", command.get_program().to_string_lossy())),
-    }
 }
 
 fn pip(python: &Path) -> Command {
@@ -185,7 +174,7 @@ fn install_unpacked(root: &Path, python: &Path) -> Result<(), String> {
     let packages = asked.map_err(|e| format!("{}: {e}", python.display()))?.stdout;
     let into = PathBuf::from(String::from_utf8_lossy(&packages).trim()).join("neater");
     copy(&root.join("io/python/python/neater"), &into).map_err(|e| format!("{}: {e}", into.display()))?;
-    let built = target(root).join("debug/lib_neater.so");
+    let built = crate::workspace::target(root).join("debug/lib_neater.so");
     fs::copy(&built, into.join("_neater.abi3.so")).map_err(|e| format!("{}: {e}", built.display()))?;
     Ok(())
 }

@@ -53,6 +53,22 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
+/// The version that all members share, from the text of the root's `Cargo.toml`.
+///
+/// # Errors
+/// When it is not there.
+pub(crate) fn version(manifest: &str) -> Result<String, String> {
+    let package = manifest.split_once("\n[workspace.package]\n").ok_or("Cargo.toml has no [workspace.package]")?.1;
+    let lines = package.lines().take_while(|line| !line.starts_with('['));
+    let found = lines.filter_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).next();
+    found.map(str::to_owned).ok_or_else(|| "[workspace.package] has no version".into())
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
 /// Runs `cargo metadata` with further arguments.
 ///
 /// # Errors
@@ -158,10 +174,12 @@ pub(crate) fn text_files(root: &Path) -> Result<Files, String> {
             let entry = entry.map_err(|e| format!("{}: {e}", folder.display()))?;
             let path = entry.path();
             let kind = entry.file_type().map_err(|e| format!("{}: {e}", path.display()))?;
+            // In a worktree `.git` is a file.
+            if SKIPPED.iter().any(|s| entry.file_name() == **s) {
+                continue;
+            }
             if kind.is_dir() {
-                if !SKIPPED.iter().any(|s| entry.file_name() == **s) {
-                    folders.push(path);
-                }
+                folders.push(path);
                 continue;
             }
             let small = entry.metadata().is_ok_and(|m| m.len() <= LARGEST_TEXT);
@@ -219,6 +237,14 @@ mod tests {
                 is_library: true,
             }]
         );
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_workspace_and_of_no_dependency() {
+        let text = "[workspace]\nx = 1\n\n[workspace.package]\nedition = \"2024\"\nversion = \"1.2.3\"\n\n[x]\n";
+        assert_eq!(version(text).unwrap(), "1.2.3");
+        assert!(version("\n[workspace.package]\n\n[x]\nversion = \"1.2.3\"\n").is_err());
+        assert!(version("[package]\nversion = \"1.2.3\"\n").is_err());
     }
 
     #[test]

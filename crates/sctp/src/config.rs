@@ -24,10 +24,11 @@ pub struct Layer {
     pub address: Option<IpAddr>,
     /// The largest IP packet that the link takes, in bytes.
     pub mtu: u16,
-    /// What lies between the IP packet and the SCTP packet, in bytes: IP and UDP headers, or those of DTLS.
+    /// What lies between the IP packet and the SCTP packet, in bytes: IP and UDP headers, or those
+    /// of DTLS.
     pub overhead: u16,
-    /// Whether the layer guarantees by itself that packets arrive as they were sent: then the checksum may be left out
-    /// (RFC 9653).
+    /// Whether the layer guarantees by itself that packets arrive as they were sent: then the
+    /// checksum may be left out (RFC 9653).
     pub authenticates: bool,
 }
 
@@ -46,8 +47,8 @@ impl Layer {
     }
 }
 
-/// The least room for a packet that is believed: RFC 9260 section 7.3 leaves it to path MTU discovery, and IPv4 guarantees 576
-/// bytes (RFC 791), less the largest overhead.
+/// The least room for a packet that is believed: RFC 9260 section 7.3 leaves it to path MTU
+/// discovery, and IPv4 guarantees 576 bytes (RFC 791), less the largest overhead.
 pub const MIN_ROOM: u16 = 456;
 
 /// The bounds of the retransmission timeout (RFC 9260 section 16).
@@ -82,7 +83,8 @@ pub enum Policy {
 /// What limits bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Burst {
-    /// At most this many packets in answer to one event: `Max.Burst` (RFC 9260 section 6.1, rule D).
+    /// At most this many packets in answer to one event: `Max.Burst` (RFC 9260 section 6.1, rule
+    /// D).
     Packets(u32),
     /// Packets are spread over the round trip.
     Paced(PacingConfig),
@@ -101,10 +103,11 @@ pub struct Recovery {
     pub initial_window: InitialWindow,
     /// How the window comes down.
     pub reduction: Reduction,
-    /// How slow start is left before there is a loss: HyStart++ (RFC 9406) or Linux's HyStart; `None`: not at all.
+    /// How slow start is left before there is a loss: HyStart++ (RFC 9406) or Linux's HyStart;
+    /// `None`: not at all.
     pub hystart: Option<HyStartConfig>,
-    /// With CUBIC, until there was congestion: the window grows by at least one packet for so many that are acknowledged
-    /// ([`CubicConfig::unknown_growth`]).
+    /// With CUBIC, until there was congestion: the window grows by at least one packet for so many
+    /// that are acknowledged ([`CubicConfig::unknown_growth`]).
     pub unknown_growth: Option<u32>,
     /// What limits bursts.
     pub burst: Burst,
@@ -119,14 +122,16 @@ impl Recovery {
         Self {
             detection: LossDetection::RackTlp,
             policy: Policy::Cubic,
-            // What ten segments of a TCP carry, the limit of RFC 6928 section 2, also while packets still have the size that every path
-            // takes: what the search for larger ones finds does not widen the window (RFC 8899 section 3, item 7).
+            // What ten segments of a TCP carry, the limit of RFC 6928 section 2, also while packets
+            // still have the size that every path takes: what the search for larger ones finds does
+            // not widen the window (RFC 8899 section 3, item 7).
             initial_window: InitialWindow::Bytes(14_600),
             reduction: Reduction::Proportional,
             hystart: Some(HyStartConfig::Paced),
             unknown_growth: Some(20),
-            // TCP in Linux doubles its window by what acknowledgments let go, unpaced; two windows per round trip are not enough for that,
-            // and hide how long a flight takes from HyStart.
+            // TCP in Linux doubles its window by what acknowledgments let go, unpaced; two windows
+            // per round trip are not enough for that, and hide how long a flight takes from
+            // HyStart.
             burst: Burst::Paced(PacingConfig { slow_start_percent: 400, ..PacingConfig::default() }),
         }
     }
@@ -151,10 +156,11 @@ impl Recovery {
         let cubic = CubicConfig {
             hystart: self.hystart,
             unknown_growth: self.unknown_growth,
-            // The window does not grow unused, so it is what was in flight, but for the reports that thin out while it drains.
+            // The window does not grow unused, so it is what was in flight, but for the reports
+            // that thin out while it drains.
             base: Base::Window,
-            // RFC 9406 section 4.3: a sender that paces needs no limit. A receiver that is handed many packets at once answers them
-            // with one SACK chunk.
+            // RFC 9406 section 4.3: a sender that paces needs no limit. A receiver that is handed
+            // many packets at once answers them with one SACK chunk.
             slow_start_limit: if paced { u32::MAX } else { CubicConfig::rfc9438().slow_start_limit },
             ..CubicConfig::rfc9438()
         };
@@ -211,10 +217,11 @@ pub struct Extensions {
     pub zero_checksum: bool,
     /// AUTH (RFC 4895), as [`AssociationConfig::authentication`] describes.
     pub authentication: bool,
-    /// NR-SACK (Natarajan 2009, chapter 3): what has arrived out of order and will not be dropped again is reported so, and the sender
-    /// keeps it no longer.
+    /// NR-SACK (Natarajan 2009, chapter 3): what has arrived out of order and will not be dropped
+    /// again is reported so, and the sender keeps it no longer.
     pub nr_sack: bool,
-    /// ASCONF (RFC 5061): addresses come and go while the association lives. Brings `authentication` with it.
+    /// ASCONF (RFC 5061): addresses come and go while the association lives. Brings
+    /// `authentication` with it.
     pub dynamic_addresses: bool,
 }
 
@@ -269,12 +276,13 @@ impl core::fmt::Debug for SharedKey {
     }
 }
 
-/// How chunks are authenticated (RFC 4895), with [`Extensions::authentication`]. The same for all associations of an endpoint.
+/// How chunks are authenticated (RFC 4895), with [`Extensions::authentication`]. The same for all
+/// associations of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// The types of chunks that we take only if they are authenticated; ASCONF and ASCONF-ACK always are. INIT, INIT ACK, SHUTDOWN
-    /// COMPLETE and AUTH cannot be (section 3.2) and are left out; at most 32 are taken. A peer that does not authenticate is
-    /// refused if there are any.
+    /// The types of chunks that we take only if they are authenticated; ASCONF and ASCONF-ACK
+    /// always are. INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH cannot be (section 3.2) and are left
+    /// out; at most 32 are taken. A peer that does not authenticate is refused if there are any.
     pub required: Vec<u8>,
     /// SHA-256 is asked for before SHA-1, which every endpoint must have (section 3.3); else SHA-1
     /// alone.
@@ -291,8 +299,8 @@ impl Default for Authentication {
     }
 }
 
-/// What buffers have room for before anything is known of the path, in bytes, unless they are configured to be smaller: what is
-/// under way at 100 Mbit/s and 80 ms.
+/// What buffers have room for before anything is known of the path, in bytes, unless they are
+/// configured to be smaller: what is under way at 100 Mbit/s and 80 ms.
 pub const INITIAL_BUFFER: u32 = 1 << 20;
 
 /// What every association of an endpoint begins with.
@@ -302,13 +310,15 @@ pub struct AssociationConfig {
     pub outbound_streams: u16,
     /// How many streams we accept, 1 to 65,535.
     pub inbound_streams: u16,
-    /// The largest receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260 section 3.3.2). It grows while the
-    /// application takes so much that the buffer would be the limit.
+    /// The largest receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260
+    /// section 3.3.2). It grows while the application takes so much that the buffer would be the
+    /// limit.
     pub receive_buffer: u32,
-    /// How large it is at first, at least 4,096 bytes; never more than [`AssociationConfig::receive_buffer`]. [`INITIAL_BUFFER`].
+    /// How large it is at first, at least 4,096 bytes; never more than
+    /// [`AssociationConfig::receive_buffer`]. [`INITIAL_BUFFER`].
     pub first_receive_buffer: u32,
-    /// How many bytes of payload may wait to be sent or acknowledged, at most. Up to [`INITIAL_BUFFER`] may at any time, more as
-    /// the congestion windows grow.
+    /// How many bytes of payload may wait to be sent or acknowledged, at most. Up to
+    /// [`INITIAL_BUFFER`] may at any time, more as the congestion windows grow.
     pub send_buffer: usize,
     /// How many messages may wait to be sent.
     pub max_messages: usize,
@@ -324,35 +334,40 @@ pub struct AssociationConfig {
     pub max_path_retransmits: u32,
     /// `HB.interval`; `None`: no heartbeats except to verify paths.
     pub heartbeat_interval: Option<Duration>,
-    /// The same for paths in UDP, whose way may lead through a NAT that forgets (RFC 6951 section 4); the shorter of the two counts.
+    /// The same for paths in UDP, whose way may lead through a NAT that forgets (RFC 6951 section
+    /// 4); the shorter of the two counts.
     pub encapsulated_heartbeat_interval: Option<Duration>,
-    /// `PFMR`: a path with more errors than this is doubted while there is another one (RFC 7829 section 3); `None`: not before it
-    /// has failed.
+    /// `PFMR`: a path with more errors than this is doubted while there is another one (RFC 7829
+    /// section 3); `None`: not before it has failed.
     pub potentially_failed: Option<u32>,
-    /// The congestion window of a path whose heartbeat is answered after it was potentially failed, in full packets: 1 is CMT-PF1, 2
-    /// CMT-PF2 (Natarajan 2009, section 4.3.1); `None`: as the timeout has left it, which is one.
+    /// The congestion window of a path whose heartbeat is answered after it was potentially failed,
+    /// in full packets: 1 is CMT-PF1, 2 CMT-PF2 (Natarajan 2009, section 4.3.1); `None`: as the
+    /// timeout has left it, which is one.
     pub potentially_failed_window: Option<u32>,
     /// While no path answers, how they are probed; `None`: as each of them would be by itself.
     pub silent_probing: Option<SilentProbing>,
     /// New data goes over all active paths at once; `None`: over one of them.
     pub multipath: Option<Multipath>,
-    /// `PSMR`: with more errors than this on the preferred path, the one in its place becomes the preferred one (RFC 7829
-    /// section 5); `None`: never.
+    /// `PSMR`: with more errors than this on the preferred path, the one in its place becomes the
+    /// preferred one (RFC 7829 section 5); `None`: never.
     pub primary_switchover: Option<u32>,
-    /// Search for the largest packet that each path takes, up to what its layer does (RFC 8899); else that is believed.
+    /// Search for the largest packet that each path takes, up to what its layer does (RFC 8899);
+    /// else that is believed.
     pub search_mtu: bool,
     /// Search also while there is next to nothing to send: many associations that are opened at
     /// once and send little need no probes.
     pub search_idle: bool,
-    /// The size of packets, in bytes, that every path is believed to take until something larger has been shown to arrive:
-    /// `BASE_PLPMTU` (RFC 8899 section 5.1.2). At first 1,232, which is what the least link of IPv6 takes with UDP.
+    /// The size of packets, in bytes, that every path is believed to take until something larger
+    /// has been shown to arrive: `BASE_PLPMTU` (RFC 8899 section 5.1.2). At first 1,232, which is
+    /// what the least link of IPv6 takes with UDP.
     pub base_packet: u16,
     /// `SACK.Delay`, at most 500 ms (RFC 9260 section 6.2).
     pub sack_delay: Duration,
     /// Acknowledge at the latest with this many packets.
     pub sack_every: u32,
-    /// Whether a packet of the peer's to another packet layer makes a path there, when a nonce was answered: for a host that is
-    /// reached at all of its addresses. Otherwise a layer is used when the peer has taken its address (RFC 5061 section 5.3, F1).
+    /// Whether a packet of the peer's to another packet layer makes a path there, when a nonce was
+    /// answered: for a host that is reached at all of its addresses. Otherwise a layer is used when
+    /// the peer has taken its address (RFC 5061 section 5.3, F1).
     pub reached_everywhere: bool,
     /// The most paths.
     pub max_paths: usize,
@@ -367,8 +382,9 @@ pub struct AssociationConfig {
     /// to be Linux with interleaving, which cannot be known before it is too late: with any other,
     /// and with Linux otherwise, a message of several fragments is lost or ends the association.
     pub linux_fragments: bool,
-    /// Where a peer names as many addresses as there are layers, each goes by the layer of the same number; otherwise, and without this,
-    /// all go by the layer that the peer was met on. For layers that stand for networks which both ends have.
+    /// Where a peer names as many addresses as there are layers, each goes by the layer of the same
+    /// number; otherwise, and without this, all go by the layer that the peer was met on. For
+    /// layers that stand for networks which both ends have.
     pub pair_addresses: bool,
     /// The adaptation indication that we send (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
@@ -427,7 +443,8 @@ impl Default for AssociationConfig {
 }
 
 impl AssociationConfig {
-    /// The protocol as RFC 9260 has it, with its suggested values (section 16) and without extensions.
+    /// The protocol as RFC 9260 has it, with its suggested values (section 16) and without
+    /// extensions.
     #[must_use]
     pub fn rfc9260() -> Self {
         Self {
@@ -448,8 +465,8 @@ impl AssociationConfig {
         }
     }
 
-    /// Concurrent multipath transfer as it was published: RFC 9260 with the algorithms of Iyengar 2006, and with `potentially_failed`
-    /// CMT-PF2 of Natarajan 2009.
+    /// Concurrent multipath transfer as it was published: RFC 9260 with the algorithms of Iyengar
+    /// 2006, and with `potentially_failed` CMT-PF2 of Natarajan 2009.
     #[must_use]
     pub fn as_published(potentially_failed: bool) -> Self {
         Self {
@@ -505,7 +522,8 @@ pub struct Config {
     /// Announce to the peer the addresses of all layers (more than one path). Behind a NAT they
     /// mean nothing to the peer.
     pub tell_addresses: bool,
-    /// The first byte of every verification tag of ours: which of several engines on one port an association belongs to.
+    /// The first byte of every verification tag of ours: which of several engines on one port an
+    /// association belongs to.
     pub engine: Option<u8>,
     /// Does not answer packets of associations that it does not know, where RFC 9260 section 8.4
     /// wants an ABORT chunk, nor INIT chunks unless it accepts: for packet layers where a packet
@@ -527,7 +545,8 @@ pub struct Config {
     pub receive_budget: usize,
     /// The most stateless answers that wait to be sent.
     pub max_replies: usize,
-    /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times their INIT, per second.
+    /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times
+    /// their INIT, per second.
     pub replies_per_second: u32,
     /// Of those, the most for one address (for IPv6, one network of 64 bits) per second.
     pub replies_per_source: u32,

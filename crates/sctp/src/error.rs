@@ -44,7 +44,8 @@ pub enum SendError {
     Blocked,
     /// The message has no bytes (RFC 9260 section 6.2).
     Empty,
-    /// The message is longer than [`crate::AssociationConfig::max_message`], or than a packet if it must not be cut.
+    /// The message is longer than [`crate::AssociationConfig::max_message`], or than a packet if it
+    /// must not be cut.
     TooLong {
         /// What would be taken, in bytes.
         most: usize,
@@ -118,7 +119,8 @@ pub enum AddressError {
     /// The layer's address is not announced ([`crate::Config::tell_addresses`]), and with more than
     /// two layers in use the one that is meant cannot be expressed: name the one to keep.
     NotExpressible,
-    /// The peer cannot have this address (unspecified, loopback, multicast or broadcast), or no path leads there.
+    /// The peer cannot have this address (unspecified, loopback, multicast or broadcast), or no
+    /// path leads there.
     NotUsable,
 }
 

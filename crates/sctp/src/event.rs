@@ -95,12 +95,14 @@ pub enum Event {
     Connected,
     /// A peer has opened this association.
     Accepted,
-    /// There is something to read that was not there before. It is reported again when [`crate::Endpoint::receive`] or
-    /// [`crate::Endpoint::next_readable`] has returned `None` since.
+    /// There is something to read that was not there before. It is reported again when
+    /// [`crate::Endpoint::receive`] or [`crate::Endpoint::next_readable`] has returned `None`
+    /// since.
     Readable,
     /// There is room to send again, after [`crate::SendError::Blocked`].
     Writable,
-    /// The peer has started again, and the association with it: what was under way is reported as failed.
+    /// The peer has started again, and the association with it: what was under way is reported as
+    /// failed.
     Restarted,
     /// A path has become usable or unusable.
     Path {
@@ -121,7 +123,8 @@ pub enum Event {
         /// Which.
         message: MessageId,
     },
-    /// A message will not be delivered: given up as its reliability allows, or lost with the association.
+    /// A message will not be delivered: given up as its reliability allows, or lost with the
+    /// association.
     Failed {
         /// Which.
         message: MessageId,
@@ -146,17 +149,18 @@ pub enum Event {
         /// Whether the peer did it.
         done: bool,
     },
-    /// The peer has reset its outbound streams: our inbound ones begin again. What came before can still be read, and differs from what
-    /// comes after in its [`crate::StreamUse`].
+    /// The peer has reset its outbound streams: our inbound ones begin again. What came before can
+    /// still be read, and differs from what comes after in its [`crate::StreamUse`].
     IncomingReset {
         /// The streams; none means all.
         streams: Vec<StreamId>,
-        /// Which of the peer's resets this is, counted from 1. It names the use of each of the streams that begins with it: all uses of
-        /// them with a smaller number have ended.
+        /// Which of the peer's resets this is, counted from 1. It names the use of each of the
+        /// streams that begins with it: all uses of them with a smaller number have ended.
         number: u32,
     },
-    /// The peer was asked to reset its outbound streams and does not: it refuses, has a request of its own under way that waits for us
-    /// (RFC 6525 section 4.4, result 4: try again), or has lost its memory.
+    /// The peer was asked to reset its outbound streams and does not: it refuses, has a request of
+    /// its own under way that waits for us (RFC 6525 section 4.4, result 4: try again), or has lost
+    /// its memory.
     IncomingResetRefused {
         /// The streams; none means all.
         streams: Vec<StreamId>,

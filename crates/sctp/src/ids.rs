@@ -23,8 +23,8 @@ pub struct LayerId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
-/// Where packets go: out of which layer, to which address. The port is that of the encapsulation (RFC 6951), and 0 where there
-/// is none.
+/// Where packets go: out of which layer, to which address. The port is that of the encapsulation
+/// (RFC 6951), and 0 where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// The packet layer.
@@ -37,11 +37,13 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// One use of an inbound stream. The peer ends it by resetting the stream (RFC 6525), and with that another one begins.
+/// One use of an inbound stream. The peer ends it by resetting the stream (RFC 6525), and with that
+/// another one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamUse {
     /// The stream.
     pub stream: StreamId,
-    /// The reset that it began with: the number of an [`crate::Event::IncomingReset`]. 0: it began with the association.
+    /// The reset that it began with: the number of an [`crate::Event::IncomingReset`]. 0: it began
+    /// with the association.
     pub reset: u32,
 }

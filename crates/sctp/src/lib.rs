@@ -8,12 +8,13 @@
 //! Key types: [`Endpoint`] is one SCTP port with all its associations; [`Config`] and
 //! [`AssociationConfig`] configure it; [`Event`] what happened.
 //!
-//! After any call, drain [`Endpoint::poll_transmit`] and [`Endpoint::poll_event`], then read [`Endpoint::next_timeout`].
-//! Calling [`Endpoint::handle_timeout`] early or again does nothing.
+//! After any call, drain [`Endpoint::poll_transmit`] and [`Endpoint::poll_event`], then read
+//! [`Endpoint::next_timeout`]. Calling [`Endpoint::handle_timeout`] early or again does nothing.
 //!
-//! *Invariants*: no packet makes it panic, or use more memory than the configuration allows; a run is a function of the
-//! configuration, the seed, and the calls with their times; a message that was accepted is delivered once, or reported as
-//! failed; nothing is kept of an association that was released.
+//! *Invariants*: no packet makes it panic, or use more memory than the configuration allows; a run
+//! is a function of the configuration, the seed, and the calls with their times; a message that was
+//! accepted is delivered once, or reported as failed; nothing is kept of an association that was
+//! released.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! A table by stream identifier that grows by pages: dense identifiers cost what they hold, a single high one a page.
+//! A table by stream identifier that grows by pages: dense identifiers cost what they hold, a
+//! single high one a page.
 
 use neater_sctp_wire::StreamId;
 

@@ -84,7 +84,8 @@ impl RangeSet {
         true
     }
 
-    /// Adds the numbers of `new` and calls `fresh` with each stretch of them that was not there, in order.
+    /// Adds the numbers of `new` and calls `fresh` with each stretch of them that was not there, in
+    /// order.
     pub(crate) fn insert_range(&mut self, new: Range<u64>, mut fresh: impl FnMut(Range<u64>)) {
         if new.is_empty() {
             return;
@@ -101,7 +102,8 @@ impl RangeSet {
         if at < new.end {
             fresh(at..new.end);
         }
-        // The ranges first..i overlap the new one; one that only touches it on either side joins as well.
+        // The ranges first..i overlap the new one; one that only touches it on either side joins as
+        // well.
         let (mut lo, mut hi) = (first, i);
         if lo > 0 && self.ranges[lo - 1].end == new.start {
             lo -= 1;

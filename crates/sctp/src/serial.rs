@@ -5,7 +5,8 @@ pub(crate) const fn first(wire: u32) -> u64 {
     (1 << 32) + wire as u64
 }
 
-/// The 64-bit number nearest to `near` whose low 32 bits are `wire` (RFC 1982 section 3.2: half the circle each way).
+/// The 64-bit number nearest to `near` whose low 32 bits are `wire` (RFC 1982 section 3.2: half the
+/// circle each way).
 pub(crate) const fn unwrap32(near: u64, wire: u32) -> u64 {
     near.wrapping_add_signed((wire.wrapping_sub(near as u32)) as i32 as i64)
 }

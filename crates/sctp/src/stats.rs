@@ -15,7 +15,8 @@ pub struct AssociationStats {
     pub chunks_sent: u64,
     /// Chunks with data sent again.
     pub retransmissions: u64,
-    /// Chunks with data that the network is believed to have lost: not those that probe for losses or for a closed window.
+    /// Chunks with data that the network is believed to have lost: not those that probe for losses
+    /// or for a closed window.
     pub lost: u64,
     /// Timeouts (T3-rtx).
     pub timeouts: u64,
@@ -33,7 +34,8 @@ pub struct AssociationStats {
     pub sacks_sent: u64,
     /// SACK chunks received.
     pub sacks_received: u64,
-    /// Bytes of payload in the retransmission queue, now: sent, and kept because the peer may not have them or may take them back.
+    /// Bytes of payload in the retransmission queue, now: sent, and kept because the peer may not
+    /// have them or may take them back.
     pub retransmission_queue: u64,
     /// Bytes of payload acknowledged by the peer.
     pub bytes_acknowledged: u64,
@@ -47,7 +49,8 @@ pub struct AssociationStats {
     pub mtu_probes: u64,
     /// How often packets were made smaller because none arrived any more.
     pub black_holes: u64,
-    /// Packets with chunks that blocked the peer's receive window and were sent once more on another path.
+    /// Packets with chunks that blocked the peer's receive window and were sent once more on
+    /// another path.
     pub opportunistic: u64,
     /// Chunks that had to be authenticated and were not, and digests that were wrong (RFC 4895).
     pub unauthenticated: u64,
@@ -111,7 +114,8 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Associations that peers could not open: there are too many, in all or of one source.
     pub refused: u64,
-    /// ICMP messages that were about a packet of ours (RFC 9260 section 10), and those that were not.
+    /// ICMP messages that were about a packet of ours (RFC 9260 section 10), and those that were
+    /// not.
     pub icmp: u64,
     /// ICMP messages that were ignored: about no packet of ours.
     pub icmp_ignored: u64,

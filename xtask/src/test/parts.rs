@@ -94,6 +94,8 @@ const UNIT: &[Want] = &[
     program("tinyproxy", "tinyproxy-bin", "tinyproxy as proxy of neater get"),
     program("valgrind", "valgrind", "programs on neater.h without errors and leaks"),
     program("c++", "g++", "neater.h as C++"),
+    program("cmake", "cmake", "neat.h and neater.h as CMake finds them"),
+    program("groff", "groff", "manual pages without a warning"),
 ];
 const INTEROP: &[Want] = &[
     program("nginx", "nginx-light", "nginx as HTTP peer"),

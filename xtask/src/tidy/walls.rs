@@ -52,11 +52,8 @@ const WALLS: [Wall; 11] = [
     wall("engine_impls_outside", 0, 0, "files outside engine/ with an `impl Engine`"),
     wall("engine_types_used", 0, 0, "types of engine/, but for Engine, that other files use"),
     wall("avoided_words", 0, 0, "words to avoid in comments and texts of crates, io and apps"),
-    wall("lines_over_100", 0, LONG_LINES, "lines of comments over 100 columns there"),
+    wall("lines_over_100", 0, 0, "lines of comments over 100 columns there"),
 ];
-
-/// The comments of SCTP are not wrapped yet.
-const LONG_LINES: usize = 507;
 
 /// What one figure is.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! The characteristics information base: what is known of interfaces, paths and peers, and the rows
-//! it makes.
+//! The characteristics information base: facts on interfaces, paths and peers, and the rows made of
+//! them.
 //!
-//! Nodes link to nodes; from each root, every path along the links is a row, in which the node
-//! nearer the root wins. Nodes that neither link nor are roots extend the rows they match. Links
-//! are rebuilt whenever something changed.
+//! Nodes link to nodes. Each chain of links from a root is a row; on conflict the node nearer the
+//! root wins. Nodes without links that are no roots extend rows they match. Links are rebuilt
+//! whenever something changed.
 
 use super::file::Node;
 use neater_base::WallTime;

@@ -1,4 +1,4 @@
-//! What was decided.
+//! A decision.
 
 use super::Ranked;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};

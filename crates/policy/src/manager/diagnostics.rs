@@ -1,5 +1,5 @@
-//! Names that mean nothing where they stand: most of them are typing errors, and a misspelt rule
-//! states something else than it seems to.
+//! Diagnostics of unknown names: most are typing errors, and a misspelt rule does not do what it
+//! seems to.
 
 use super::document::SECURITY;
 use super::file::Fault;

@@ -1,4 +1,4 @@
-//! Policy, profile and CIB files: the content of one.
+//! The content of a policy, profile or CIB file.
 
 use super::diagnostics::{Diagnostics, misspelt};
 use neater_base::WallTime;

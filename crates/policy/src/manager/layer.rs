@@ -1,9 +1,8 @@
-//! Layers of the tables: what comes ready-made lies beneath what is received, and that beneath the
-//! files.
+//! Layers of the tables, from the bottom: ready-made entries, received ones, those of files.
 //!
-//! The tables hold what lies on top. What something else covers is kept by the layer that covers
-//! it, so that it is there again when that goes: a user who removes an own `confidential.profile`
-//! has the ready-made one, and not none at all.
+//! The tables hold what lies on top. A layer keeps the entries that it covers and restores them
+//! when its own are removed: a user who removes their `confidential.profile` gets the ready-made
+//! one back.
 
 use super::Manager;
 use super::cib::Cib;

@@ -1,5 +1,4 @@
-//! Directories of policy, profile and CIB files: text in, tables out. Reading the directories is
-//! for others.
+//! Directories of policy, profile and CIB files: text in, tables out. The caller reads the files.
 //!
 //! A file that cannot be used is reported with line and column, and its earlier content stays in
 //! force; so a typing error never takes a policy away. Everything is put in place at once, or not

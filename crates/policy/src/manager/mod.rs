@@ -1,10 +1,10 @@
 //! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
 //!
-//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the
-//! rows of the **CIB** state what is known of interfaces, addresses and peers, **policies** are
-//! applied last, and the remaining candidates are ranked by score. The formats are NEAT's, at its
-//! commit a5e1662, with the defects mended that its own vectors of tests name; `docs/policy.md`
-//! describes them with examples, and decision 0021 lists which were mended.
+//! A request is a set of properties. **Profiles** expand it (`reliable`: SCTP or TCP), rows of the
+//! **CIB** (characteristics information base) add facts on interfaces and peers, **policies** apply
+//! last, and candidates are ranked by score. The formats are NEAT's at commit a5e1662, without the
+//! defects that its test vectors name (decision 0021 lists them); `docs/policy.md` describes the
+//! formats with examples.
 //!
 //! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is the input; [`Loader`]
 //! fills the tables from files; [`Trace`] records how a decision came about.
@@ -79,7 +79,7 @@ impl Default for Limits {
     }
 }
 
-/// A candidate in its place.
+/// A ranked candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     /// What it holds, before it is made fit to be [`told`].
@@ -105,7 +105,7 @@ pub struct Manager {
 }
 
 /// How many steps one decision takes at most in its plain form: properties copied and rules tried.
-/// It is there to end what would not end for minutes.
+/// It stops decisions that would take minutes.
 pub const MAX_STEPS: u64 = 200_000_000;
 
 impl Manager {
@@ -122,7 +122,7 @@ impl Manager {
         Self { limits, steps: Some(steps), ..Self::default() }
     }
 
-    /// From now on rows serve requests with immutable properties that they lack.
+    /// From now on rows may lack immutable properties of a request.
     pub(crate) fn open_rows(&mut self) {
         self.cib.set_open(true);
         self.rows_stale = true;
@@ -157,7 +157,7 @@ impl Manager {
         self.limits
     }
 
-    /// Puts a rule into a table; one of the same uid goes.
+    /// Puts a rule into a table, replacing its uid's.
     pub fn insert_rule(&mut self, stage: Stage, rule: Rule) {
         self.cache.rule_changed(&rule);
         if let Some(replaced) = self.table_mut(stage).insert(rule) {
@@ -181,7 +181,7 @@ impl Manager {
         }
     }
 
-    /// How often a decision was given that had been made before.
+    /// How many decisions came from the cache.
     #[must_use]
     pub const fn cache_hits(&self) -> u64 {
         self.cache.hits
@@ -195,8 +195,8 @@ impl Manager {
         }
     }
 
-    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not
-    /// put in: it reports that what was known has expired.
+    /// Puts a node into the CIB, replacing one of the same uid. A node that has expired at `now`
+    /// only removes the old one.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
             self.cib.purge(now);
@@ -207,8 +207,7 @@ impl Manager {
         self.rows_stale = true;
     }
 
-    /// Adds measurements to the rows of these interfaces, and removes earlier ones from all other
-    /// rows.
+    /// Adds measurements to rows of the interfaces in `seen`, and removes all earlier ones.
     pub(crate) fn set_seen(&mut self, seen: Seen) {
         self.rows_stale |= self.cib.set_seen(seen);
     }
@@ -235,7 +234,7 @@ impl Manager {
         if self.rows_stale || self.rows.as_ref().is_none_or(expired) {
             self.cib.purge(now);
             let rows = self.cib.rows(now);
-            // A node that only confirms another invalidates no decision.
+            // A node that changes no row invalidates nothing.
             let old = self.rows.as_ref().map_or(&[][..], |old| &old.rows);
             let changed = cib::changed(old, &rows.rows);
             if !changed.is_empty() || self.rows.is_none() {
@@ -268,8 +267,8 @@ impl Manager {
         } else if let Some(decision) = self.compiled().decide(requests, limits) {
             return Ok(Arc::new(decision));
         } else {
-            // There are too many candidates for the compiled form: that takes so long that the
-            // decision is cached at once.
+            // Too many candidates for the compiled form. The plain form is slow: its decision is
+            // cached at once.
             None
         };
         let (decision, reads) = match decided {
@@ -351,7 +350,7 @@ impl Manager {
         found.into_iter().map(|(_, array)| array).collect()
     }
 
-    /// Answers a document of NEAT's with one: what the socket `neat_pm_socket` does.
+    /// Answers a NEAT request document, as the socket `neat_pm_socket` does.
     ///
     /// # Errors
     /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection

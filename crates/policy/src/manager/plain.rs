@@ -1,8 +1,8 @@
 //! The decision in its plainest form: every rule tried on every candidate, every row joined, one
 //! after the other.
 //!
-//! This is what the manager means. The compiled form must give the same candidates, which tests
-//! check; explanations are made here, because here every step can be seen.
+//! This form is the reference. The compiled form must give the same candidates, which tests check;
+//! explanations are made here, because here every step can be seen.
 
 use super::cib::Row;
 use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, is_requirement, same_candidate};

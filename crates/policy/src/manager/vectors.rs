@@ -1,8 +1,7 @@
-//! Runs vectors of tests: what NEAT's policy manager answers, one JSON file each.
+//! Runs test vectors: answers of NEAT's policy manager, a JSON file each.
 //!
 //! The format is described in `crates/policy/tests/vectors/README.md`. A vector that names quirks
-//! of the reference carries a second answer, `sane`, which is the one that counts here: of every
-//! quirk the mended form is implemented.
+//! of NEAT's manager has a second answer, `sane`, which counts here: such quirks are fixed.
 
 use super::{Loader, Manager, Node, Requests, Rule, SourceFile, Stage, told};
 use neater_base::WallTime;

@@ -22,7 +22,8 @@ use neater_sctp_wire::{
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The chunks of this file, which are authenticated whatever the peer asks for (RFC 5061 sections 4.1.1 and 4.1.2).
+/// The chunks of this file, which are authenticated whatever the peer asks for (RFC 5061 sections
+/// 4.1.1 and 4.1.2).
 pub(super) const ALWAYS_SIGNED: ChunkSet = {
     let mut set = ChunkSet::EMPTY;
     set.insert(Asconf::KIND);
@@ -34,13 +35,15 @@ pub(super) const ALWAYS_SIGNED: ChunkSet = {
 const MAX_WAITING: usize = 16;
 /// The most answers that wait to be sent, and that are kept in case they were lost.
 const MAX_ANSWERS: usize = 4;
-/// From an address that is to be added nothing may come through. After so many times the chunk is sent where data goes: there the wildcard
-/// means an address that the peer has, and the request changes nothing, whether or not it was made before. The numbers of chunks have no
-/// gaps (RFC 5061 section 5.1, A2), so that it cannot just be dropped.
+/// From an address that is to be added nothing may come through. After so many times the chunk is
+/// sent where data goes: there the wildcard means an address that the peer has, and the request
+/// changes nothing, whether or not it was made before. The numbers of chunks have no gaps (RFC 5061
+/// section 5.1, A2), so that it cannot just be dropped.
 const FRUITLESS: u32 = 3;
 /// The most requests of one chunk that are looked at.
 const MAX_REQUESTS: usize = 8;
-/// The longest answer to them, in bytes: it goes alone if need be, into the smallest packet and behind an AUTH chunk.
+/// The longest answer to them, in bytes: it goes alone if need be, into the smallest packet and
+/// behind an AUTH chunk.
 const MAX_ANSWER: usize = 320;
 /// An answer that reports only that there was no room.
 const SHORT: usize = 12;
@@ -61,12 +64,13 @@ struct Pending {
     wish: Wish,
     /// How often it was sent.
     times: u32,
-    /// It was sent from an address that the peer does not know yet, and is not answered there: see [`FRUITLESS`].
+    /// It was sent from an address that the peer does not know yet, and is not answered there: see
+    /// [`FRUITLESS`].
     fruitless: bool,
 }
 
-/// Both directions; nothing, and no memory, as long as nothing is changed and nothing may be. Most associations never do, and idle ones
-/// are to be small.
+/// Both directions; nothing, and no memory, as long as nothing is changed and nothing may be. Most
+/// associations never do, and idle ones are to be small.
 #[derive(Debug, Default)]
 pub(super) struct Addresses(Option<Box<Both>>);
 
@@ -106,7 +110,8 @@ pub(super) struct Both {
     deleted: VecDeque<SocketAddr>,
     /// The peer does not do as we ask with SET PRIMARY (F3b).
     no_primary: bool,
-    /// Where the peer has asked in the handshake that data goes first (section 4.2.4): looked at when the association is up.
+    /// Where the peer has asked in the handshake that data goes first (section 4.2.4): looked at
+    /// when the association is up.
     initial_primary: Option<IpAddr>,
 }
 
@@ -192,7 +197,8 @@ impl Association {
         Ok(())
     }
 
-    /// A removal that was never sent and that no path is left for waits behind additions: with one of them it may be possible.
+    /// A removal that was never sent and that no path is left for waits behind additions: with one
+    /// of them it may be possible.
     fn let_additions_go_first(&mut self) {
         let stuck = self.addresses.pending.as_ref().is_some_and(|p| p.times == 0) && self.asconf_route().is_none();
         let adds = |wish: &Wish| matches!(wish.change, AddressChange::Add(_));
@@ -344,7 +350,8 @@ impl Association {
         self.next_change();
     }
 
-    /// Where to from a layer: where a path of it leads, or led until it was removed, for that is an address of its kind.
+    /// Where to from a layer: where a path of it leads, or led until it was removed, for that is an
+    /// address of its kind.
     fn remote_from(&self, layer: LayerId) -> SocketAddr {
         let of = |removed: bool| {
             let is = |p: &&crate::path::Path| p.route.layer == layer && (p.state == PathState::Removed) == removed;
@@ -353,8 +360,8 @@ impl Association {
         of(false).or_else(|| of(true)).unwrap_or(self.paths[self.current].route.remote)
     }
 
-    /// The peer has taken an address of ours: paths lead from there to all of its addresses. One that has a path already was
-    /// opened for the one that it leads to.
+    /// The peer has taken an address of ours: paths lead from there to all of its addresses. One
+    /// that has a path already was opened for the one that it leads to.
     fn use_layer(&mut self, now: Instant, layer: LayerId) {
         if self.live_paths().any(|p| p.route.layer == layer) {
             return;
@@ -429,8 +436,9 @@ impl Association {
         self.give_up_changes(|_| true);
     }
 
-    /// The association is up: data goes where the peer has asked for in the handshake, as soon as that path is verified (section
-    /// 4.2.4). The wildcard means the source of that packet, which is where data goes anyway.
+    /// The association is up: data goes where the peer has asked for in the handshake, as soon as
+    /// that path is verified (section 4.2.4). The wildcard means the source of that packet, which
+    /// is where data goes anyway.
     pub(super) fn prefer_initial(&mut self) {
         let wanted = if self.agreed.dynamic_addresses { self.addresses.initial_primary.take() } else { None };
         let is = |p: &crate::path::Path| p.state != PathState::Removed && Some(p.route.remote.ip()) == wanted;
@@ -446,7 +454,8 @@ impl Association {
         self.finish_change(now, Some(UnrecognizedParameters::CODE));
     }
 
-    /// The peer changes its addresses (section 5.2). The chunk is behind an AUTH chunk, or it would not have come here.
+    /// The peer changes its addresses (section 5.2). The chunk is behind an AUTH chunk, or it would
+    /// not have come here.
     pub(super) fn on_asconf(&mut self, arrived: &Arrived, asconf: &Asconf<'_>) {
         let open = matches!(
             self.state,
@@ -505,7 +514,8 @@ impl Association {
                 None if silent => Vec::new(),
                 None => bytes(&Success { correlation }.into()),
             };
-            // What the peer has sent is quoted as far as there is room for an answer to the others and to those beyond.
+            // What the peer has sent is quoted as far as there is room for an answer to the others
+            // and to those beyond.
             let left = SHORT * (requests.len() - done);
             let room = out.len() + response.len() + left <= MAX_ANSWER;
             let brief =
@@ -524,7 +534,8 @@ impl Association {
         Some(out)
     }
 
-    /// Whether a deletion would leave only addresses that are being verified: then the peer asks again.
+    /// Whether a deletion would leave only addresses that are being verified: then the peer asks
+    /// again.
     fn is_too_soon(&self, address: IpAddr, source: SocketAddr) -> bool {
         let goes = |route: &Route| deletes(address, source, route);
         let stays = || self.live_paths().filter(|p| !goes(&p.route));
@@ -533,7 +544,8 @@ impl Association {
 
     fn add_peer_address<'t>(&mut self, arrived: &Arrived, address: IpAddr, tlv: &'t [u8]) -> Option<Cause<'t>> {
         let Route { layer, remote } = arrived.route;
-        // The port of the encapsulation is the one that the packet came from (RFC 6951 section 5.1).
+        // The port of the encapsulation is the one that the packet came from (RFC 6951 section
+        // 5.1).
         let remote = if address.is_unspecified() { remote } else { SocketAddr::new(address, remote.port()) };
         if !super::may_be_peers(remote.ip(), arrived.route.remote.ip()) {
             return Some(NoAuthorization(tlv).into());

@@ -81,7 +81,8 @@ impl Keys {
         Self { list: config.keys.clone(), active: config.key }
     }
 
-    /// Without any key the empty one has number 0 (RFC 4895 section 6.1); else only what was given counts (section 6.3).
+    /// Without any key the empty one has number 0 (RFC 4895 section 6.1); else only what was given
+    /// counts (section 6.3).
     fn secret(&self, id: u16) -> Option<&[u8]> {
         if self.list.is_empty() && id == 0 {
             return Some(&[]);
@@ -109,12 +110,13 @@ impl Association {
         checked
     }
 
-    /// Whether a COOKIE ECHO chunk is authenticated as it must be (RFC 4895 section 6.3): with the keys of the association, or while
-    /// it is not up, with those that follow from the cookie.
+    /// Whether a COOKIE ECHO chunk is authenticated as it must be (RFC 4895 section 6.3): with the
+    /// keys of the association, or while it is not up, with those that follow from the cookie.
     pub(crate) fn vouches_for(&mut self, cookie: &Cookie, packet: &Packet<'_>, auth: Option<&RawChunk<'_>>) -> bool {
         let mut of_cookie = None;
-        // While the handshake is under way the cookie's tags may take the place of those that we know (RFC 9260 section 5.2.4,
-        // action B), and its random number with them (RFC 4895 section 6.1).
+        // While the handshake is under way the cookie's tags may take the place of those that we
+        // know (RFC 9260 section 5.2.4, action B), and its random number with them (RFC 4895
+        // section 6.1).
         let settled = !self.is_opening();
         let keys = match self.auth.as_mut().filter(|_| settled) {
             Some(known) => Some(&mut **known),
@@ -139,7 +141,8 @@ impl Association {
         self.auth.as_ref().is_some_and(|a| a.ours.required.contains(kind))
     }
 
-    /// Looks at a chunk before it is taken: `None` if it may be; else whether the rest of the packet is looked at.
+    /// Looks at a chunk before it is taken: `None` if it may be; else whether the rest of the
+    /// packet is looked at.
     pub(super) fn challenge(&mut self, arrived: &mut Arrived, packet: &Packet<'_>, raw: &RawChunk<'_>) -> Option<bool> {
         self.auth.as_ref()?;
         if raw.kind == Auth::KIND {

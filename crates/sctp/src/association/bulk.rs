@@ -1,10 +1,10 @@
 //! Packets with nothing but new data, one behind the other.
 //!
-//! What else could leave, and where to, is the same for all packets that leave at one moment, as long as nothing arrives between
-//! them: it is asked for once for all of them.
+//! What else could leave, and where to, is the same for all packets that leave at one moment, as
+//! long as nothing arrives between them: it is asked for once for all of them.
 //!
-//! *Invariant*: every packet is the one that [`Association::poll_transmit`] would have written, and leaves everything as it would
-//! have; what this file does not do it leaves to that.
+//! *Invariant*: every packet is the one that [`Association::poll_transmit`] would have written, and
+//! leaves everything as it would have; what this file does not do it leaves to that.
 
 use super::Association;
 use crate::ids::Route;
@@ -32,8 +32,8 @@ pub(crate) struct Bulk {
 }
 
 impl Association {
-    /// Writes packets of new data into `buffer`, at most `most`, until one has another length, or something else is to be done. It is
-    /// not filled further than `spare` bytes before its end.
+    /// Writes packets of new data into `buffer`, at most `most`, until one has another length, or
+    /// something else is to be done. It is not filled further than `spare` bytes before its end.
     pub(crate) fn poll_bulk(
         &mut self,
         now: Instant,
@@ -105,7 +105,8 @@ impl Association {
             && self.addresses.is_quiet()
     }
 
-    /// Whether the peer's window takes what is next, so that nothing need be known of silly windows and probes.
+    /// Whether the peer's window takes what is next, so that nothing need be known of silly windows
+    /// and probes.
     fn fits_window(&mut self, full: usize) -> bool {
         let left = self.window_left();
         self.queues.peek().is_some_and(|(_, message)| message.payload.len().min(full) <= left)

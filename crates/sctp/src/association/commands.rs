@@ -134,7 +134,8 @@ impl Association {
             return None;
         }
         let message = self.rx.read_from(from, self.silly());
-        // Where the buffer was short, this may have brought out the beginning of a message on another stream.
+        // Where the buffer was short, this may have brought out the beginning of a message on
+        // another stream.
         self.tell_readable();
         self.update_window();
         message

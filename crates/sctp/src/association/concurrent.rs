@@ -1,7 +1,8 @@
 //! Several paths in use at once: which of them carries new data, lost data, and what blocks the
 //! peer's receive window (Iyengar 2006; [`crate::Multipath`] has what can be set).
 //!
-//! *Invariant*: as long as there is one path, or [`crate::AssociationConfig::multipath`] is `None`, nothing here has an effect.
+//! *Invariant*: as long as there is one path, or [`crate::AssociationConfig::multipath`] is `None`,
+//! nothing here has an effect.
 
 use super::Association;
 use crate::config::LossDetection;
@@ -59,7 +60,8 @@ impl Association {
         })
     }
 
-    /// Whether new data may go on a path: those that are active, or the one that was chosen where none is.
+    /// Whether new data may go on a path: those that are active, or the one that was chosen where
+    /// none is.
     pub(super) fn carries_new(&self, index: usize) -> bool {
         if self.is_opening() || self.multipath().is_none() {
             return index == self.current;
@@ -152,8 +154,8 @@ impl Association {
             return None;
         }
         let above = self.out.received().last()?;
-        // What blocks the window is the first chunk that is missing below something that has arrived. By the measure of its own path it
-        // should have been acknowledged by now.
+        // What blocks the window is the first chunk that is missing below something that has
+        // arrived. By the measure of its own path it should have been acknowledged by now.
         let due = |s: &Sent, paths: &[Path]| s.sent_at + paths[usize::from(s.path.0)].rtt.late();
         let mut blocking = None;
         let paths = &self.paths;
@@ -214,7 +216,8 @@ impl Association {
         }
     }
 
-    /// A path has blocked the peer's window: its own comes down, at most once until what is outstanding now is acknowledged.
+    /// A path has blocked the peer's window: its own comes down, at most once until what is
+    /// outstanding now is acknowledged.
     fn penalise(&mut self, now: Instant, index: usize) {
         let next = self.out.next();
         let path = &mut self.paths[index];
@@ -237,7 +240,8 @@ impl Association {
         }
     }
 
-    /// The first TSN that is not acknowledged: where several paths are in use, of those on this path.
+    /// The first TSN that is not acknowledged: where several paths are in use, of those on this
+    /// path.
     pub(super) fn acked_to(&mut self, index: usize) -> u64 {
         if self.multipath().is_none() {
             return self.out.base();
@@ -248,8 +252,9 @@ impl Association {
         first.min(again)
     }
 
-    /// The bytes for which the congestion window of a path may grow. With one path they are counted when the cumulative TSN passes them,
-    /// whenever they arrived; with several when what was outstanding longest on the path is acknowledged, what arrived before included.
+    /// The bytes for which the congestion window of a path may grow. With one path they are counted
+    /// when the cumulative TSN passes them, whenever they arrived; with several when what was
+    /// outstanding longest on the path is acknowledged, what arrived before included.
     pub(super) fn credited(&mut self, index: usize) -> u64 {
         let updates = self.multipath().is_some_and(|m| m.window_update);
         let path = &mut self.paths[index];
@@ -270,13 +275,15 @@ impl Association {
         }
     }
 
-    /// How many miss indications an acknowledgment is for a chunk of a path, and below which TSN: it stands for `packets`, if its sender
-    /// delays acknowledgments for CMT (Iyengar 2006, section 4.3).
+    /// How many miss indications an acknowledgment is for a chunk of a path, and below which TSN:
+    /// it stands for `packets`, if its sender delays acknowledgments for CMT (Iyengar 2006, section
+    /// 4.3).
     pub(super) fn misses(&self, index: usize, advanced: bool, packets: u8) -> (u64, impl Fn(u64) -> u8 + use<>) {
         let path = &self.paths[index];
         let multipath = self.multipath();
         let top = match &multipath {
-            // In recovery everything that is missing below what has arrived on the path counts (RFC 9260 section 7.2.4).
+            // In recovery everything that is missing below what has arrived on the path counts (RFC
+            // 9260 section 7.2.4).
             Some(m) if m.split_fast_retransmit && path.recovery.is_some() && path.ack.advanced => {
                 path.several.as_ref().map_or(path.ack.highest, |s| s.highest)
             }

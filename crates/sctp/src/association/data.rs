@@ -94,8 +94,9 @@ impl Association {
         }
     }
 
-    /// Where the cumulative TSN is to be moved, if that is ahead of us. It may be any distance ahead (less than half of all TSNs): what a
-    /// peer has sent and given up we need not have seen, and if it has not sent it, it skips its own messages and no one else's.
+    /// Where the cumulative TSN is to be moved, if that is ahead of us. It may be any distance
+    /// ahead (less than half of all TSNs): what a peer has sent and given up we need not have seen,
+    /// and if it has not sent it, it skips its own messages and no one else's.
     fn forward_to(&mut self, arrived: &mut Arrived, cumulative: Tsn) -> Option<u64> {
         if !self.is_receiving() {
             return None;

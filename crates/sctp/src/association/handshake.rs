@@ -1,5 +1,5 @@
-//! The handshake, from the side that has a state: INIT ACK, COOKIE ACK, stale cookies, and what a cookie does to an
-//! association that exists (RFC 9260 sections 5.1 and 5.2).
+//! The handshake, from the side that has a state: INIT ACK, COOKIE ACK, stale cookies, and what a
+//! cookie does to an association that exists (RFC 9260 sections 5.1 and 5.2).
 
 use super::input::Arrived;
 use super::{Association, State};
@@ -16,9 +16,10 @@ use neater_sctp_wire::chunk::Init;
 use neater_sctp_wire::parameter::StateCookie;
 use neater_sctp_wire::{Array, Tag};
 
-/// The longest cookie that is echoed, in bytes: it fits into a packet that every path of today takes (1,232 bytes over UDP and IPv6), with
-/// its headers and an AUTH chunk. Where packets must be smaller, it may be cut on the way. Those of usrsctp and Linux have both sides'
-/// INIT chunks within them, with all their addresses.
+/// The longest cookie that is echoed, in bytes: it fits into a packet that every path of today
+/// takes (1,232 bytes over UDP and IPv6), with its headers and an AUTH chunk. Where packets must be
+/// smaller, it may be cut on the way. Those of usrsctp and Linux have both sides' INIT chunks
+/// within them, with all their addresses.
 const MAX_COOKIE: usize = 1100;
 /// What stands around it at most: the common header, that of the chunk, and an AUTH chunk.
 const AROUND_COOKIE: usize = 12 + 4 + 28;
@@ -190,7 +191,8 @@ impl Association {
         self.timers.t1 = None;
     }
 
-    /// A cookie that is ours has come for this association (section 5.2.4). Returns whether the rest of the packet is for it.
+    /// A cookie that is ours has come for this association (section 5.2.4). Returns whether the
+    /// rest of the packet is for it.
     pub(crate) fn on_cookie(
         &mut self,
         now: Instant,
@@ -256,7 +258,8 @@ impl Association {
         self.forget_changes();
         let request = self.forget_request();
         (self.tag, self.initial, self.random) = (cookie.tag, cookie.initial, fresh.random);
-        // A cookie with those that it had until now is from before this restart, and must not cause another.
+        // A cookie with those that it had until now is from before this restart, and must not cause
+        // another.
         self.ties = fresh.ties;
         self.out = Outstanding::new(first(cookie.initial.0));
         self.queues = self.queues.anew(self.config.outbound_streams, keeps);
@@ -296,7 +299,8 @@ impl Association {
         true
     }
 
-    /// A COOKIE ACK chunk goes to where the cookie came from, if that is known to be the peer's address (section 5.4).
+    /// A COOKIE ACK chunk goes to where the cookie came from, if that is known to be the peer's
+    /// address (section 5.4).
     pub(super) fn acknowledge_cookie(&mut self, from: Route) {
         let known = self.paths.iter().any(|p| p.route == from && p.is_active());
         self.outbox.cookie_ack = Some(if known { from } else { self.paths[self.current].route });

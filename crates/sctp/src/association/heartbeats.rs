@@ -15,23 +15,25 @@ const MAX_ANSWERS: usize = 8;
 /// The path indicator of heartbeats to a source that is not a path.
 pub(super) const CANDIDATE: crate::ids::PathId = crate::ids::PathId(u8::MAX);
 
-/// What a packet with a HEARTBEAT chunk costs on the way, in bytes: with the headers of IPv6 and UDP.
+/// What a packet with a HEARTBEAT chunk costs on the way, in bytes: with the headers of IPv6 and
+/// UDP.
 pub(super) const QUESTION: u32 = 80;
-/// So many bytes for each that has come from the peer go to addresses that it has named: what it costs others is bounded by what it costs
-/// the peer, as in RFC 9000 section 8.1.
+/// So many bytes for each that has come from the peer go to addresses that it has named: what it
+/// costs others is bounded by what it costs the peer, as in RFC 9000 section 8.1.
 const CREDIT: u32 = 3;
 /// And no more than this at any time.
 const CREDIT_MAX: u32 = 4096;
 
-/// What may go to addresses that have not answered, after a packet of so many bytes has come from the peer.
+/// What may go to addresses that have not answered, after a packet of so many bytes has come from
+/// the peer.
 pub(super) fn credit(before: u32, len: usize) -> u32 {
     let more = u32::try_from(len).unwrap_or(CREDIT_MAX).saturating_mul(CREDIT);
     before.saturating_add(more).min(CREDIT_MAX)
 }
 
 impl Association {
-    /// The association is up: paths are verified and watched. The first ones are due when the timers are first looked at,
-    /// which draws their jitter.
+    /// The association is up: paths are verified and watched. The first ones are due when the
+    /// timers are first looked at, which draws their jitter.
     pub(super) fn start_heartbeats(&mut self, now: Instant) {
         let config = Arc::clone(&self.config);
         for path in self.paths.iter_mut().filter(|p| p.state != PathState::Removed) {
@@ -74,7 +76,8 @@ impl Association {
         if path.state == PathState::PotentiallyFailed
             && let Some(packets) = self.config.potentially_failed_window
         {
-            // Slow start from here: what a heartbeat got through, data will (Natarajan 2009, section 4.5).
+            // Slow start from here: what a heartbeat got through, data will (Natarajan 2009,
+            // section 4.5).
             path.cc.set_window(u64::from(packets) * path.cc.mss());
         }
         let silent = self.is_silent();
@@ -100,8 +103,8 @@ impl Association {
         }
     }
 
-    /// The source that is not a path has sent back our nonce: if it is the same layer, the peer's address has changed under a path;
-    /// else it is one more path.
+    /// The source that is not a path has sent back our nonce: if it is the same layer, the peer's
+    /// address has changed under a path; else it is one more path.
     ///
     /// No packet shows which path that is. Of those that lead to the same address it is the one
     /// from which nothing has come for longest: a box that gives all mappings of a host other ports
@@ -121,8 +124,9 @@ impl Association {
             Some(index) => {
                 let path = &mut self.paths[index];
                 path.route = candidate.route;
-                // The way is another one (section 7.2.5.2), with a round trip of its own: that of the next heartbeat, because this one
-                // may have waited behind what was sent the old way.
+                // The way is another one (section 7.2.5.2), with a round trip of its own: that of
+                // the next heartbeat, because this one may have waited behind what was sent the old
+                // way.
                 path.rtt = Rtt::new(self.config.rto);
                 path.heartbeat.wanted = true;
                 if let Some(several) = &mut path.several {
@@ -176,15 +180,16 @@ impl Association {
         self.switch_primary(index);
         if all {
             self.errors += 1;
-            // As long as all paths are probed the peer is not given up: with each path more, errors come faster (RFC 7829 section 4).
+            // As long as all paths are probed the peer is not given up: with each path more, errors
+            // come faster (RFC 7829 section 4).
             if self.errors > self.config.max_association_retransmits && !self.probing {
                 self.close(CloseReason::Unreachable);
             }
         }
     }
 
-    /// After many errors on the preferred path the one that is used in its place becomes the preferred one: permanent failover
-    /// (RFC 7829 section 5).
+    /// After many errors on the preferred path the one that is used in its place becomes the
+    /// preferred one: permanent failover (RFC 7829 section 5).
     fn switch_primary(&mut self, index: usize) {
         let over = self.config.primary_switchover.is_some_and(|limit| self.paths[index].errors > limit);
         if over && index == self.preferred && self.current != index && self.paths[self.current].is_active() {
@@ -192,8 +197,9 @@ impl Association {
         }
     }
 
-    /// Chooses where data goes: the preferred path while it is active, else the active one with the fewest errors, else of those
-    /// in doubt the one with the fewest (RFC 7829 section 3.2), else it stays where there is a path.
+    /// Chooses where data goes: the preferred path while it is active, else the active one with the
+    /// fewest errors, else of those in doubt the one with the fewest (RFC 7829 section 3.2), else
+    /// it stays where there is a path.
     pub(super) fn choose_path(&mut self) {
         let active = |i: &usize| self.paths[*i].is_active();
         let doubted = |i: &usize| self.paths[*i].is_usable();
@@ -205,7 +211,8 @@ impl Association {
             .or_else(|| (0..self.paths.len()).filter(active).min_by_key(fewest))
             .or_else(|| (0..self.paths.len()).filter(doubted).min_by_key(fewest))
             .or_else(|| {
-                // Where nothing is known to work and the one of now is gone; what is not confirmed takes no data (section 5.4).
+                // Where nothing is known to work and the one of now is gone; what is not confirmed
+                // takes no data (section 5.4).
                 let gone = self.paths[self.current].state == PathState::Removed;
                 (0..self.paths.len()).filter(|i| gone && self.paths[*i].state == PathState::Inactive).min_by_key(fewest)
             });
@@ -222,7 +229,8 @@ impl Association {
         others.min_by_key(|i| (self.paths[*i].errors, *i))
     }
 
-    /// A path answers after none did: what was sent into the dark goes that way, and need not wait for timers that were doubled meanwhile.
+    /// A path answers after none did: what was sent into the dark goes that way, and need not wait
+    /// for timers that were doubled meanwhile.
     fn silence_ended(&mut self, now: Instant) {
         self.discount_earlier(now);
         for index in 0..self.paths.len() {
@@ -240,8 +248,9 @@ impl Association {
         }
     }
 
-    /// An acknowledgement comes. If no path has answered for long it is of what was sent before that, or of what the timers sent
-    /// into the dark on one path after another: which of them works now, heartbeats show.
+    /// An acknowledgement comes. If no path has answered for long it is of what was sent before
+    /// that, or of what the timers sent into the dark on one path after another: which of them
+    /// works now, heartbeats show.
     pub(super) fn acknowledged_in_silence(&mut self, now: Instant) {
         let long = self.silent_since < now && now - self.silent_since > LONG_SILENCE;
         if long && self.config.silent_probing.is_some() && self.is_silent() {
@@ -301,7 +310,8 @@ impl Association {
             path.heartbeat.wanted |= path.heartbeat.take_repeat(now, silent);
             if path.heartbeat.take_due(now) {
                 let wait = path.heartbeat_interval(interval, rng);
-                // A path that was used in the meantime was measured by that: it has been idle only since then.
+                // A path that was used in the meantime was measured by that: it has been idle only
+                // since then.
                 let used = path.heartbeat.used_at().filter(|_| path.state == PathState::Active);
                 let later = wait.zip(used).map(|(w, used)| used + w).filter(|at| *at > now);
                 path.heartbeat.wanted |= wait.is_some() && later.is_none();

@@ -37,8 +37,8 @@ pub(super) struct Arrived {
 }
 
 impl Association {
-    /// Takes a packet whose tag is ours; `skip` chunks at its beginning have been taken before, and AUTH was among them if it is
-    /// `authenticated`.
+    /// Takes a packet whose tag is ours; `skip` chunks at its beginning have been taken before, and
+    /// AUTH was among them if it is `authenticated`.
     #[allow(clippy::too_many_arguments, reason = "a packet and all that is known of it")]
     pub(crate) fn handle_packet(
         &mut self,
@@ -101,9 +101,10 @@ impl Association {
         }
     }
 
-    /// Whether a packet proves that it is this peer's, although it comes by another path of a layer that authenticates: there each
-    /// path has a peer of its own, and a tag that was guessed proves nothing. An AUTH chunk does, for its key follows from numbers that
-    /// only the two ends of the first path have seen; the requests that open a path and their answers are behind one.
+    /// Whether a packet proves that it is this peer's, although it comes by another path of a layer
+    /// that authenticates: there each path has a peer of its own, and a tag that was guessed proves
+    /// nothing. An AUTH chunk does, for its key follows from numbers that only the two ends of the
+    /// first path have seen; the requests that open a path and their answers are behind one.
     fn is_invited(&mut self, packet: &Packet<'_>, skip: usize) -> bool {
         let auth = packet.chunks().skip(skip).map_while(Result::ok).find(|c| c.kind == Auth::KIND);
         auth.is_some_and(|auth| self.agreed.dynamic_addresses && self.check_auth(packet, &auth).is_ok())
@@ -260,8 +261,8 @@ impl Association {
         self.abort_with(&[ProtocolViolation(what.as_bytes()).into()], CloseReason::PeerMisbehaved(what));
     }
 
-    /// A packet with our tag came from elsewhere: perhaps the peer's address has changed. It is believed when it sends back a
-    /// nonce from there.
+    /// A packet with our tag came from elsewhere: perhaps the peer's address has changed. It is
+    /// believed when it sends back a nonce from there.
     fn consider(&mut self, now: Instant, route: Route, rng: &mut Rng) {
         let settled = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
         if !settled || !super::is_unicast(route.remote.ip()) {

@@ -1,5 +1,5 @@
-//! Losses: found by miss indications or by time, probed for at the end, or assumed after a timeout (RFC 9260 sections 6.3.3
-//! and 7.2.4, RFC 8985).
+//! Losses: found by miss indications or by time, probed for at the end, or assumed after a timeout
+//! (RFC 9260 sections 6.3.3 and 7.2.4, RFC 8985).
 
 use super::Association;
 use crate::config::LossDetection;
@@ -20,8 +20,8 @@ impl Association {
         }
     }
 
-    /// Miss indications for what is missing below the highest TSN that is newly acknowledged, or in fast recovery with an
-    /// advancing cumulative TSN for everything that is reported missing.
+    /// Miss indications for what is missing below the highest TSN that is newly acknowledged, or in
+    /// fast recovery with an advancing cumulative TSN for everything that is reported missing.
     fn count_misses(&mut self, index: usize, advanced: bool, packets: u8) {
         let several = self.multipath().is_some();
         let (top, step) = self.misses(index, advanced, packets);
@@ -31,7 +31,8 @@ impl Association {
             if tsn >= top {
                 return false;
             }
-            // What was sent again lies below what was sent before it on the same path, which shows nothing of it.
+            // What was sent again lies below what was sent before it on the same path, which shows
+            // nothing of it.
             let shown = !several || sent.times == 1 || top >= sent.after;
             if sent.fate == Fate::InFlight && sent.path == id && shown {
                 sent.misses += step(tsn);
@@ -70,8 +71,9 @@ impl Association {
         self.late = lost;
     }
 
-    /// The peer's window was closed and is open again: what it has not acknowledged after a round trip are probes that it had no room
-    /// for. They go again at once, and not when a timer expires that has been doubled with each of them; the network has lost nothing.
+    /// The peer's window was closed and is open again: what it has not acknowledged after a round
+    /// trip are probes that it had no room for. They go again at once, and not when a timer expires
+    /// that has been doubled with each of them; the network has lost nothing.
     pub(super) fn probes_were_dropped(&mut self, now: Instant) {
         let mut dropped = core::mem::take(&mut self.late);
         for (tsn, sent) in self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight) {
@@ -126,7 +128,8 @@ impl Association {
         self.after_losses(now);
     }
 
-    /// The tail probe of a path is due (RFC 8985 section 7.3): new data, or the last chunk once more.
+    /// The tail probe of a path is due (RFC 8985 section 7.3): new data, or the last chunk once
+    /// more.
     pub(super) fn tail_probe(&mut self, now: Instant, index: usize) {
         let next = self.out.next();
         // What the peer has no room for cannot be the probe.
@@ -150,7 +153,8 @@ impl Association {
         }
     }
 
-    /// Whether the probe has repaired a loss (RFC 8985 section 7.4): then the window comes down as after any other.
+    /// Whether the probe has repaired a loss (RFC 8985 section 7.4): then the window comes down as
+    /// after any other.
     pub(super) fn tail_probe_acknowledged(&mut self, now: Instant, duplicates: Array<'_, Tsn>) {
         for index in 0..self.paths.len() {
             let Some((end, retransmitted)) = self.paths[index].tail.sent else { continue };
@@ -240,7 +244,8 @@ impl Association {
         (self.peer_window as usize).saturating_sub(self.out.flying())
     }
 
-    /// The largest payload of a chunk that fits every path: the AMDCS of section 7.3, less the header.
+    /// The largest payload of a chunk that fits every path: the AMDCS of section 7.3, less the
+    /// header.
     pub(super) fn fragment_size(&self) -> usize {
         let room = self.live_paths().map(|p| p.room).min().unwrap_or(crate::config::MIN_ROOM);
         usize::from(room) - 12 - self.data_header() - self.auth_overhead()

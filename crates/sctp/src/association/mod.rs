@@ -165,7 +165,8 @@ pub(crate) struct Association {
     concurrent: Option<Box<concurrent::Concurrent>>,
     outbox: Outbox,
     timers: Deadlines,
-    /// Transmissions of the state's chunk (INIT, COOKIE ECHO, SHUTDOWN, SHUTDOWN ACK) that were not answered.
+    /// Transmissions of the state's chunk (INIT, COOKIE ECHO, SHUTDOWN, SHUTDOWN ACK) that were not
+    /// answered.
     tries: u32,
     /// Transmissions in a row that were not answered: the counter of section 8.1.
     errors: u32,
@@ -196,7 +197,8 @@ pub(crate) struct Association {
     probing: bool,
     /// All paths were probed, on a hint.
     probed: bool,
-    /// How many bytes may go to addresses that the peer has named and that have not answered: see [`heartbeats::credit`].
+    /// How many bytes may go to addresses that the peer has named and that have not answered: see
+    /// [`heartbeats::credit`].
     credit: u32,
     /// ECN: the window was reduced for TSNs below this.
     reduced_to: u64,

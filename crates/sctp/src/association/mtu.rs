@@ -80,8 +80,8 @@ impl Association {
         }
     }
 
-    /// Whether a packet that the network quotes was ours (RFC 9260 section 10, ICMP6): by the peer's tag, or in an INIT chunk by
-    /// ours.
+    /// Whether a packet that the network quotes was ours (RFC 9260 section 10, ICMP6): by the
+    /// peer's tag, or in an INIT chunk by ours.
     pub(crate) fn is_quoted(&self, quoted: &[u8]) -> bool {
         let word = |at: usize| quoted.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes);
         match word(4) {

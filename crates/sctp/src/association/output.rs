@@ -14,10 +14,12 @@ use neater_sctp_wire::chunk::{
 };
 use neater_sctp_wire::{Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn};
 
-/// A message is not cut to fill what is left of a packet if that is less than this: a chunk's header would not be worth it. Packets
-/// of one length can travel together, so that even little is worth more than a shorter packet.
+/// A message is not cut to fill what is left of a packet if that is less than this: a chunk's
+/// header would not be worth it. Packets of one length can travel together, so that even little is
+/// worth more than a shorter packet.
 const SLIVER: usize = 32;
-/// With a window of more packets than this it does not matter in slow start that one of them is acknowledged late.
+/// With a window of more packets than this it does not matter in slow start that one of them is
+/// acknowledged late.
 const FEW: u64 = 32;
 /// An INIT packet has at least this many bytes, so that its answer has at most three times as many.
 const INIT_LEN: usize = 128;
@@ -51,7 +53,8 @@ impl Association {
             self.stats.packets_sent += 1;
             return Some(probe);
         }
-        // A target can turn out to have nothing after all (a chunk that does not fit); it is then not chosen again.
+        // A target can turn out to have nothing after all (a chunk that does not fit); it is then
+        // not chosen again.
         for _ in 0..8 {
             let target = self.choose(now)?;
             let packed = self.write(now, target, buffer, rng);
@@ -165,7 +168,8 @@ impl Association {
             self.timers.window_probe = None;
             return false;
         };
-        // Either all that is left of the message or a full chunk: no silly windows (RFC 1122 section 4.2.3.4).
+        // Either all that is left of the message or a full chunk: no silly windows (RFC 1122
+        // section 4.2.3.4).
         if message.payload.len().min(most) <= left {
             return true;
         }
@@ -227,8 +231,9 @@ impl Association {
         Some(Packed { route: target.route, len, ect, whole, probe: false })
     }
 
-    /// The length of the packet for a lost chunk that was cut when packets could be larger, or for a long cookie: it goes alone and may
-    /// be cut on the way, for a chunk that was sent is not cut again (RFC 9260 sections 6.9 and 7.3).
+    /// The length of the packet for a lost chunk that was cut when packets could be larger, or for
+    /// a long cookie: it goes alone and may be cut on the way, for a chunk that was sent is not cut
+    /// again (RFC 9260 sections 6.9 and 7.3).
     fn oversized(&self, target: &Target, room: usize) -> Option<usize> {
         if let State::CookieEchoed(cookie) = &self.state {
             let len = CommonHeader::LEN + self.auth_overhead() + 4 + cookie.len().next_multiple_of(4);
@@ -412,7 +417,8 @@ impl Association {
         bytes
     }
 
-    /// Sets the timers of a path on which data was sent: the first that is outstanding among it, or new data.
+    /// Sets the timers of a path on which data was sent: the first that is outstanding among it, or
+    /// new data.
     pub(super) fn arm(&mut self, now: Instant, index: usize, earliest: bool, fresh: bool) {
         let rack = self.config.recovery.detection == LossDetection::RackTlp;
         let (single, delay) = (self.out.len() == 1, self.config.sack_delay);
@@ -426,17 +432,18 @@ impl Association {
         }
     }
 
-    /// Whether a chunk that brings what is in flight to `flight` bytes is to be acknowledged at once because it fills the window
-    /// (RFC 9260 section 6.1, the third reason to set the I bit; RFC 7053): nothing follows it that would bring the acknowledgment,
-    /// and in slow start everything waits for that, longer than a round trip if the number of packets was odd.
+    /// Whether a chunk that brings what is in flight to `flight` bytes is to be acknowledged at
+    /// once because it fills the window (RFC 9260 section 6.1, the third reason to set the I bit;
+    /// RFC 7053): nothing follows it that would bring the acknowledgment, and in slow start
+    /// everything waits for that, longer than a round trip if the number of packets was odd.
     fn fills_window(&self, index: usize, flight: u64) -> bool {
         let cc = &self.paths[index].cc;
         let modern = self.config.recovery.detection == LossDetection::RackTlp;
         modern && cc.in_slow_start() && flight >= cc.window() && cc.window() <= FEW * cc.mss()
     }
 
-    /// One chunk of new data, if it fits into packet and window; `full` is the largest payload of a chunk, `before` what there is of
-    /// chunks in the packet already, in bytes.
+    /// One chunk of new data, if it fits into packet and window; `full` is the largest payload of a
+    /// chunk, `before` what there is of chunks in the packet already, in bytes.
     pub(super) fn write_new(
         &mut self,
         now: Instant,

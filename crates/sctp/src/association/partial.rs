@@ -34,7 +34,8 @@ impl Association {
     pub(super) fn forward_again(&mut self, now: Instant, advanced: bool) {
         if let Some(f) = self.outbox.forwarded.filter(|f| f.to < self.out.base()) {
             self.outbox.forwarded = None;
-            // The peer is there. What was sent once measures the round trip, like any chunk (RFC 9260 section 6.3.1, C5).
+            // The peer is there. What was sent once measures the round trip, like any chunk (RFC
+            // 9260 section 6.3.1, C5).
             self.errors = 0;
             if !f.again {
                 self.paths[f.path].rtt.sample(now - f.at);
@@ -59,8 +60,9 @@ impl Association {
         path.t3.get_or_insert(now + path.rtt.rto());
     }
 
-    /// Gives up a message: what waits of it is dropped, what was sent is not sent again. Nothing of it has a TSN below `from`, or no
-    /// TSN at all: there may be very many of them at once, and looking through all that is outstanding for each would take long.
+    /// Gives up a message: what waits of it is dropped, what was sent is not sent again. Nothing of
+    /// it has a TSN below `from`, or no TSN at all: there may be very many of them at once, and
+    /// looking through all that is outstanding for each would take long.
     pub(super) fn abandon(&mut self, stream: StreamId, id: MessageId, from: Option<u64>) {
         let waiting = self.queues.remove(stream, id);
         let sent = from.map_or_else(Vec::new, |from| self.out.of_message(stream, id, from));
@@ -143,7 +145,8 @@ impl Association {
         }
     }
 
-    /// Whether `len` bytes fit when everything less important is given up: else nothing is, for nothing would come of it.
+    /// Whether `len` bytes fit when everything less important is given up: else nothing is, for
+    /// nothing would come of it.
     fn would_fit(&self, len: usize, priority: u32) -> bool {
         if self.buffered() + len <= self.send_limit() && self.queues.messages() < self.config.max_messages {
             return true;
@@ -183,8 +186,8 @@ impl Association {
             let number = sent.piece.number;
             let fits = match streams.get(&key) {
                 None => streams.len() < most,
-                // The peer takes what is further ahead for old (serial numbers of 16 bits: RFC 1982 section 3.2). The next chunk goes
-                // on from here.
+                // The peer takes what is further ahead for old (serial numbers of 16 bits: RFC 1982
+                // section 3.2). The next chunk goes on from here.
                 Some((first, _)) => self.agreed.interleaving || number.wrapping_sub(*first) < MOST_SKIPPED,
             };
             if !fits {

@@ -36,7 +36,8 @@ pub(super) enum Request {
     AddIncoming { more: u16 },
 }
 
-/// A reset of the peer's outgoing streams that waits for what was sent before it (section 5.2.2, E2).
+/// A reset of the peer's outgoing streams that waits for what was sent before it (section 5.2.2,
+/// E2).
 #[derive(Debug)]
 struct Deferred {
     request: ReconfigSeq,
@@ -218,7 +219,8 @@ impl Association {
         }
         self.reconfig.wanted = self.reconfig.pending.is_some();
         if core::mem::take(&mut self.reconfig.in_progress) {
-            // It has answered: that is no error, neither its own nor the path's (section 5.2.7, H2).
+            // It has answered: that is no error, neither its own nor the path's (section 5.2.7,
+            // H2).
             return;
         }
         let current = self.current;
@@ -277,7 +279,8 @@ impl Association {
         }
     }
 
-    /// Checks the number of the peer's request and answers it (section 5.2.1). `None`: the answer is a request of ours.
+    /// Checks the number of the peer's request and answers it (section 5.2.1). `None`: the answer
+    /// is a request of ours.
     fn on_request(&mut self, request: ReconfigSeq, act: impl FnOnce(&mut Self) -> Option<ReconfigResult>) {
         let theirs = self.reconfig.theirs;
         if request == theirs {
@@ -309,7 +312,8 @@ impl Association {
         let last_tsn = self.rx.arrivals.unwrap(reset.last_tsn);
         let streams: Vec<StreamId> = reset.streams.iter().collect();
         if last_tsn > self.rx.arrivals.cumulative() || self.events.len() >= MAX_EVENTS {
-            // The first word counts: streams that are reset are silent, whatever else is sent meanwhile.
+            // The first word counts: streams that are reset are silent, whatever else is sent
+            // meanwhile.
             self.reconfig.deferred.get_or_insert(Deferred { request: reset.request, last_tsn, streams });
             return Some(ReconfigResult::IN_PROGRESS);
         }

@@ -176,7 +176,8 @@ impl Association {
         }
         if path.ack.delivered > 0 {
             path.timeouts = 0;
-            // Of a chunk that was sent on several paths it is not known on which it arrived (RFC 7829 section 3.2, 9 and 10).
+            // Of a chunk that was sent on several paths it is not known on which it arrived (RFC
+            // 7829 section 3.2, 9 and 10).
             if path.ack.certain && (path.errors > 0 || !path.is_active()) {
                 self.answered(index);
             }

@@ -6,7 +6,8 @@ use neater_base::{Instant, Rng};
 use neater_sctp_wire::cause::ProtocolViolation;
 
 impl Association {
-    /// The earliest deadline: when [`Association::handle_timeout`] or [`Association::poll_transmit`] has something to do.
+    /// The earliest deadline: when [`Association::handle_timeout`] or
+    /// [`Association::poll_transmit`] has something to do.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.is_closed() {
             return None;
@@ -83,7 +84,8 @@ impl Association {
         }
     }
 
-    /// T1-init or T1-cookie (section 5.1): the chunk once more, on the next path if there are several.
+    /// T1-init or T1-cookie (section 5.1): the chunk once more, on the next path if there are
+    /// several.
     fn t1_timeout(&mut self) {
         self.timers.t1 = None;
         self.tries += 1;

@@ -16,7 +16,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl Endpoint {
-    /// Opens an association with the SCTP port `port` of the peer, which all `routes` lead to; the first is tried first.
+    /// Opens an association with the SCTP port `port` of the peer, which all `routes` lead to; the
+    /// first is tried first.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -68,8 +69,9 @@ impl Endpoint {
         key
     }
 
-    /// Probes all paths of an association that do not answer, at once: an interface has come up, or there is another reason to believe
-    /// that one works again. Nothing happens to an association that is gone.
+    /// Probes all paths of an association that do not answer, at once: an interface has come up, or
+    /// there is another reason to believe that one works again. Nothing happens to an association
+    /// that is gone.
     pub fn probe_paths(&mut self, id: AssociationId) {
         if let Some(entry) = self.associations.get_mut(id.0) {
             entry.association.probe_paths();
@@ -92,14 +94,15 @@ impl Endpoint {
         }
     }
 
-    /// When [`Endpoint::handle_timeout`] is to be called next. Drain [`Endpoint::poll_transmit`] first.
+    /// When [`Endpoint::handle_timeout`] is to be called next. Drain [`Endpoint::poll_transmit`]
+    /// first.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Writes the next packet into `buffer`, which should have room for the largest packet of every layer. `None`: there is
-    /// none now.
+    /// Writes the next packet into `buffer`, which should have room for the largest packet of every
+    /// layer. `None`: there is none now.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         if !self.held.is_empty() {
             return self.held.take(buffer);
@@ -188,9 +191,9 @@ impl Endpoint {
         self.act(id, |a| a.send(stream, payload, options)).unwrap_or(Err(SendError::Closed))
     }
 
-    /// The next message that has arrived on any stream, or part of one that is long: parts of several may alternate. What arrived before
-    /// an association was over can still be read. [`Endpoint::receive_from`] reads one stream; an association is read in one way or the
-    /// other.
+    /// The next message that has arrived on any stream, or part of one that is long: parts of
+    /// several may alternate. What arrived before an association was over can still be read.
+    /// [`Endpoint::receive_from`] reads one stream; an association is read in one way or the other.
     pub fn receive(&mut self, id: AssociationId) -> Option<Message> {
         self.act(id, Association::receive)?
     }
@@ -207,7 +210,8 @@ impl Endpoint {
         self.act(id, |a| a.shutdown(now));
     }
 
-    /// Ends an association at once; the peer's application is given `reason`, at most 256 bytes of it.
+    /// Ends an association at once; the peer's application is given `reason`, at most 256 bytes of
+    /// it.
     pub fn abort(&mut self, id: AssociationId, reason: &[u8]) {
         self.act(id, |a| {
             if !a.is_another() {
@@ -216,7 +220,8 @@ impl Endpoint {
         });
     }
 
-    /// Wants nothing more of an association: if it is not over it is aborted, and nothing of it is kept.
+    /// Wants nothing more of an association: if it is not over it is aborted, and nothing of it is
+    /// kept.
     pub fn release(&mut self, id: AssociationId) {
         self.act(id, |a| a.abort(b""));
         if let Some(entry) = self.associations.get_mut(id.0) {
@@ -225,13 +230,15 @@ impl Endpoint {
         self.sweep(id.0);
     }
 
-    /// Gives the association a key that its peer has too, or another secret for one that it has (RFC 4895 section 6.1). The first
-    /// takes the place of the empty key 0. False if there is no such association or it has too many keys.
+    /// Gives the association a key that its peer has too, or another secret for one that it has
+    /// (RFC 4895 section 6.1). The first takes the place of the empty key 0. False if there is no
+    /// such association or it has too many keys.
     pub fn set_key(&mut self, id: AssociationId, key: SharedKey) -> bool {
         self.act(id, |a| a.set_key(key)).unwrap_or(false)
     }
 
-    /// Authenticates with this key from now on; what the peer sends may use any. False if there is none.
+    /// Authenticates with this key from now on; what the peer sends may use any. False if there is
+    /// none.
     pub fn use_key(&mut self, id: AssociationId, key: u16) -> bool {
         self.act(id, |a| a.use_key(key)).unwrap_or(false)
     }
@@ -289,11 +296,13 @@ impl Endpoint {
         self.act(id, |a| a.change_addresses(&[wish])).unwrap_or(Err(AddressError::NotEstablished))
     }
 
-    /// Adds a path that the application knows of: an address of the peer's that its packets have not named. It is used when a
-    /// heartbeat was answered from there (RFC 9260 section 5.4). One that is a path already stays as it is.
+    /// Adds a path that the application knows of: an address of the peer's that its packets have
+    /// not named. It is used when a heartbeat was answered from there (RFC 9260 section 5.4). One
+    /// that is a path already stays as it is.
     ///
     /// # Errors
-    /// [`AddressError::NotEstablished`], [`AddressError::NoSuchLayer`], [`AddressError::NotUsable`] or [`AddressError::TooMany`].
+    /// [`AddressError::NotEstablished`], [`AddressError::NoSuchLayer`], [`AddressError::NotUsable`]
+    /// or [`AddressError::TooMany`].
     pub fn add_path(&mut self, now: Instant, id: AssociationId, route: Route) -> Result<(), AddressError> {
         let layer = self.config.layers.get(usize::from(route.layer.0)).ok_or(AddressError::NoSuchLayer)?;
         let room = layer.room();
@@ -306,12 +315,14 @@ impl Endpoint {
     /// this path does not work for it any more.
     ///
     /// # Errors
-    /// [`AddressError::NotEstablished`], [`AddressError::NotUsable`] where no path leads there, or [`AddressError::LastAddress`].
+    /// [`AddressError::NotEstablished`], [`AddressError::NotUsable`] where no path leads there, or
+    /// [`AddressError::LastAddress`].
     pub fn remove_remote(&mut self, id: AssociationId, remote: SocketAddr) -> Result<(), AddressError> {
         self.act(id, |a| a.remove_remote(remote)).unwrap_or(Err(AddressError::NotEstablished))
     }
 
-    /// Spreads new data over the paths of an association from now on, or no longer: [`crate::AssociationConfig::multipath`] for this one.
+    /// Spreads new data over the paths of an association from now on, or no longer:
+    /// [`crate::AssociationConfig::multipath`] for this one.
     pub fn set_multipath(&mut self, id: AssociationId, multipath: Option<crate::Multipath>) {
         self.act(id, |a| a.set_multipath(multipath));
     }
@@ -327,8 +338,8 @@ impl Endpoint {
         self.act(id, |a| a.set_primary(path)).unwrap_or(false)
     }
 
-    /// Sets the priority of an outbound stream, smaller is sooner, or its weight, at least 1: whichever the scheduler uses. False
-    /// if there is no such stream.
+    /// Sets the priority of an outbound stream, smaller is sooner, or its weight, at least 1:
+    /// whichever the scheduler uses. False if there is no such stream.
     pub fn set_stream_value(&mut self, id: AssociationId, stream: StreamId, value: u16) -> bool {
         self.act(id, |a| a.set_stream_value(stream, value)).unwrap_or(false)
     }
@@ -387,7 +398,8 @@ impl Endpoint {
         self.live(id).map_or(0, Association::buffered)
     }
 
-    /// How many bytes more are taken now, as far as bytes limit it. A message is also taken where nothing is buffered.
+    /// How many bytes more are taken now, as far as bytes limit it. A message is also taken where
+    /// nothing is buffered.
     #[must_use]
     pub fn room(&self, id: AssociationId) -> usize {
         self.live(id).map_or(0, Association::room)

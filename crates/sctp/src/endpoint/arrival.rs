@@ -11,7 +11,8 @@ use neater_sctp_wire::{
 };
 
 impl Endpoint {
-    /// Takes a packet that came over `route`; `marked`: the network has marked it as having met congestion.
+    /// Takes a packet that came over `route`; `marked`: the network has marked it as having met
+    /// congestion.
     pub fn handle_packet(&mut self, now: Instant, route: Route, marked: bool, bytes: &[u8]) {
         self.stats.packets_received += 1;
         let Some(layer) = self.config.layers.get(usize::from(route.layer.0)) else { return };
@@ -48,8 +49,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes an ICMP message about a packet that was sent over `route`; `quoted` is what it quotes of the SCTP packet, from the
-    /// common header on (behind the UDP header if there is one).
+    /// Takes an ICMP message about a packet that was sent over `route`; `quoted` is what it quotes
+    /// of the SCTP packet, from the common header on (behind the UDP header if there is one).
     pub fn handle_icmp(&mut self, now: Instant, route: Route, error: IcmpError, quoted: &[u8]) {
         // Section 10, ICMP5 and ICMP6: what cannot be attributed to a packet of ours is ignored.
         let ports = |a: usize| quoted.get(a..a + 2).map(|p| u16::from_be_bytes([p[0], p[1]]));
@@ -64,7 +65,8 @@ impl Endpoint {
         }
     }
 
-    /// The association of ours that sent a packet over `route`, as an ICMP message quotes it: by ports and tag.
+    /// The association of ours that sent a packet over `route`, as an ICMP message quotes it: by
+    /// ports and tag.
     #[must_use]
     pub fn quoted(&self, route: Route, quoted: &[u8]) -> Option<AssociationId> {
         let ports = |a: usize| quoted.get(a..a + 2).map(|p| u16::from_be_bytes([p[0], p[1]]));
@@ -74,7 +76,8 @@ impl Endpoint {
         (!entry.association.is_closed()).then_some(AssociationId(key))
     }
 
-    /// Hands a packet to its association, without chunks at its beginning that have been taken, and whether AUTH was among them.
+    /// Hands a packet to its association, without chunks at its beginning that have been taken, and
+    /// whether AUTH was among them.
     pub(super) fn deliver(
         &mut self,
         now: Instant,
@@ -96,7 +99,8 @@ impl Endpoint {
         let CommonHeader { source_port, tag, .. } = packet.header;
         let ends = matches!(kind, Abort::KIND | ShutdownComplete::KIND);
         if ends && first.flags & REFLECTED != 0 {
-            // The peer knows nothing of the association and sends back the tag that we put into our packets.
+            // The peer knows nothing of the association and sends back the tag that we put into our
+            // packets.
             let key = self.index.by_peer(route.remote, source_port)?;
             let entry = self.associations.get(key)?;
             // An address that has not answered may be another host's, which rightly reports that it
@@ -116,8 +120,8 @@ impl Endpoint {
         let mut kinds = packet.chunks().flatten();
         let shutdown_ack = kinds.clone().any(|c| c.kind == ShutdownAck::KIND);
         if let Some(entry) = known {
-            // A wrong tag: silently discarded (section 8.5), unless the handshake is met by the end of an older association
-            // (section 8.5.1 E).
+            // A wrong tag: silently discarded (section 8.5), unless the handshake is met by the end
+            // of an older association (section 8.5.1 E).
             if !(shutdown_ack && entry.association.is_opening()) {
                 self.stats.wrong_tag += 1;
                 return;

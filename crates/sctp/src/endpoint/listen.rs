@@ -20,8 +20,8 @@ const AMPLIFICATION: usize = 3;
 const MAX_INIT_ACK: usize = 1200;
 
 impl Endpoint {
-    /// The association that the sender of an INIT chunk is known by: its source address, or one that it names (section 5.1.2,
-    /// rule D).
+    /// The association that the sender of an INIT chunk is known by: its source address, or one
+    /// that it names (section 5.1.2, rule D).
     fn known_by(&self, route: Route, port: u16, addresses: &[IpAddr]) -> Option<Key> {
         let named = addresses.iter().map(|a| SocketAddr::new(*a, route.remote.port()));
         core::iter::once(route.remote).chain(named).find_map(|a| self.index.by_peer(a, port))

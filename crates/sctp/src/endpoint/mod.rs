@@ -4,8 +4,8 @@
 //! anything, cookies, packets out of the blue, and which association may transmit next. *Not
 //! responsible for* anything that happens within an association.
 //!
-//! *Invariants*: a tag leads to one association; nothing is kept of a peer before its cookie has come back; stateless answers
-//! are bounded in number and rate.
+//! *Invariants*: a tag leads to one association; nothing is kept of a peer before its cookie has
+//! come back; stateless answers are bounded in number and rate.
 
 mod api;
 mod arrival;
@@ -42,10 +42,11 @@ pub struct Transmit {
     pub len: usize,
     /// Send it as capable of congestion marks: ECT(0) (RFC 3168).
     pub ect: bool,
-    /// Send it so that it is not cut into fragments on the way: with DF on IPv4. It is false only for what was cut for a larger
-    /// path MTU and must still arrive.
+    /// Send it so that it is not cut into fragments on the way: with DF on IPv4. It is false only
+    /// for what was cut for a larger path MTU and must still arrive.
     pub whole: bool,
-    /// It asks whether the path takes packets of its length, and may be refused by the first link: nothing should share its fate.
+    /// It asks whether the path takes packets of its length, and may be refused by the first link:
+    /// nothing should share its fate.
     pub probe: bool,
 }
 
@@ -70,7 +71,8 @@ struct Entry {
     holds: usize,
 }
 
-/// For how long a peer that has missed the last word may ask for it: some of its T2-shutdown timers.
+/// For how long a peer that has missed the last word may ask for it: some of its T2-shutdown
+/// timers.
 const AFTERWARDS: Duration = Duration::from_secs(60);
 /// How many packets one association sends before the next has its turn.
 const TURN: u32 = 64;
@@ -104,8 +106,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without associations. Everything random in it follows from `seed`; `cookie_secret` is shared by the endpoints
-    /// of one listener.
+    /// An endpoint without associations. Everything random in it follows from `seed`;
+    /// `cookie_secret` is shared by the endpoints of one listener.
     ///
     /// # Panics
     /// If `config.layers` is empty: that is a mistake of the program.

@@ -1,4 +1,5 @@
-//! What a program needs that keeps associations for others: an engine, whose connections are streams.
+//! What a program needs that keeps associations for others: an engine, whose connections are
+//! streams.
 
 use super::Endpoint;
 use crate::association::Association;
@@ -29,7 +30,8 @@ impl Endpoint {
         self.config.accept = accept;
     }
 
-    /// Whether packets that belong to no association are left to others: see [`crate::Config::reserved`].
+    /// Whether packets that belong to no association are left to others: see
+    /// [`crate::Config::reserved`].
     pub const fn set_reserved(&mut self, reserved: bool) {
         self.config.reserved = reserved;
     }
@@ -61,8 +63,8 @@ impl Endpoint {
     }
 
     /// Whether this side or the peer has shut the association down and the peer has acknowledged
-    /// everything: only SHUTDOWN ACK or SHUTDOWN COMPLETE is missing (RFC 9260 section 9.2). No data
-    /// is lost if the layer below ends then.
+    /// everything: only SHUTDOWN ACK or SHUTDOWN COMPLETE is missing (RFC 9260 section 9.2). No
+    /// data is lost if the layer below ends then.
     #[must_use]
     pub fn is_shut(&self, id: AssociationId) -> bool {
         self.live(id).is_some_and(Association::is_shut)
@@ -76,21 +78,22 @@ impl Endpoint {
         self.act(id, |a| a.end(reason));
     }
 
-    /// Whether everything that was sent on an outbound stream is acknowledged, or given up; true if there is no such
-    /// association, and false if it is over or not the one that the program knows.
+    /// Whether everything that was sent on an outbound stream is acknowledged, or given up; true if
+    /// there is no such association, and false if it is over or not the one that the program knows.
     #[must_use]
     pub fn is_stream_idle(&self, id: AssociationId, stream: StreamId) -> bool {
         self.live(id).is_none_or(|a| !a.is_closed() && !a.is_another() && a.is_stream_idle(stream))
     }
 
-    /// How many bytes of what was received the program keeps in queues of its own: the window that the peer is given shrinks by
-    /// that much.
+    /// How many bytes of what was received the program keeps in queues of its own: the window that
+    /// the peer is given shrinks by that much.
     pub fn set_held(&mut self, id: AssociationId, bytes: usize) {
         self.act(id, |a| a.set_held(bytes));
     }
 
-    /// As [`Endpoint::send`], and [`SendError::Blocked`] does not happen: for a short word without which what was sent would mean
-    /// something else. How many of them there can be is the program's business.
+    /// As [`Endpoint::send`], and [`SendError::Blocked`] does not happen: for a short word without
+    /// which what was sent would mean something else. How many of them there can be is the
+    /// program's business.
     ///
     /// # Errors
     /// See [`SendError`]; the word was then not taken.
@@ -104,14 +107,16 @@ impl Endpoint {
         self.act(id, |a| a.send_word(stream, payload, options)).unwrap_or(Err(SendError::Closed))
     }
 
-    /// How many bytes may wait to be sent or acknowledged from now on; [`crate::AssociationConfig::send_buffer`] until it is set.
+    /// How many bytes may wait to be sent or acknowledged from now on;
+    /// [`crate::AssociationConfig::send_buffer`] until it is set.
     pub fn set_send_buffer(&mut self, id: AssociationId, bytes: usize) {
         self.act(id, |a| a.set_send_buffer(bytes));
     }
 
-    /// The association is over ([`crate::CloseReason::Unreachable`]) when data has been outstanding for so long and none of it was
-    /// acknowledged, even if the limits on retransmissions would let it wait longer; `None`, as at first: they alone decide. A peer that
-    /// answers and keeps its window closed is waited for (RFC 9260 section 6.1, rule A).
+    /// The association is over ([`crate::CloseReason::Unreachable`]) when data has been outstanding
+    /// for so long and none of it was acknowledged, even if the limits on retransmissions would let
+    /// it wait longer; `None`, as at first: they alone decide. A peer that answers and keeps its
+    /// window closed is waited for (RFC 9260 section 6.1, rule A).
     pub fn set_patience(&mut self, id: AssociationId, patience: Option<Duration>) {
         self.act(id, |a| a.set_patience(patience));
     }

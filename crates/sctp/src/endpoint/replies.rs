@@ -1,4 +1,5 @@
-//! Packets that belong to no association: answers to packets out of the blue, INIT ACKs, and last words.
+//! Packets that belong to no association: answers to packets out of the blue, INIT ACKs, and last
+//! words.
 
 use crate::ids::Route;
 use core::hash::BuildHasher;
@@ -21,7 +22,8 @@ pub(super) struct Replies {
     tokens: u32,
     counted: Instant,
     suppressed: u64,
-    /// Answers that each group of sources may be given in this second: a flood from one does not use up those of the others.
+    /// Answers that each group of sources may be given in this second: a flood from one does not
+    /// use up those of the others.
     per_source: u32,
     given: Vec<u32>,
     seed: u64,
@@ -52,7 +54,8 @@ impl Replies {
         (FixedState::with_seed(self.seed).hash_one(network) % SOURCES as u64) as usize
     }
 
-    /// Whether an answer that costs the network more than its question may be given to that address.
+    /// Whether an answer that costs the network more than its question may be given to that
+    /// address.
     pub(super) fn allow(&mut self, now: Instant, source: IpAddr) -> bool {
         if now - self.counted >= Duration::from_secs(1) {
             self.counted = now;

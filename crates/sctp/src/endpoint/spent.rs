@@ -1,7 +1,8 @@
 //! The cookies that have opened an association, for as long as they are valid.
 //!
-//! SCTP has no TIME-WAIT: a COOKIE ECHO chunk that was copied or delayed would open an association again that is over, and
-//! deliver what travelled with it a second time. A cookie is known by the tag that we gave in it.
+//! SCTP has no TIME-WAIT: a COOKIE ECHO chunk that was copied or delayed would open an association
+//! again that is over, and deliver what travelled with it a second time. A cookie is known by the
+//! tag that we gave in it.
 
 use core::time::Duration;
 use neater_base::Instant;

@@ -1,11 +1,13 @@
-//! Packets in trains: for sockets that take several of one length at once (UDP segmentation offload).
+//! Packets in trains: for sockets that take several of one length at once (UDP segmentation
+//! offload).
 
 use super::{Endpoint, TURN, Transmit};
 use crate::association::{Bulk, Like};
 use crate::ids::Route;
 use neater_base::Instant;
 
-/// Packets to one destination, behind each other in a buffer: all of one length but the last, which may be shorter.
+/// Packets to one destination, behind each other in a buffer: all of one length but the last, which
+/// may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Where they go.
@@ -47,11 +49,13 @@ impl Held {
 }
 
 impl Endpoint {
-    /// Writes the next packets into `buffer`, at most `most` of them, as a train. `None`: there is none now.
+    /// Writes the next packets into `buffer`, at most `most` of them, as a train. `None`: there is
+    /// none now.
     ///
-    /// As many are written as have one destination and one length, and as the buffer has room for: it is not filled further than
-    /// the largest packet of every layer would still fit. A train ends behind its first shorter packet. A probe of the path's size
-    /// is alone, and so is what may be cut on the way.
+    /// As many are written as have one destination and one length, and as the buffer has room for:
+    /// it is not filled further than the largest packet of every layer would still fit. A train
+    /// ends behind its first shorter packet. A probe of the path's size is alone, and so is what
+    /// may be cut on the way.
     pub fn poll_train(&mut self, now: Instant, buffer: &mut [u8], most: usize) -> Option<Train> {
         let first = self.poll_transmit(now, buffer)?;
         let mut train =
@@ -87,7 +91,8 @@ impl Endpoint {
         Some(train)
     }
 
-    /// Lets the association whose turn it is write what it has of new data behind a train, at most `most` packets.
+    /// Lets the association whose turn it is write what it has of new data behind a train, at most
+    /// `most` packets.
     fn extend(&mut self, now: Instant, buffer: &mut [u8], train: &Train, most: usize) -> Bulk {
         if most == 0 || !self.held.is_empty() || !self.replies.is_empty() {
             return Bulk::default();

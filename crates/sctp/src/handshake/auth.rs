@@ -9,8 +9,8 @@ use ring::hmac;
 
 /// How long the random number is (RFC 4895 section 6.1).
 pub(crate) const RANDOM_LEN: usize = 32;
-/// The longest key vector of a peer that is kept, in bytes: it is in the cookie. One that names more chunks is treated as a peer
-/// without authentication.
+/// The longest key vector of a peer that is kept, in bytes: it is in the cookie. One that names
+/// more chunks is treated as a peer without authentication.
 const MAX_VECTOR: usize = 128;
 
 /// The three parameters of an INIT or INIT ACK chunk.
@@ -93,7 +93,8 @@ impl KeyVector {
             let value = &parameter[4..];
             match u16::from_be_bytes([high, low]) {
                 ChunkList::KIND => {
-                    // These cannot be authenticated, and are ignored in the list (RFC 4895 section 3.2).
+                    // These cannot be authenticated, and are ignored in the list (RFC 4895 section
+                    // 3.2).
                     let never = [Init::KIND, InitAck::KIND, ShutdownComplete::KIND, Auth::KIND];
                     read.required = value.iter().copied().filter(|kind| !never.contains(kind)).collect();
                 }
@@ -108,8 +109,8 @@ impl KeyVector {
         read
     }
 
-    /// The association shared key: the key of both endpoints, then the vector that is the smaller number, then the larger
-    /// (section 6.1).
+    /// The association shared key: the key of both endpoints, then the vector that is the smaller
+    /// number, then the larger (section 6.1).
     pub(crate) fn shared(&self, other: &Self, secret: &[u8]) -> Vec<u8> {
         // Both begin with the type of RANDOM, which is not zero: the longer is the larger number.
         let (a, b) = (&self.bytes, &other.bytes);

@@ -1,8 +1,10 @@
-//! The state cookie: everything that the responder needs to make an association, sealed (RFC 9260 sections 5.1.3 to 5.1.5).
+//! The state cookie: everything that the responder needs to make an association, sealed (RFC 9260
+//! sections 5.1.3 to 5.1.5).
 //!
-//! It is authenticated and not encrypted; it holds nothing that its receiver does not know. The key follows from a secret, from our
-//! port and from the hour: it changes by itself, several engines that share the secret agree, and what was made at one port is good
-//! at no other (section 5.1.5, step 3).
+//! It is authenticated and not encrypted; it holds nothing that its receiver does not know. The key
+//! follows from a secret, from our port and from the hour: it changes by itself, several engines
+//! that share the secret agree, and what was made at one port is good at no other (section 5.1.5,
+//! step 3).
 
 use super::auth::RANDOM_LEN;
 use super::offer::{MAX_ADDRESSES, Offer};
@@ -41,7 +43,8 @@ pub(crate) struct Cookie {
     pub(crate) initial: Tsn,
     /// What the peer offered; of the extensions, what both offer.
     pub(crate) peer: Offer,
-    /// The tie tags of the association that was there: ours and the peer's, 0 if there was none (section 5.2.2).
+    /// The tie tags of the association that was there: ours and the peer's, 0 if there was none
+    /// (section 5.2.2).
     pub(crate) ties: (u32, u32),
 }
 
@@ -86,8 +89,9 @@ impl Keys {
         key
     }
 
-    /// The random number of RFC 4895 section 3.1 of an association with this tag and first TSN. It follows from both, so that
-    /// it need not be kept while the handshake is under way, and so that it is the same where they are (section 6.1).
+    /// The random number of RFC 4895 section 3.1 of an association with this tag and first TSN. It
+    /// follows from both, so that it need not be kept while the handshake is under way, and so that
+    /// it is the same where they are (section 6.1).
     pub(crate) fn random(&self, tag: Tag, initial: Tsn) -> [u8; RANDOM_LEN] {
         let mut context = hmac::Context::with_key(&self.master);
         context.update(b"neater sctp random number");
@@ -107,7 +111,8 @@ impl Keys {
         out
     }
 
-    /// Reads a cookie. A stale one is returned too, for section 5.2.4 takes it if its tags are known.
+    /// Reads a cookie. A stale one is returned too, for section 5.2.4 takes it if its tags are
+    /// known.
     pub(crate) fn open(
         &mut self,
         now: Instant,

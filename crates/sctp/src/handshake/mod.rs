@@ -1,4 +1,5 @@
-//! Before an association is up: what each side offers, and the cookie that holds the responder's state.
+//! Before an association is up: what each side offers, and the cookie that holds the responder's
+//! state.
 
 mod auth;
 mod cookie;

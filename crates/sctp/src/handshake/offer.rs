@@ -35,8 +35,8 @@ pub(crate) struct Offer {
     pub(crate) addresses: Vec<IpAddr>,
     /// The address that data should go to first (RFC 5061 section 4.2.4).
     pub(crate) primary: Option<IpAddr>,
-    /// The key vector of RFC 4895 section 6.1: the RANDOM, CHUNKS and HMAC-ALGO parameters as they were sent; empty without
-    /// [`Extensions::authentication`].
+    /// The key vector of RFC 4895 section 6.1: the RANDOM, CHUNKS and HMAC-ALGO parameters as they
+    /// were sent; empty without [`Extensions::authentication`].
     pub(crate) auth: Vec<u8>,
 }
 
@@ -55,7 +55,8 @@ pub(crate) enum Refusal {
     Violation(&'static str),
 }
 
-/// A chunk that was understood: the offer, the cookie if there is one, and parameters to report as not understood.
+/// A chunk that was understood: the offer, the cookie if there is one, and parameters to report as
+/// not understood.
 pub(crate) type Understood<'a> = (Offer, Option<&'a [u8]>, Vec<u8>);
 
 impl Offer {
@@ -87,10 +88,12 @@ impl Offer {
         self
     }
 
-    /// Whether we can have an association with a peer that offers this; `protected`: the layer below authenticates packets.
+    /// Whether we can have an association with a peer that offers this; `protected`: the layer
+    /// below authenticates packets.
     pub(crate) fn acceptable(&self, config: &AssociationConfig, protected: bool) -> Result<(), Refusal> {
-        // RFC 5061 section 6: an INIT that is for ASCONF and against AUTH must not be answered by INIT ACK. Behind DTLS the extension is left
-        // out instead (`specs/exceptions/rfc5061-6-behind-dtls.toml`).
+        // RFC 5061 section 6: an INIT that is for ASCONF and against AUTH must not be answered by
+        // INIT ACK. Behind DTLS the extension is left out instead
+        // (`specs/exceptions/rfc5061-6-behind-dtls.toml`).
         let authenticates = auth::has_common_algorithm(&self.auth);
         let both = config.extensions.dynamic_addresses && self.extensions.dynamic_addresses;
         if both && !authenticates && !protected {
@@ -185,8 +188,9 @@ impl Offer {
         }
     }
 
-    /// What both offer. Partial reliability together with interleaving wants I-FORWARD-TSN, which the peer must have named (RFC 8260
-    /// section 2.3.1): Linux (6.1) has the first two and does not name the third.
+    /// What both offer. Partial reliability together with interleaving wants I-FORWARD-TSN, which
+    /// the peer must have named (RFC 8260 section 2.3.1): Linux (6.1) has the first two and does
+    /// not name the third.
     pub(crate) const fn agreed(&self, peer: &Self) -> Extensions {
         let mut both = self.extensions.and(peer.extensions);
         if both.interleaving && !peer.skips_messages {
@@ -206,8 +210,8 @@ impl Offer {
     }
 }
 
-/// Writes `offer` as an INIT chunk, padded so that the packet has at least `least` bytes; or with `answer`, the cookie and
-/// the parameters not understood, as an INIT ACK chunk.
+/// Writes `offer` as an INIT chunk, padded so that the packet has at least `least` bytes; or with
+/// `answer`, the cookie and the parameters not understood, as an INIT ACK chunk.
 pub(crate) fn write_init(
     packet: &mut PacketBuilder<'_>,
     offer: &Offer,

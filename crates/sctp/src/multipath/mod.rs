@@ -1,10 +1,12 @@
 //! Concurrent multipath transfer (CMT): new data over several paths of one association at once.
 //!
-//! *Responsible for* what can be set, for the schedulers, and for what an association remembers of paths that are in use together. *Not
-//! responsible for* whether a path works, or for its congestion window.
+//! *Responsible for* what can be set, for the schedulers, and for what an association remembers of
+//! paths that are in use together. *Not responsible for* whether a path works, or for its
+//! congestion window.
 //!
-//! Sources: Iyengar, Amer, Stewart, "Concurrent Multipath Transfer Using SCTP Multihoming over Independent End-to-End Paths", 2006;
-//! Natarajan, "Leveraging Innovative Transport Layer Services for Improved Application Performance", 2009, chapter 4.
+//! Sources: Iyengar, Amer, Stewart, "Concurrent Multipath Transfer Using SCTP Multihoming over
+//! Independent End-to-End Paths", 2006; Natarajan, "Leveraging Innovative Transport Layer Services
+//! for Improved Application Performance", 2009, chapter 4.
 
 mod pseudo;
 mod schedule;
@@ -24,10 +26,12 @@ pub enum PathScheduler {
     LowestRtt,
 }
 
-/// Which path carries a chunk that was lost (Iyengar 2006, section 5). Always one that is active, if there is any.
+/// Which path carries a chunk that was lost (Iyengar 2006, section 5). Always one that is active,
+/// if there is any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retransmission {
-    /// The path with the largest slow start threshold: RTX-SSTHRESH. One without a threshold yet has the largest.
+    /// The path with the largest slow start threshold: RTX-SSTHRESH. One without a threshold yet
+    /// has the largest.
     #[default]
     LargestThreshold,
     /// The path with the largest congestion window: RTX-CWND.
@@ -45,24 +49,26 @@ pub struct Multipath {
     pub scheduler: PathScheduler,
     /// Which path carries lost data.
     pub retransmission: Retransmission,
-    /// Split fast retransmit: a chunk counts as missing only when one that was sent later on the same path has arrived. Without
-    /// it every difference between the paths looks like a loss. Concerns [`crate::LossDetection::MissIndications`]; detection by
-    /// time is per path anyway.
+    /// Split fast retransmit: a chunk counts as missing only when one that was sent later on the
+    /// same path has arrived. Without it every difference between the paths looks like a loss.
+    /// Concerns [`crate::LossDetection::MissIndications`]; detection by time is per path anyway.
     pub split_fast_retransmit: bool,
-    /// Congestion window update for CMT: a window grows when what is outstanding longest on its own path is acknowledged, and not
-    /// only when the cumulative TSN advances.
+    /// Congestion window update for CMT: a window grows when what is outstanding longest on its own
+    /// path is acknowledged, and not only when the cumulative TSN advances.
     pub window_update: bool,
     /// Delayed acknowledgments for CMT: a hole is no reason for a SACK chunk at once, because with
     /// several paths there is nearly always one; the chunk states how many packets it stands for.
     pub delayed_ack: bool,
-    /// While the peer's receive window is the limit, what blocks it goes once more on a path that has room (opportunistic
-    /// retransmission: Raiciu et al., "How Hard Can It Be?", 2012, section 4.2).
+    /// While the peer's receive window is the limit, what blocks it goes once more on a path that
+    /// has room (opportunistic retransmission: Raiciu et al., "How Hard Can It Be?", 2012, section
+    /// 4.2).
     pub opportunistic: bool,
-    /// The window of a path that blocks the peer's receive window is halved, at most once per round trip (penalisation: the same
-    /// section).
+    /// The window of a path that blocks the peer's receive window is halved, at most once per round
+    /// trip (penalisation: the same section).
     pub penalise: bool,
-    /// No path may have more outstanding than its equal share of the peer's receive window (buffer splitting: Dreibholz et al.,
-    /// "On the Use of Concurrent Multipath Transfer over Asymmetric Paths", 2010).
+    /// No path may have more outstanding than its equal share of the peer's receive window (buffer
+    /// splitting: Dreibholz et al., "On the Use of Concurrent Multipath Transfer over Asymmetric
+    /// Paths", 2010).
     pub split_buffer: bool,
 }
 
@@ -90,7 +96,8 @@ impl Default for Multipath {
     }
 }
 
-/// While no path answers: how often each is probed, and for how long that goes on before it becomes seldom.
+/// While no path answers: how often each is probed, and for how long that goes on before it becomes
+/// seldom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SilentProbing {
     /// The longest time between two probes of one path.

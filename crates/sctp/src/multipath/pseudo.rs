@@ -1,12 +1,13 @@
-//! What is outstanding longest on one path: the pseudo-cumulative TSNs of the congestion window update for CMT (Iyengar 2006, section
-//! 4.2).
+//! What is outstanding longest on one path: the pseudo-cumulative TSNs of the congestion window
+//! update for CMT (Iyengar 2006, section 4.2).
 //!
 //! *Invariant*: no chunk in flight on the path lies below the cursor of its kind.
 
 use crate::ids::PathId;
 use crate::recovery::{Fate, Outstanding};
 
-/// The earliest chunks in flight on a path: of those sent once, and of those sent again, which lie below them.
+/// The earliest chunks in flight on a path: of those sent once, and of those sent again, which lie
+/// below them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pseudo {
     first: u64,

@@ -12,7 +12,8 @@ pub(crate) struct Candidate {
 
 /// A scheduler.
 pub(crate) trait Schedule: core::fmt::Debug + Send + Sync {
-    /// Chooses one of the candidates, whose windows have room; they come in the order of their indices.
+    /// Chooses one of the candidates, whose windows have room; they come in the order of their
+    /// indices.
     fn choose(&mut self, candidates: &[Candidate]) -> Option<usize>;
 
     /// A packet with new data has left on this path.

@@ -40,7 +40,8 @@ pub(crate) struct Heartbeat {
     next: Option<Instant>,
     /// The one that was not answered yet: its nonce, when it was sent, and when it counts as lost.
     waiting: Option<(u64, Instant, Instant)>,
-    /// The one that was not answered was sent more than once, and when it goes once more: while no path answers.
+    /// The one that was not answered was sent more than once, and when it goes once more: while no
+    /// path answers.
     repeated: bool,
     repeat: Option<Instant>,
     /// One is to be sent now.
@@ -61,12 +62,14 @@ impl Heartbeat {
         self.used = now;
     }
 
-    /// When something else was last sent that measures the path, if that was after the next heartbeat was scheduled.
+    /// When something else was last sent that measures the path, if that was after the next
+    /// heartbeat was scheduled.
     pub(crate) fn used_at(&self) -> Option<Instant> {
         (self.used > self.scheduled).then_some(self.used)
     }
 
-    /// One was sent, or the one that was not answered yet once more, which counts as lost when it would have.
+    /// One was sent, or the one that was not answered yet once more, which counts as lost when it
+    /// would have.
     pub(crate) fn sent(&mut self, now: Instant, nonce: u64, rto: Duration) {
         self.repeated = self.nonce() == Some(nonce);
         if !self.repeated {
@@ -76,12 +79,14 @@ impl Heartbeat {
         self.used = now;
     }
 
-    /// The nonce of the one that was not answered yet: what is sent meanwhile is the same once more.
+    /// The nonce of the one that was not answered yet: what is sent meanwhile is the same once
+    /// more.
     pub(crate) fn nonce(&self) -> Option<u64> {
         self.waiting.map(|(nonce, ..)| nonce)
     }
 
-    /// Whether one is to go now because no path answers, which each does `every` so often; `None`: some path does.
+    /// Whether one is to go now because no path answers, which each does `every` so often; `None`:
+    /// some path does.
     pub(crate) fn take_repeat(&mut self, now: Instant, every: Option<Duration>) -> bool {
         let due = every.is_some() && self.repeat.is_none_or(|at| at <= now);
         if due || every.is_none() {
@@ -90,7 +95,8 @@ impl Heartbeat {
         due
     }
 
-    /// One came back: returns how long it took, if it is the one that is waited for, and whether it was sent only once.
+    /// One came back: returns how long it took, if it is the one that is waited for, and whether it
+    /// was sent only once.
     pub(crate) fn answered(&mut self, now: Instant, nonce: u64) -> Option<(Duration, bool)> {
         let (expected, sent_at, _) = self.waiting?;
         if expected != nonce {

@@ -1,7 +1,8 @@
 //! A path: where packets go, what is known of the way, and how much may be on it.
 //!
-//! *Responsible for* the state of one destination: round-trip time, congestion control, error counter, heartbeats and the
-//! deadlines of its timers. *Not responsible for* which path is used, or for the chunks on it.
+//! *Responsible for* the state of one destination: round-trip time, congestion control, error
+//! counter, heartbeats and the deadlines of its timers. *Not responsible for* which path is used,
+//! or for the chunks on it.
 
 mod heartbeat;
 mod mtu;
@@ -19,7 +20,8 @@ use core::time::Duration;
 use neater_base::{Instant, Rng};
 use neater_cc::{Congestion, Pacer};
 
-/// After so many probes without an answer an address is verified more seldom: `Path.Max.Retrans` of RFC 9260 section 16.
+/// After so many probes without an answer an address is verified more seldom: `Path.Max.Retrans` of
+/// RFC 9260 section 16.
 const VERIFICATIONS: u32 = 5;
 /// And so often where no heartbeats are wanted otherwise.
 const SELDOM: Duration = Duration::from_secs(30);
@@ -31,8 +33,8 @@ pub enum PathState {
     Unconfirmed,
     /// In use, or ready for it.
     Active,
-    /// Timeouts cast doubt on it: data goes another way if there is one, and heartbeats find out (RFC 7829 section 3). Only where
-    /// there are several paths.
+    /// Timeouts cast doubt on it: data goes another way if there is one, and heartbeats find out
+    /// (RFC 7829 section 3). Only where there are several paths.
     PotentiallyFailed,
     /// Too many transmissions in a row were not answered.
     Inactive,
@@ -82,7 +84,8 @@ pub(crate) struct Count {
     pub(crate) timeouts: u64,
 }
 
-/// What a path has where its association has or had others: most have one, and idle ones are to be small.
+/// What a path has where its association has or had others: most have one, and idle ones are to be
+/// small.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Several {
     /// The highest TSN that was acknowledged of those sent on it.
@@ -91,14 +94,16 @@ pub(crate) struct Several {
     pub(crate) uncredited: u64,
     /// What is outstanding longest.
     pub(crate) pseudo: Pseudo,
-    /// What was in flight longest before the acknowledgment that is being read, of chunks sent once and of others.
+    /// What was in flight longest before the acknowledgment that is being read, of chunks sent once
+    /// and of others.
     pub(crate) earliest: (u64, u64),
     pub(crate) count: Count,
     /// When a packet came by it last.
     pub(crate) last_received: Option<Instant>,
     /// What was sent before shows nothing of the path: all were silent, or it got another route.
     pub(crate) shows_from: Option<Instant>,
-    /// How many times a path of the association had become potentially failed when this one last did.
+    /// How many times a path of the association had become potentially failed when this one last
+    /// did.
     pub(crate) doubted: u32,
 }
 
@@ -284,7 +289,8 @@ impl Path {
         self.in_flight = self.in_flight.saturating_sub(u64::from(bytes));
     }
 
-    /// When the probe for a loss at the end is due: `PTO` of RFC 8985 section 7.2, at the latest when T3-rtx is.
+    /// When the probe for a loss at the end is due: `PTO` of RFC 8985 section 7.2, at the latest
+    /// when T3-rtx is.
     pub(crate) fn tail_deadline(&self, now: Instant, ack_delay: Duration, single: bool) -> Option<Instant> {
         let srtt = self.rtt.smoothed()?;
         let pto = 2 * srtt + if single { ack_delay } else { Duration::from_millis(2) };
@@ -292,8 +298,8 @@ impl Path {
         Some(self.t3.map_or(due, |t3| due.min(t3)))
     }
 
-    /// One more transmission was not answered; true if the path has just become inactive (section 8.2), or is doubted because
-    /// there were more than `doubt` of them (RFC 7829 section 3).
+    /// One more transmission was not answered; true if the path has just become inactive (section
+    /// 8.2), or is doubted because there were more than `doubt` of them (RFC 7829 section 3).
     pub(crate) fn fail(&mut self, limit: u32, doubt: Option<u32>) -> bool {
         self.errors = self.errors.saturating_add(1);
         let state = match self.state {
@@ -310,8 +316,9 @@ impl Path {
         core::mem::replace(&mut self.state, PathState::Active) != PathState::Active
     }
 
-    /// Whether the answer to what was sent then shows how the path is. Where there are several, a chunk that is acknowledged now
-    /// may have arrived long ago: after all were silent, the first acknowledgement by any of them covers what all had carried.
+    /// Whether the answer to what was sent then shows how the path is. Where there are several, a
+    /// chunk that is acknowledged now may have arrived long ago: after all were silent, the first
+    /// acknowledgement by any of them covers what all had carried.
     pub(crate) fn shows(&self, sent_at: Instant) -> bool {
         let from = self.several.as_ref().and_then(|s| s.shows_from);
         from.is_none_or(|at| sent_at >= at)
@@ -325,7 +332,8 @@ impl Path {
             .min()
     }
 
-    /// The interval to the next heartbeat (section 8.3): RTO plus the configured interval, jittered by half an RTO.
+    /// The interval to the next heartbeat (section 8.3): RTO plus the configured interval, jittered
+    /// by half an RTO.
     pub(crate) fn heartbeat_interval(&self, interval: Option<Duration>, rng: &mut Rng) -> Option<Duration> {
         let rto = self.rtt.rto();
         let jittered = rto / 2 + Duration::from_nanos(rng.below(rto.as_nanos() as u64));

@@ -1,16 +1,17 @@
-//! How large a packet a path takes: searched for with probes (RFC 8899), each a HEARTBEAT chunk with padding (section 6.2.1.2).
+//! How large a packet a path takes: searched for with probes (RFC 8899), each a HEARTBEAT chunk
+//! with padding (section 6.2.1.2).
 //!
 //! All sizes are those of SCTP packets: what IP, UDP or DTLS add is known to the packet layer.
 //!
-//! *Invariants*: the size in use was acknowledged once, or is the base, or below it after the base failed; a report from the
-//! network never sets it by itself, and never takes it below the base.
+//! *Invariants*: the size in use was acknowledged once, or is the base, or below it after the base
+//! failed; a report from the network never sets it by itself, and never takes it below the base.
 
 use crate::config::MIN_ROOM;
 use core::time::Duration;
 use neater_base::Instant;
 
-/// `BASE_PLPMTU` unless it is configured: what the least link of IPv6 takes (1,280 bytes) with UDP. RFC 8899 section 5.1.2: larger than
-/// 1,200.
+/// `BASE_PLPMTU` unless it is configured: what the least link of IPv6 takes (1,280 bytes) with UDP.
+/// RFC 8899 section 5.1.2: larger than 1,200.
 pub(crate) const BASE: u16 = 1232;
 /// `MAX_PROBES` (section 5.1.2).
 const MAX_PROBES: u8 = 3;
@@ -73,7 +74,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// For a layer that takes packets of `most` bytes; without `enabled` that is believed, with it no more than `base` at first.
+    /// For a layer that takes packets of `most` bytes; without `enabled` that is believed, with it
+    /// no more than `base` at first.
     pub(crate) fn new(most: u16, base: u16, enabled: bool) -> Self {
         let base = base.max(MIN_ROOM).min(most) / 4 * 4;
         Self {
@@ -92,7 +94,8 @@ impl Search {
         }
     }
 
-    /// Whether routers may cut packets: where nothing is searched, and what was believed has turned out, or seems, to be too much.
+    /// Whether routers may cut packets: where nothing is searched, and what was believed has turned
+    /// out, or seems, to be too much.
     pub(crate) const fn may_be_cut(&self) -> bool {
         self.cut
     }
@@ -124,7 +127,8 @@ impl Search {
         self.size
     }
 
-    /// The path works: the search begins, or goes on. The handshake has shown that it works, not what it takes.
+    /// The path works: the search begins, or goes on. The handshake has shown that it works, not
+    /// what it takes.
     pub(crate) fn start(&mut self) {
         if self.enabled && self.state == State::Disabled && self.raise.is_none() {
             self.state = if self.size < self.base { State::Error } else { State::Searching };
@@ -151,8 +155,8 @@ impl Search {
         }
     }
 
-    /// The largest of all first, for most paths take what their first link takes; then halfway between what arrives and what
-    /// does not.
+    /// The largest of all first, for most paths take what their first link takes; then halfway
+    /// between what arrives and what does not.
     fn middle(&self) -> u16 {
         if self.too_large > self.most {
             return self.most;
@@ -235,7 +239,8 @@ impl Search {
             State::Base | State::Error => {
                 self.state = State::Disabled;
                 self.size = self.size.min(MIN_ROOM);
-                // Perhaps nothing at all arrives just now: it is tried again soon, and then less and less often.
+                // Perhaps nothing at all arrives just now: it is tried again soon, and then less
+                // and less often.
                 self.raise = Some(now + (AGAIN * (1 << self.failures.min(8))).min(RAISE));
                 self.failures += 1;
             }
@@ -247,7 +252,8 @@ impl Search {
         }
     }
 
-    /// Timeouts in a row: perhaps packets as large as ours no longer arrive (section 4.3). Returns whether the size has changed.
+    /// Timeouts in a row: perhaps packets as large as ours no longer arrive (section 4.3). Returns
+    /// whether the size has changed.
     pub(crate) fn suspect(&mut self, timeouts: u32) -> bool {
         self.cut |= !self.enabled && timeouts >= BLACK_HOLE;
         if !self.enabled || timeouts < BLACK_HOLE || !timeouts.is_multiple_of(BLACK_HOLE) || self.size <= MIN_ROOM {
@@ -307,7 +313,8 @@ mod tests {
 
     const RTO: Duration = Duration::from_millis(300);
 
-    /// Searches on a path that takes `limit` bytes; returns the size found, the probes it took, and how long.
+    /// Searches on a path that takes `limit` bytes; returns the size found, the probes it took, and
+    /// how long.
     fn search(s: &mut Search, limit: u16, mut now: Instant) -> (u16, u32, Instant) {
         for probes in 0..100 {
             let Some(size) = s.wanted() else { return (s.size(), probes, now) };

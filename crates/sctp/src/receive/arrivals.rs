@@ -7,11 +7,13 @@ use neater_base::Instant;
 use neater_sctp_wire::Tsn;
 use neater_sctp_wire::chunk::{GapBlock, Sack};
 
-/// The most stretches of TSNs above the cumulative one: a chunk that would open another is not accepted.
+/// The most stretches of TSNs above the cumulative one: a chunk that would open another is not
+/// accepted.
 pub(crate) const MAX_GAPS: usize = 2048;
 /// The most duplicates that one SACK chunk reports.
 pub(crate) const MAX_DUPLICATES: usize = 20;
-/// Gap blocks are 16-bit offsets from the cumulative TSN (RFC 9260 section 3.3.4): what is further away cannot be reported.
+/// Gap blocks are 16-bit offsets from the cumulative TSN (RFC 9260 section 3.3.4): what is further
+/// away cannot be reported.
 const REACH: u64 = 65_535;
 
 /// What becomes of a TSN.
@@ -113,8 +115,9 @@ impl Arrivals {
         }
     }
 
-    /// A packet with data was processed: an acknowledgment is due at once, or after `delay`, or with the `every`th packet.
-    /// A hole is a reason for one at once, unless the sender uses several paths.
+    /// A packet with data was processed: an acknowledgment is due at once, or after `delay`, or
+    /// with the `every`th packet. A hole is a reason for one at once, unless the sender uses
+    /// several paths.
     pub(crate) fn packet(&mut self, now: Instant, at_once: bool, every: u32, delay: Duration, several: bool) {
         self.packets += 1;
         self.now |= at_once || self.packets >= every || self.has_gaps() && !several;

@@ -1,11 +1,12 @@
 //! Payload buffers that are used again, so that a steady flow allocates nothing.
 //!
-//! *Invariant*: what a peer sends is kept in memory of about its size. A buffer that was a large message's is lent to a small one only
-//! while the message grows, and of such loans there are few.
+//! *Invariant*: what a peer sends is kept in memory of about its size. A buffer that was a large
+//! message's is lent to a small one only while the message grows, and of such loans there are few.
 
 /// The most buffers that are kept for later.
 const MAX_SPARE: usize = 1024;
-/// The most bytes of capacity that are kept for later; and as many may be lent to messages that have begun.
+/// The most bytes of capacity that are kept for later; and as many may be lent to messages that
+/// have begun.
 const MAX_SPARE_BYTES: usize = 1 << 20;
 /// So many of the spare buffers are looked at for one that fits.
 const LOOKED_AT: usize = 8;
@@ -32,8 +33,8 @@ impl Buffers {
         buffer
     }
 
-    /// A buffer that holds a copy of `payload`, the beginning of something whose length is not known: perhaps a large one, unless
-    /// `lent` bytes of such are out already.
+    /// A buffer that holds a copy of `payload`, the beginning of something whose length is not
+    /// known: perhaps a large one, unless `lent` bytes of such are out already.
     pub(crate) fn begun(&mut self, payload: &[u8], lent: usize) -> Vec<u8> {
         let last = self.spare.last().filter(|b| lent + b.capacity() <= MAX_SPARE_BYTES);
         let mut buffer = match last {
@@ -50,7 +51,8 @@ impl Buffers {
         buffer
     }
 
-    /// What goes out of our hands: in a buffer of its own size, if this one is much too large for it.
+    /// What goes out of our hands: in a buffer of its own size, if this one is much too large for
+    /// it.
     pub(crate) fn fitted(&mut self, full: Vec<u8>) -> Vec<u8> {
         if fits(full.capacity(), full.len()) {
             return full;

@@ -1,10 +1,12 @@
 //! Receiving data: from chunks to messages in order.
 //!
-//! *Responsible for* the receive buffer, what is acknowledged and when, reassembly, order, and the queue to the
-//! application. *Not responsible for* writing packets, timers of the association, or what a peer that errs deserves.
+//! *Responsible for* the receive buffer, what is acknowledged and when, reassembly, order, and the
+//! queue to the application. *Not responsible for* writing packets, timers of the association, or
+//! what a peer that errs deserves.
 //!
-//! *Invariant*: a TSN that was acknowledged is never forgotten (we do not renege), and what is kept is bounded by three
-//! times the receive buffer: once by what fills no hole, twice by what fills any, thrice by what fills the first.
+//! *Invariant*: a TSN that was acknowledged is never forgotten (we do not renege), and what is kept
+//! is bounded by three times the receive buffer: once by what fills no hole, twice by what fills
+//! any, thrice by what fills the first.
 
 mod arrivals;
 mod begun;
@@ -92,7 +94,8 @@ pub(crate) struct Receiver {
     room: usize,
 }
 
-/// What each association may hold in any case, in bytes, so that it gets on when others have taken all that the endpoint has.
+/// What each association may hold in any case, in bytes, so that it gets on when others have taken
+/// all that the endpoint has.
 const FLOOR: usize = 64 << 10;
 
 impl Receiver {
@@ -196,16 +199,18 @@ impl Receiver {
         if discarded && !self.order.is_word(f) {
             return self.pass_over(tsn, f);
         }
-        // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2). When that is
-        // full as well, only what fills the first hole can be delivered, so there must be room for it, or nothing would ever move.
+        // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC
+        // 9260 section 6.2). When that is full as well, only what fills the first hole can be
+        // delivered, so there must be room for it, or nothing would ever move.
         let limit = match tsn {
             _ if tsn >= self.arrivals.highest() => self.limit(),
             _ if tsn == self.arrivals.cumulative() + 1 => 3 * self.limit(),
             _ => 2 * self.limit(),
         };
         if self.used() + f.payload.len() > limit {
-            // What it holds may be more than it may hold since others hold so much. Where nothing of it can be read and the application
-            // has nothing either, only what comes next in order can change that, within what the buffer itself allows.
+            // What it holds may be more than it may hold since others hold so much. Where nothing
+            // of it can be read and the application has nothing either, only what comes next in
+            // order can change that, within what the buffer itself allows.
             let hopeless = tsn == self.arrivals.cumulative() + 1
                 && self.is_cramped()
                 && self.held == 0
@@ -283,7 +288,8 @@ impl Receiver {
         }
     }
 
-    /// Of messages that broke off after part of them had been delivered, those of which the application has taken any.
+    /// Of messages that broke off after part of them had been delivered, those of which the
+    /// application has taken any.
     fn taken_of(&mut self, mut cut: Vec<(StreamId, u64)>) -> Vec<(StreamId, u64)> {
         cut.retain(|(stream, number)| self.order.lose(*stream, *number, &mut self.buffers));
         cut
@@ -294,9 +300,10 @@ impl Receiver {
         core::mem::take(&mut self.lost)
     }
 
-    /// How many bytes of a message are worth delivering before the rest has come; `None`: there is room to wait for it. When the
-    /// window is about to close any are: the beginnings of many messages, each too short to be worth it, can fill the buffer together,
-    /// and then nothing more would come of any of them. `silly` is what [`Receiver::window`] is asked with.
+    /// How many bytes of a message are worth delivering before the rest has come; `None`: there is
+    /// room to wait for it. When the window is about to close any are: the beginnings of many
+    /// messages, each too short to be worth it, can fill the buffer together, and then nothing more
+    /// would come of any of them. `silly` is what [`Receiver::window`] is asked with.
     fn hurry(&self, silly: usize) -> Option<usize> {
         let limit = self.limit();
         let worth = limit / 8;
@@ -318,7 +325,8 @@ impl Receiver {
         true
     }
 
-    /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
+    /// The next message for the application, or the beginning of a long one when the buffer is more
+    /// than half full.
     pub(crate) fn read(&mut self, silly: usize) -> Option<Message> {
         if self.order.unread().is_empty() {
             self.deliver_part(silly);
@@ -423,8 +431,9 @@ impl Receiver {
         self.order.trim();
     }
 
-    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6): the messages that it names, and those that have begun and not
-    /// ended, which Linux (6.1) does not name if what it sent of them was acknowledged. Those of which part had been delivered are in
+    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6): the messages that it names,
+    /// and those that have begun and not ended, which Linux (6.1) does not name if what it sent of
+    /// them was acknowledged. Those of which part had been delivered are in
     /// [`Receiver::take_lost`].
     pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) {
         self.reassembly.cut_data_to(tsn);
@@ -457,9 +466,10 @@ impl Receiver {
         self.taken_of(cut)
     }
 
-    /// Another use of streams begins, of all if the list is empty, and numbering begins again. What had come of messages that are not
-    /// complete is dropped: the rest of them can never come, and a message of the same number would be joined with it. Returns those of
-    /// which part had been taken, and the number of the reset.
+    /// Another use of streams begins, of all if the list is empty, and numbering begins again. What
+    /// had come of messages that are not complete is dropped: the rest of them can never come, and
+    /// a message of the same number would be joined with it. Returns those of which part had been
+    /// taken, and the number of the reset.
     pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) -> (Vec<(StreamId, u64)>, u32) {
         let mut sorted = streams.to_vec();
         sorted.sort_unstable();

@@ -1,4 +1,5 @@
-//! The order of messages within streams, and which use of a stream they belong to (RFC 9260 section 6.6).
+//! The order of messages within streams, and which use of a stream they belong to (RFC 9260 section
+//! 6.6).
 
 use super::reassembly::{Fragment, OVERHEAD, Partial, Run};
 use super::unread::Unread;
@@ -27,7 +28,8 @@ pub(crate) struct Order {
     numbering: Numbering,
     /// The number of the next ordered message of each stream, continued to 64 bits.
     next: Pages<u64>,
-    /// Where the complete messages are whose turn has not come, or [`GIVEN_UP`]: a tree moves what is in it again and again.
+    /// Where the complete messages are whose turn has not come, or [`GIVEN_UP`]: a tree moves what
+    /// is in it again and again.
     waiting: BTreeMap<(u16, u64), u32>,
     /// Those messages, and the ones that can be taken.
     unread: Unread,
@@ -42,7 +44,8 @@ pub(crate) struct Order {
 /// Of streams that the peer resets, or skips messages of, or that the application does not read.
 #[derive(Debug, Default)]
 struct ColdState {
-    /// Of unordered messages with identifiers, the last of each stream that the peer has given up; those before it have come.
+    /// Of unordered messages with identifiers, the last of each stream that the peer has given up;
+    /// those before it have come.
     skipped: BTreeMap<u16, u32>,
     /// How often the peer has reset streams, when it did so last with all of them, and with each.
     resets: u32,
@@ -109,8 +112,8 @@ impl Order {
         self.cold.as_ref().is_some_and(|c| c.discarded.contains(&stream.0))
     }
 
-    /// Continues a number of the wire, always forward: a sender may have 2¹⁶ - 1 ordered messages under way (RFC 9260
-    /// section 6.1), more than half the circle.
+    /// Continues a number of the wire, always forward: a sender may have 2¹⁶ - 1 ordered messages
+    /// under way (RFC 9260 section 6.1), more than half the circle.
     fn continued(&self, next: u64, wire: u32) -> u64 {
         match self.numbering {
             Numbering::Ssn => next + u64::from((wire as u16).wrapping_sub(next as u16)),
@@ -131,7 +134,8 @@ impl Order {
             return false;
         }
         if f.unordered {
-            // Those that are meant were under way when the last one was given up; the numbers come round again.
+            // Those that are meant were under way when the last one was given up; the numbers come
+            // round again.
             let last = self.cold.as_ref().and_then(|c| c.skipped.get(&f.stream.0));
             return last.is_some_and(|last| last.wrapping_sub(f.number) < 1 << 16);
         }
@@ -290,14 +294,15 @@ impl Order {
         self.deliver(index);
     }
 
-    /// The rest of a message will not come that was delivered in part. Whether the application has taken any of it.
+    /// The rest of a message will not come that was delivered in part. Whether the application has
+    /// taken any of it.
     pub(crate) fn lose(&mut self, stream: StreamId, number: u64, buffers: &mut Buffers) -> bool {
         let from = self.current(stream);
         self.unread.lose(from, number, buffers)
     }
 
-    /// Throws away what was delivered of a stream, and what waits for its turn if that is the use of it that goes on: then nothing of
-    /// it is read any more. Whether it is.
+    /// Throws away what was delivered of a stream, and what waits for its turn if that is the use
+    /// of it that goes on: then nothing of it is read any more. Whether it is.
     pub(crate) fn discard(&mut self, from: StreamUse, buffers: &mut Buffers) -> bool {
         self.unread.discard(from, buffers);
         if from != self.current(from.stream) {
@@ -320,8 +325,8 @@ impl Order {
         true
     }
 
-    /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section 3.6, RFC 8260
-    /// section 2.3.1): those that waited for them are delivered.
+    /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section
+    /// 3.6, RFC 8260 section 2.3.1): those that waited for them are delivered.
     pub(crate) fn skip_to(&mut self, stream: StreamId, number: u32) {
         let next = *self.next.get_mut(stream);
         let last = self.continued(next, number);
@@ -342,8 +347,9 @@ impl Order {
         }
     }
 
-    /// The peer has reset these streams, all if there are none (RFC 6525 section 5.2.2): another use of them begins, and numbering
-    /// begins again. Messages that still waited can never be in order: they are delivered as they are.
+    /// The peer has reset these streams, all if there are none (RFC 6525 section 5.2.2): another
+    /// use of them begins, and numbering begins again. Messages that still waited can never be in
+    /// order: they are delivered as they are.
     pub(crate) fn reset(&mut self, streams: &[StreamId]) {
         let all = streams.is_empty();
         let every: Vec<StreamId> = if all { self.next.iter_mut().map(|(s, _)| s).collect() } else { Vec::new() };

@@ -1,10 +1,11 @@
 //! From fragments to messages (RFC 9260 section 6.9, RFC 8260 section 2.2.3).
 //!
-//! *Responsible for* joining fragments, whatever order they come in. *Not responsible for* the order of messages, nor for
-//! knowing whether a TSN was seen before.
+//! *Responsible for* joining fragments, whatever order they come in. *Not responsible for* the
+//! order of messages, nor for knowing whether a TSN was seen before.
 //!
-//! Fragments that follow each other form a [`Run`]. The run that grew last is kept apart, so that a message whose fragments
-//! arrive in order is copied once, into one buffer, and nothing is looked up.
+//! Fragments that follow each other form a [`Run`]. The run that grew last is kept apart, so that a
+//! message whose fragments arrive in order is copied once, into one buffer, and nothing is looked
+//! up.
 
 use super::arrivals::Arrivals;
 use super::begun::Begun;
@@ -12,8 +13,8 @@ use super::buffers::Buffers;
 use neater_sctp_wire::{Ppid, StreamId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is charged against the receive buffer for each object that is kept, besides its payload: what bounds memory when
-/// the peer sends many tiny fragments.
+/// What is charged against the receive buffer for each object that is kept, besides its payload:
+/// what bounds memory when the peer sends many tiny fragments.
 pub(crate) const OVERHEAD: usize = 64;
 
 /// Where a fragment belongs: fragments of one lane with successive indices are neighbours.
@@ -197,9 +198,10 @@ impl Reassembly {
 
     /// Takes a fragment that was not seen before, and returns the message if it is complete now.
     ///
-    /// With `arrivals`, what has arrived before it, a message may break off: a sender that gives a message up when part of it has
-    /// been acknowledged and the rest has no TSN yet has nothing left to skip by a FORWARD TSN chunk, and Linux (6.1) goes on with
-    /// the next message. Such beginnings are put into `cut`.
+    /// With `arrivals`, what has arrived before it, a message may break off: a sender that gives a
+    /// message up when part of it has been acknowledged and the rest has no TSN yet has nothing
+    /// left to skip by a FORWARD TSN chunk, and Linux (6.1) goes on with the next message. Such
+    /// beginnings are put into `cut`.
     ///
     /// # Errors
     /// The fragment contradicts its neighbours.
@@ -450,7 +452,8 @@ impl Reassembly {
         buffers: &mut Buffers,
     ) -> Vec<(StreamId, u64)> {
         self.cool();
-        // Those half the circle before it: a peer that names many messages must not have everything looked at for each.
+        // Those half the circle before it: a peer that names many messages must not have everything
+        // looked at for each.
         let first = mid.wrapping_sub((1 << 31) - 1);
         let halves = if first <= mid { [Some((first, mid)), None] } else { [Some((first, u32::MAX)), Some((0, mid))] };
         let mut places = Vec::new();

@@ -52,7 +52,8 @@ fn fragments_that_contradict_each_other_are_refused() {
     assert!(!misfit(fragment(6, true, false, b"a"), fragment(5, false, true, b"b")), "neighbours of two messages");
 }
 
-/// Whatever the order in which fragments arrive: messages that break off are found, once each, and nothing of them is left.
+/// Whatever the order in which fragments arrive: messages that break off are found, once each, and
+/// nothing of them is left.
 #[test]
 fn messages_that_break_off_are_found_in_any_order() {
     for seed in 0..300 {
@@ -136,7 +137,8 @@ fn what_the_peer_gave_up_is_dropped() {
     assert_eq!(r.charged(), 1 + OVERHEAD);
 }
 
-/// Messages cut at random, interleaved or not, in random order: each comes out whole and once, and nothing stays behind.
+/// Messages cut at random, interleaved or not, in random order: each comes out whole and once, and
+/// nothing stays behind.
 #[test]
 fn any_order_of_fragments_gives_the_messages() {
     for seed in 0..200 {
@@ -221,7 +223,8 @@ fn beginnings_do_not_keep_large_buffers() {
     assert_eq!((r.charged(), r.lent), (0, 0));
 }
 
-/// Neither those that were delivered as far as they came nor those whose turn has not come are looked at for each packet.
+/// Neither those that were delivered as far as they came nor those whose turn has not come are
+/// looked at for each packet.
 #[test]
 fn thousands_of_beginnings_are_looked_at_once_each() {
     let (mut r, mut b) = (Reassembly::default(), Buffers::default());

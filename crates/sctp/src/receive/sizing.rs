@@ -18,7 +18,8 @@ pub(super) struct Sizing {
     most: usize,
     /// Since when `taken` is counted.
     since: Option<Instant>,
-    /// Bytes that the application has taken; below zero if it has put more aside, to take later, than it was given meanwhile.
+    /// Bytes that the application has taken; below zero if it has put more aside, to take later,
+    /// than it was given meanwhile.
     taken: isize,
 }
 

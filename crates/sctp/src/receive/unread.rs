@@ -3,9 +3,10 @@
 //! *Responsible for* keeping them, and for which streams have something to be taken. *Not
 //! responsible for* their order within a stream: `Order` determines when the turn of each has come.
 //!
-//! *Invariants*: a message whose turn has come is in two lists, that of all and that of its stream; in the latter the parts of a message
-//! stand together, those of a message that was handed out in part before everything else; a stream has a queue only as long as something
-//! of it is unread or the rest of a message is missing.
+//! *Invariants*: a message whose turn has come is in two lists, that of all and that of its stream;
+//! in the latter the parts of a message stand together, those of a message that was handed out in
+//! part before everything else; a stream has a queue only as long as something of it is unread or
+//! the rest of a message is missing.
 
 use super::reassembly::OVERHEAD;
 use super::{Buffers, Message};
@@ -53,7 +54,8 @@ impl Queue {
     }
 }
 
-/// The last unread part of each message that is delivered in parts and whose end was not, by its number.
+/// The last unread part of each message that is delivered in parts and whose end was not, by its
+/// number.
 #[derive(Debug, Default)]
 struct Parts(BTreeMap<u64, u32>);
 
@@ -142,7 +144,8 @@ impl Unread {
         Some(message)
     }
 
-    /// The turn of a message has come: it can be taken, or will be when the message before it that was handed out in part has ended.
+    /// The turn of a message has come: it can be taken, or will be when the message before it that
+    /// was handed out in part has ended.
     pub(super) fn ready(&mut self, index: u32) {
         let Some(message) = self.get(index) else { return };
         let (from, number, first, last) = (message.origin(), message.number, message.first, message.last);
@@ -168,7 +171,8 @@ impl Unread {
         self.report(index);
     }
 
-    /// The stream of this message is to be reported, if it is not known that there is something to be taken.
+    /// The stream of this message is to be reported, if it is not known that there is something to
+    /// be taken.
     fn report(&mut self, index: u32) {
         if self.fresh == NONE && !self.hot.reported && self.can_be_taken(&self.hot) {
             self.fresh = index;
@@ -331,7 +335,8 @@ impl Unread {
         }
     }
 
-    /// The rest of a message that was delivered in parts will not come. Drops those that are unread; whether any was taken before.
+    /// The rest of a message that was delivered in parts will not come. Drops those that are
+    /// unread; whether any was taken before.
     pub(super) fn lose(&mut self, from: StreamUse, number: u64, buffers: &mut Buffers) -> bool {
         let (mut taken, mut part) = (true, self.forget_part(number));
         let dropped = part.is_some();

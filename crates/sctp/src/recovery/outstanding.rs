@@ -1,10 +1,11 @@
-//! What has been sent and is not acknowledged cumulatively: the scoreboard (RFC 9260 section 6.2.1).
+//! What has been sent and is not acknowledged cumulatively: the scoreboard (RFC 9260 section
+//! 6.2.1).
 //!
-//! *Responsible for* the fate of every TSN and for reading SACK chunks. *Not responsible for* deciding what is lost, for
-//! windows, or for timers.
+//! *Responsible for* the fate of every TSN and for reading SACK chunks. *Not responsible for*
+//! deciding what is lost, for windows, or for timers.
 //!
-//! *Invariants*: `ring[i]` is TSN `base + i`; a chunk is in `lost` exactly if its fate is [`Fate::Lost`]; a TSN is in
-//! `received` if its fate is [`Fate::Received`].
+//! *Invariants*: `ring[i]` is TSN `base + i`; a chunk is in `lost` exactly if its fate is
+//! [`Fate::Lost`]; a TSN is in `received` if its fate is [`Fate::Received`].
 
 use crate::ids::{MessageId, PathId};
 use crate::ranges::RangeSet;
@@ -41,7 +42,8 @@ pub(crate) struct Sent {
     pub(crate) times: u16,
     /// Miss indications.
     pub(crate) misses: u8,
-    /// It was retransmitted because of miss indications, and is not again (RFC 9260 section 7.2.4, step 5).
+    /// It was retransmitted because of miss indications, and is not again (RFC 9260 section 7.2.4,
+    /// step 5).
     pub(crate) fast: bool,
     /// It was lost to a timeout: it may go another way (section 6.4.1).
     pub(crate) timed_out: bool,
@@ -70,7 +72,8 @@ pub(crate) struct Outstanding {
     base: u64,
     ring: VecDeque<Sent>,
     received: RangeSet,
-    /// Of those, what the peer will not take back, and whose payload is not kept; nothing where there is no NR-SACK.
+    /// Of those, what the peer will not take back, and whose payload is not kept; nothing where
+    /// there is no NR-SACK.
     released: Option<Box<RangeSet>>,
     lost: BTreeSet<u64>,
     /// Payload bytes of everything in the ring.
@@ -321,7 +324,8 @@ impl Outstanding {
         self.received.get(0).is_some_and(|r| r.start == self.base)
     }
 
-    /// The peer has these chunks, as it has reported before, and will not take them back: their payload is not kept any longer.
+    /// The peer has these chunks, as it has reported before, and will not take them back: their
+    /// payload is not kept any longer.
     pub(crate) fn release(&mut self, block: Range<u64>) {
         let block = block.start.max(self.base)..block.end.min(self.next());
         if block.is_empty() {
@@ -362,7 +366,8 @@ impl Outstanding {
         true
     }
 
-    /// Calls `f` with each TSN from `base` on that is not [`Fate::Received`], until it returns false.
+    /// Calls `f` with each TSN from `base` on that is not [`Fate::Received`], until it returns
+    /// false.
     pub(crate) fn each_hole(&mut self, mut f: impl FnMut(u64, &mut Sent) -> bool) {
         let next = self.next();
         let (mut tsn, mut range) = (self.base, 0);
@@ -379,8 +384,9 @@ impl Outstanding {
         }
     }
 
-    /// How far the peer's cumulative TSN can be moved by giving up (RFC 3758 section 3.5: `Advanced.Peer.Ack.Point`): the last
-    /// TSN of the abandoned chunks at the beginning, if the first is one.
+    /// How far the peer's cumulative TSN can be moved by giving up (RFC 3758 section 3.5:
+    /// `Advanced.Peer.Ack.Point`): the last TSN of the abandoned chunks at the beginning, if the
+    /// first is one.
     pub(crate) fn advanced(&self) -> Option<u64> {
         let n = self.ring.iter().take_while(|s| s.fate == Fate::Abandoned).count();
         (n > 0).then(|| self.base + n as u64 - 1)
@@ -420,7 +426,8 @@ impl Outstanding {
         first
     }
 
-    /// The least important message that is outstanding and may be given up for one of `priority` (RFC 7496 section 3.2).
+    /// The least important message that is outstanding and may be given up for one of `priority`
+    /// (RFC 7496 section 3.2).
     pub(crate) fn least_important(&self, priority: u32) -> Option<(StreamId, MessageId)> {
         let with = self.ring.iter().filter_map(|s| match s.piece.reliability {
             Reliability::Priority(p) if p > priority && matches!(s.fate, Fate::InFlight | Fate::Lost) => {
@@ -431,7 +438,8 @@ impl Outstanding {
         with.max().map(|(_, id, stream)| (stream, id))
     }
 
-    /// The bytes outstanding of what is less important and can be given up: all of a message of which anything has not arrived.
+    /// The bytes outstanding of what is less important and can be given up: all of a message of
+    /// which anything has not arrived.
     pub(crate) fn less_important(&self, priority: u32) -> usize {
         let less = |s: &&Sent| matches!(s.piece.reliability, Reliability::Priority(p) if p > priority);
         let open = |s: &&Sent| matches!(s.fate, Fate::InFlight | Fate::Lost);

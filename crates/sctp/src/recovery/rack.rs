@@ -1,7 +1,7 @@
 //! Finding losses by time: RACK and TLP (RFC 8985) with TSNs in place of sequence numbers.
 //!
-//! A chunk is lost when one that was sent sufficiently later has arrived. "Sufficiently" adapts to the reordering that is
-//! seen (section 6.2, steps 3 and 4).
+//! A chunk is lost when one that was sent sufficiently later has arrived. "Sufficiently" adapts to
+//! the reordering that is seen (section 6.2, steps 3 and 4).
 
 use super::outstanding::{Fate, Outstanding};
 use crate::ids::PathId;
@@ -14,7 +14,8 @@ const PERSIST: u32 = 16;
 /// What a path remembers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rack {
-    /// When the chunk was sent that was sent last of those that arrived, and its TSN: `RACK.xmit_ts` and `RACK.end_seq`.
+    /// When the chunk was sent that was sent last of those that arrived, and its TSN:
+    /// `RACK.xmit_ts` and `RACK.end_seq`.
     newest: Option<(Instant, u64)>,
     /// Its round-trip time: `RACK.rtt`.
     rtt: Duration,
@@ -86,7 +87,8 @@ impl Rack {
         (quarter * (1 + self.wider)).min(look.smoothed.unwrap_or_default())
     }
 
-    /// Calls `lost` with each chunk of the path that is lost by now, and returns when to look again (step 5).
+    /// Calls `lost` with each chunk of the path that is lost by now, and returns when to look again
+    /// (step 5).
     pub(crate) fn detect(&self, look: &Look, out: &mut Outstanding, mut lost: impl FnMut(u64)) -> Option<Instant> {
         let newest = self.newest?;
         let patience = self.rtt + self.window(look);

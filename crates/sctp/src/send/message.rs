@@ -5,7 +5,8 @@ use bytes::Bytes;
 use neater_base::Instant;
 use neater_sctp_wire::{Ppid, StreamId};
 
-/// How hard to try (RFC 3758, RFC 7496). Anything but [`Reliability::Full`] needs the peer's support.
+/// How hard to try (RFC 3758, RFC 7496). Anything but [`Reliability::Full`] needs the peer's
+/// support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reliability {
     /// Until it is delivered or the association ends.
@@ -15,7 +16,8 @@ pub enum Reliability {
     Until(Instant),
     /// With at most this many retransmissions of each part (RFC 7496 section 3.1).
     Retransmissions(u32),
-    /// Until the send buffer is needed for messages of higher priority; smaller numbers are higher (RFC 7496 section 3.2).
+    /// Until the send buffer is needed for messages of higher priority; smaller numbers are higher
+    /// (RFC 7496 section 3.2).
     Priority(u32),
 }
 
@@ -47,8 +49,8 @@ pub(crate) struct Pending {
     pub(crate) reliability: Reliability,
     /// What is left of it.
     pub(crate) payload: Bytes,
-    /// Its number (stream sequence number or message identifier) once its first part was sent, and the number of the next
-    /// part.
+    /// Its number (stream sequence number or message identifier) once its first part was sent, and
+    /// the number of the next part.
     pub(crate) started: Option<(u32, u32)>,
 }
 

@@ -1,10 +1,11 @@
 //! Messages that wait, stream by stream, and which goes next (RFC 8260 section 3).
 //!
-//! *Responsible for* the queues of the streams, the numbering of their messages, the schedulers, and cutting the next piece.
-//! *Not responsible for* TSNs, windows, or packets.
+//! *Responsible for* the queues of the streams, the numbering of their messages, the schedulers,
+//! and cutting the next piece. *Not responsible for* TSNs, windows, or packets.
 //!
-//! *Invariants*: a stream is in the heap exactly once if it has something to send and may; without interleaving a message
-//! that was begun is finished before another begins; `bytes` is the sum of what waits.
+//! *Invariants*: a stream is in the heap exactly once if it has something to send and may; without
+//! interleaving a message that was begun is finished before another begins; `bytes` is the sum of
+//! what waits.
 
 use super::message::{Pending, Piece};
 use crate::config::Scheduler;
@@ -62,7 +63,8 @@ struct Fair {
 }
 
 impl Fair {
-    /// Where a stream begins that has something to send again: with the others, or where it has stopped if that is later.
+    /// Where a stream begins that has something to send again: with the others, or where it has
+    /// stopped if that is later.
     fn start_of(&mut self, stream: u16) -> u64 {
         self.now.max(self.ahead.remove(&stream).unwrap_or(0))
     }
@@ -165,7 +167,8 @@ impl Queues {
         self.streams.get(stream).is_some_and(|s| s.queue != NONE)
     }
 
-    /// Sets the priority (smaller is sooner) or the weight (at least 1) of a stream, for the scheduler.
+    /// Sets the priority (smaller is sooner) or the weight (at least 1) of a stream, for the
+    /// scheduler.
     pub(crate) fn set_value(&mut self, stream: StreamId, value: u16) {
         self.streams.get_mut(stream).value = value;
         self.requeue(stream);
@@ -304,8 +307,8 @@ impl Queues {
         let may_begin = !s.held || next.is_some_and(|n| n <= self.held_after);
         let stays = match self.scheduler {
             _ if !ends && !self.interleaving => true,
-            // What was begun first is finished first; and if what follows on this stream came before all that waits elsewhere, it
-            // need not stand in line.
+            // What was begun first is finished first; and if what follows on this stream came
+            // before all that waits elsewhere, it need not stand in line.
             Scheduler::FirstCome => {
                 let elsewhere = self.heap.peek().map(|Reverse((arrival, ..))| *arrival);
                 !ends || may_begin && elsewhere.is_none_or(|e| next.is_some_and(|n| n < e))
@@ -369,7 +372,8 @@ impl Queues {
         Some(message)
     }
 
-    /// The least important message that waits and may be given up for one of `priority` (RFC 7496 section 3.2).
+    /// The least important message that waits and may be given up for one of `priority` (RFC 7496
+    /// section 3.2).
     pub(crate) fn least_important(&self, priority: u32) -> Option<(StreamId, MessageId)> {
         let live = self.queues.iter().flat_map(|q| q.messages.iter().map(|(_, m)| (q.stream, m)));
         let with = live.filter_map(|(s, m)| match m.reliability {

@@ -115,7 +115,8 @@ fn a_stream_that_was_silent_gets_no_arrears() {
     assert!(served.iter().filter(|s| **s == 2).count() <= 11, "{served:?}");
 }
 
-/// What runs empty and comes back at once has its share like what never does; it is not made to wait for its burst to be paid twice.
+/// What runs empty and comes back at once has its share like what never does; it is not made to
+/// wait for its burst to be paid twice.
 #[test]
 fn a_stream_that_runs_empty_between_its_messages_gets_its_share() {
     for (weight, scheduler) in [(1, Scheduler::FairBandwidth), (3, Scheduler::WeightedFair)] {

@@ -48,7 +48,8 @@ fn connected(interleaving: bool) -> Raw {
     Raw::connected_with(config, Parameters::new(&list))
 }
 
-/// Gives a chunk many times to an association whose application takes neither packets nor events; how many entries that makes.
+/// Gives a chunk many times to an association whose application takes neither packets nor events;
+/// how many entries that makes.
 fn flood(name: &str, times: u32, interleaving: bool, mut next: impl FnMut(&mut Raw, u32)) -> usize {
     let mut raw = connected(interleaving);
     let before = entries(&raw.server);
@@ -131,7 +132,8 @@ fn requests_that_are_done_leave_a_bounded_number_of_events_and_no_more_streams_t
 
 #[test]
 fn data_that_can_never_be_delivered_is_bounded_by_the_buffer_and_the_number_of_gaps() {
-    // A receive buffer of 20,000 bytes: a chunk of one byte is charged with what it costs to keep it.
+    // A receive buffer of 20,000 bytes: a chunk of one byte is charged with what it costs to keep
+    // it.
     type Step = fn(&mut Raw, u32);
     let cases: [(&str, bool, Step); 6] = [
         ("fragments without a beginning", false, |raw, i| raw.chunk(&data(FIRST + 2 * i + 2, false, false, b"x"))),
@@ -238,7 +240,8 @@ fn inits_leave_nothing_but_answers_that_are_bounded() {
     for i in 0..20_000u32 {
         raw.init((i % 60_000) as u16 + 1);
     }
-    // 256 answers of at most 1,200 bytes wait, whose bytes are entries; no more than a quarter of them for one source.
+    // 256 answers of at most 1,200 bytes wait, whose bytes are entries; no more than a quarter of
+    // them for one source.
     assert!(entries(&raw.server) <= before + 70 * 1200 + 1100, "{}", entries(&raw.server));
     raw.take();
     assert!(entries(&raw.server) <= before + 1100, "answers to sources are counted in 1,024 groups");

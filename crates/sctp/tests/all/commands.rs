@@ -1,4 +1,5 @@
-//! The fuzz target `sctp_commands` of `fuzz/harness`, on inputs made from seeds: `SIM_SEEDS=n` runs the first n, `SIM_SEED=n` one.
+//! The fuzz target `sctp_commands` of `fuzz/harness`, on inputs made from seeds: `SIM_SEEDS=n` runs
+//! the first n, `SIM_SEED=n` one.
 //!
 //! Half of the inputs are commands chosen with sense, half are those with bytes changed at random.
 

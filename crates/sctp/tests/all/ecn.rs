@@ -94,7 +94,8 @@ fn without_agreement_nothing_is_marked_and_nothing_said() {
 
 #[test]
 fn what_is_sent_again_cannot_be_marked() {
-    // RFC 3168 section 6.1.5: a copy that a forger or a loop made must not reduce anything; SCTP follows it.
+    // RFC 3168 section 6.1.5: a copy that a forger or a loop made must not reduce anything; SCTP
+    // follows it.
     let mut w = world([true, true], true);
     let mut seen = std::collections::BTreeSet::new();
     let mut dice = 0u32;

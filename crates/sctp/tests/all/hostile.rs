@@ -31,7 +31,8 @@ fn strangers_from_one_source_are_answered_seldom_and_others_all_the_same() {
     let mut raw = Raw::listening(AssociationConfig::default());
     let limits = neater_sctp::Config { replies_per_source: 3, ..config(1, 1, AssociationConfig::default()) };
     raw.server = neater_sctp::Endpoint::new(limits, [3; 32], &[4; 32]);
-    // Packets out of the blue, each to be answered by an ABORT chunk (RFC 9260 section 8.4, point 8).
+    // Packets out of the blue, each to be answered by an ABORT chunk (RFC 9260 section 8.4, point
+    // 8).
     let answers = |raw: &mut Raw, from: &str, times: u16| {
         for port in 0..times {
             let remote = std::net::SocketAddr::new(from.parse().unwrap(), 10_000 + port);
@@ -270,7 +271,8 @@ fn data_for_a_stream_that_there_is_not_is_acknowledged_and_reported() {
     assert!(sack.is_some() || kinds.contains(&3), "acknowledged");
 }
 
-/// Packets that are changed on the way, with a checksum that is none: nothing panics, time goes on, and nothing is left.
+/// Packets that are changed on the way, with a checksum that is none: nothing panics, time goes on,
+/// and nothing is left.
 #[test]
 fn changed_packets_never_do_more_than_end_the_association() {
     for seed in 0..400 {

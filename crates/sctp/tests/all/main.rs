@@ -1,4 +1,5 @@
-//! Associations in pairs and by hand: one program for all tests, since each program is linked by itself.
+//! Associations in pairs and by hand: one program for all tests, since each program is linked by
+//! itself.
 
 mod bounds;
 mod commands;

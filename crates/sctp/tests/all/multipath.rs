@@ -1,4 +1,5 @@
-//! Concurrent multipath transfer (Iyengar 2006) and the potentially-failed state (Natarajan 2009, chapter 4; RFC 7829).
+//! Concurrent multipath transfer (Iyengar 2006) and the potentially-failed state (Natarajan 2009,
+//! chapter 4; RFC 7829).
 
 use crate::support::{World, config, ms};
 use bytes::Bytes;
@@ -103,7 +104,8 @@ fn a_failed_path_blocks_the_receive_buffer_until_it_is_found_out_and_with_the_ne
 fn what_blocks_the_receive_buffer_goes_another_way_at_once_if_that_is_wanted() {
     let multipath = Multipath { opportunistic: true, ..Multipath::as_published() };
     let took = permanent_failure(&AssociationConfig { multipath: Some(multipath), ..published(false) });
-    // Without the new state, which would have done the same: data goes into the dark for 63 s, and comes out again.
+    // Without the new state, which would have done the same: data goes into the dark for 63 s, and
+    // comes out again.
     assert!(took < 30 * SECOND, "{took:?}");
 }
 
@@ -194,7 +196,8 @@ fn a_delayed_acknowledgment_says_for_how_many_packets_it_stands() {
     assert!(counts[0] == 0 && counts[2] > 80 && counts[2] > 10 * counts[3], "{counts:?}");
 }
 
-/// Bernoulli losses are found by indications and not by timers, with acknowledgments that stand for two packets.
+/// Bernoulli losses are found by indications and not by timers, with acknowledgments that stand for
+/// two packets.
 #[test]
 fn losses_are_found_with_delayed_acknowledgments() {
     let (mut w, ids) = world(3, &published(true), [link(), link()].map(|l| l.with_loss(0.01)).to_vec());
@@ -270,7 +273,8 @@ fn an_acknowledgment_of_what_went_both_ways_makes_no_path_active() {
     assert!(w.ends[0].paths(ids[0])[1].lost > 0);
 }
 
-/// Where the lost chunks of a path with 2 % of loss go, of two that are otherwise alike: the share that goes the other way.
+/// Where the lost chunks of a path with 2 % of loss go, of two that are otherwise alike: the share
+/// that goes the other way.
 fn share_moved(retransmission: Retransmission) -> f64 {
     let multipath = Multipath { retransmission, ..Multipath::as_published() };
     let association = AssociationConfig {
@@ -325,7 +329,8 @@ fn a_path_that_blocks_the_window_gets_a_smaller_one() {
     assert!(moved > 0 && with > 1.1 * without, "{with} {without} {moved}");
 }
 
-/// Both paths are dead for 10 s, then one comes back: data flows within a second, whatever the timers had been doubled to.
+/// Both paths are dead for 10 s, then one comes back: data flows within a second, whatever the
+/// timers had been doubled to.
 #[test]
 fn after_a_silence_the_first_path_that_answers_is_used_at_once() {
     for multipath in [None, Some(Multipath::default())] {

@@ -1,4 +1,5 @@
-//! NR-SACK (Natarajan 2009, chapter 3): what has arrived and is not dropped again is not kept by its sender.
+//! NR-SACK (Natarajan 2009, chapter 3): what has arrived and is not dropped again is not kept by
+//! its sender.
 
 use crate::support::raw::Raw;
 use crate::support::{PORTS, World, config, ms};
@@ -134,8 +135,9 @@ fn it_is_used_between_two_that_have_it() {
     }
 }
 
-/// Unordered messages over a path with losses, from a send buffer that is the limit: how long it takes, the most that the sender kept, and
-/// whether everything that was acknowledged out of order was non-renegable.
+/// Unordered messages over a path with losses, from a send buffer that is the limit: how long it
+/// takes, the most that the sender kept, and whether everything that was acknowledged out of order
+/// was non-renegable.
 fn lossy(nr_sack: bool) -> (Duration, bool) {
     let configs = [0, 1].map(|end| config(end, 1, AssociationConfig { send_buffer: 40_000, ..with(nr_sack) }));
     assert_eq!(configs[0].port, PORTS[0]);

@@ -24,7 +24,8 @@ fn cut(w: &mut World, down: bool) {
     w.links[0][0].set_config(now, LinkConfig::delay(ms(10)).with_down(down));
 }
 
-/// None of them is long enough for its beginning to be worth delivering, and together they are more than the buffer holds.
+/// None of them is long enough for its beginning to be worth delivering, and together they are more
+/// than the buffer holds.
 #[test]
 fn many_messages_at_once_that_fill_the_receive_buffer_together_go_on() {
     for scheduler in [Scheduler::RoundRobin, Scheduler::FairBandwidth] {
@@ -159,8 +160,9 @@ fn a_short_message_passes_a_long_one_only_with_interleaving() {
     }
 }
 
-/// What is behind a message that was given up waits for FORWARD TSN; one that is lost itself is repeated with a round trip's delay by
-/// what the peer answers to later messages (RFC 3758 section 3.5, C3 and F2), and not by a timer that doubles.
+/// What is behind a message that was given up waits for FORWARD TSN; one that is lost itself is
+/// repeated with a round trip's delay by what the peer answers to later messages (RFC 3758 section
+/// 3.5, C3 and F2), and not by a timer that doubles.
 #[test]
 fn forward_tsn_is_repeated_while_the_peer_shows_that_it_has_not_come() {
     for interleaving in [false, true] {

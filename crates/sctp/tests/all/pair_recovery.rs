@@ -119,7 +119,8 @@ fn a_link_is_filled_and_its_queue_is_not_overrun_for_long() {
         // 20 Mbit/s are 2.5 MB/s of IP packets: 4 s and headers.
         assert!(took < Duration::from_millis(6000), "{i}: {took:?}");
         let stats = w.ends[0].association_stats(ids[0]).unwrap();
-        // A chunk that is lost twice waits for the timer where losses are counted by miss indications.
+        // A chunk that is lost twice waits for the timer where losses are counted by miss
+        // indications.
         assert!(stats.timeouts <= if i == 0 { 3 } else { 0 }, "{i}: {stats:?}");
         assert!(stats.retransmissions * 20 < stats.chunks_sent, "{i}: {stats:?}");
     }

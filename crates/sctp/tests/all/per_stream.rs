@@ -1,4 +1,5 @@
-//! Reading stream by stream: order, the window, resets, messages that come in parts, and streams that are not read.
+//! Reading stream by stream: order, the window, resets, messages that come in parts, and streams
+//! that are not read.
 
 use crate::support::raw::{FIRST, Raw};
 use crate::support::watch::reports;
@@ -305,7 +306,8 @@ fn a_use_that_has_ended_can_be_discarded_and_the_next_goes_on() {
     assert_eq!(p.read(1, 1), [b"newest"]);
 }
 
-/// Linux goes on with another message when it gives one up (see `rfc3758_forward`), and that one may be on a stream that is discarded.
+/// Linux goes on with another message when it gives one up (see `rfc3758_forward`), and that one
+/// may be on a stream that is discarded.
 #[test]
 fn a_message_breaks_off_before_one_that_is_discarded() {
     let mut p = Peer::new(false);
@@ -377,7 +379,8 @@ fn a_peer_that_resets_a_stream_again_and_again_fills_its_window_and_no_more() {
     assert_eq!(p.raw.server.unread(), 0);
 }
 
-/// The beginning of a long message, which is delivered when more than half of the buffer is full of it.
+/// The beginning of a long message, which is delivered when more than half of the buffer is full of
+/// it.
 fn begins(p: &mut Peer) -> u64 {
     for fsn in 0..11 {
         p.piece(1, false, (0, fsn), false, &[1; 1000]);
@@ -445,7 +448,8 @@ fn a_stream_can_be_read_without_being_reported() {
     assert_eq!((p.raw.events(), p.readable()), (vec![Event::Readable], vec![]));
 }
 
-/// Several long messages share a small buffer; each comes whole, though it is read stream by stream.
+/// Several long messages share a small buffer; each comes whole, though it is read stream by
+/// stream.
 #[test]
 fn long_messages_on_several_streams_go_on_when_they_fill_the_buffer_together() {
     let association = AssociationConfig {

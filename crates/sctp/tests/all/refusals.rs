@@ -155,7 +155,8 @@ fn a_peer_that_may_ask_for_more_of_our_streams_gets_them() {
     assert_eq!(asked, [5, 1001], "performed, and our own request for them");
 }
 
-/// A client that has asked for a change, with the server's answers taken away by the tap that is given.
+/// A client that has asked for a change, with the server's answers taken away by the tap that is
+/// given.
 fn asking(change: AddressChange, tap: crate::support::Tap) -> (World, neater_sctp::AssociationId) {
     let config = AssociationConfig {
         extensions: Extensions { dynamic_addresses: true, ..Extensions::default() },

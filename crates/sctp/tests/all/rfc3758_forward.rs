@@ -104,8 +104,9 @@ fn unordered_fragments_below_it_are_thrown_away() {
     assert_eq!((read(&mut raw), raw.closed()), (vec![b"whole".to_vec()], None));
 }
 
-/// Linux (6.1) gives a message up when part of it is acknowledged and the rest was never sent, has nothing left to skip by FORWARD
-/// TSN, and goes on with the next message: found with its kernel as a peer.
+/// Linux (6.1) gives a message up when part of it is acknowledged and the rest was never sent, has
+/// nothing left to skip by FORWARD TSN, and goes on with the next message: found with its kernel as
+/// a peer.
 #[test]
 fn a_message_that_breaks_off_without_a_word_is_passed_over() {
     let mut raw = connected(false);
@@ -128,7 +129,8 @@ fn a_message_that_breaks_off_without_a_word_is_passed_over() {
     assert!(matches!(raw.closed(), Some(CloseReason::PeerMisbehaved(_))));
 }
 
-/// The same, but another message was given up by FORWARD TSN meanwhile, which moves past what broke off and does not name it.
+/// The same, but another message was given up by FORWARD TSN meanwhile, which moves past what broke
+/// off and does not name it.
 #[test]
 fn a_message_that_breaks_off_and_is_not_named_is_passed_over() {
     let mut raw = connected(false);
@@ -141,7 +143,8 @@ fn a_message_that_breaks_off_and_is_not_named_is_passed_over() {
     assert_eq!((read(&mut raw), raw.closed()), (vec![b"two".to_vec()], None));
 }
 
-/// RFC 8260 section 2.1 numbers fragments from 0, the first included; Linux (6.1) begins with 0 behind it.
+/// RFC 8260 section 2.1 numbers fragments from 0, the first included; Linux (6.1) begins with 0
+/// behind it.
 #[test]
 fn fragments_are_numbered_as_the_standard_has_it_or_as_linux_does() {
     let mut raw = connected(true);

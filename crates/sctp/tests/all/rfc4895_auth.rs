@@ -106,7 +106,8 @@ fn a_required_chunk_without_auth_is_as_if_it_had_not_come() {
     }
 }
 
-/// RFC 9260 section 6 and our exception: data of an established peer stands for its COOKIE ACK chunk.
+/// RFC 9260 section 6 and our exception: data of an established peer stands for its COOKIE ACK
+/// chunk.
 #[test]
 fn data_does_not_stand_for_a_cookie_ack_that_must_be_authenticated() {
     for (required, taken) in [(vec![], true), (vec![CookieAck::KIND], false)] {
@@ -278,7 +279,8 @@ fn a_restart_and_a_collision_have_new_keys_on_both_sides() {
     assert!(w.saw(1, &Event::Restarted));
     exchange(&mut w, [a, b]);
 
-    // At 15 ms the server has answered the client's INIT, with another tag and random number than those of its own INIT.
+    // At 15 ms the server has answered the client's INIT, with another tag and random number than
+    // those of its own INIT.
     for after in [0, 5, 15] {
         let mut w = world(authenticating(&[DATA, COOKIE_ECHO]), authenticating(&[DATA, COOKIE_ECHO]));
         let a = w.connect(0);

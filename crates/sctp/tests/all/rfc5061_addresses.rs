@@ -22,7 +22,8 @@ fn movable() -> AssociationConfig {
     }
 }
 
-/// The client has two addresses and uses the first; the server has one. `told`: addresses are named.
+/// The client has two addresses and uses the first; the server has one. `told`: addresses are
+/// named.
 fn world(told: bool) -> (World, [AssociationId; 2]) {
     let mut client = crate::support::config(0, 2, movable());
     client.tell_addresses = told;
@@ -233,7 +234,8 @@ fn requests_that_must_be_refused_are_refused_each_with_its_cause() {
         (vec![add(IpAddr::V4(Ipv4Addr::BROADCAST), 1), add(other, 2)], vec![(1, Some(0xa4)), (2, Some(0xa1))]),
         (vec![prefer(other, 5), prefer(source, 6)], vec![(5, Some(0xa4)), (6, None)]),
         (vec![add(other, 1), add(other, 2), delete(other, 3)], vec![]),
-        // Eight are done; by an error nothing behind them is taken for done (section 5.1, A7 and A8).
+        // Eight are done; by an error nothing behind them is taken for done (section 5.1, A7 and
+        // A8).
         ((1..12).map(|i| prefer(source, i)).collect(), vec![(9, Some(0xa1))]),
     ];
     for (requests, expected) in cases {
@@ -304,7 +306,8 @@ fn addresses_that_come_and_go_many_times_are_remembered_in_a_bounded_number() {
         assert_eq!(ask_with(&mut w, AsconfSerial(0).plus(i), &[add, delete]), Some(vec![]));
     }
     assert_eq!(w.ends[1].paths(b).len(), 1);
-    // Each event of a path is kept for the application, 400 of them; of the addresses themselves no more than 16.
+    // Each event of a path is kept for the application, 400 of them; of the addresses themselves no
+    // more than 16.
     let events = core::iter::from_fn(|| w.ends[1].poll_event()).count();
     assert!(events >= 400, "{events}");
     let after = format!("{:?}", w.ends[1]).len();
@@ -454,7 +457,8 @@ fn what_comes_into_the_place_of_a_preferred_address_is_not_preferred() {
     let before = primaries(&w);
     let add = AddIp { correlation: 3, address: third }.into();
     assert_eq!(ask_with(&mut w, AsconfSerial(3), &[add]), Some(vec![]));
-    // The new address takes the place of the second one, and answers for it: the way there is verified.
+    // The new address takes the place of the second one, and answers for it: the way there is
+    // verified.
     w.addresses[0].push(std::net::SocketAddr::new(third, address(0, 0).port()));
     w.run(Duration::from_secs(5));
     assert_eq!(primaries(&w), before, "{:?}", w.events[1]);

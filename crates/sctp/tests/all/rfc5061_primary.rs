@@ -1,4 +1,5 @@
-//! RFC 5061: where the peer wants data to go first, and changes that a peer does not understand or forgets.
+//! RFC 5061: where the peer wants data to go first, and changes that a peer does not understand or
+//! forgets.
 
 use crate::support::keys::{Handshake, handshake, signed};
 use crate::support::{Log, PORTS, Packet, Tap, World, address, kinds, ms, record, sum};
@@ -20,7 +21,8 @@ fn movable(dynamic_addresses: bool) -> AssociationConfig {
     }
 }
 
-/// Puts a SET PRIMARY parameter behind the others of a chunk that stands alone in its packet (section 4.2.4).
+/// Puts a SET PRIMARY parameter behind the others of a chunk that stands alone in its packet
+/// (section 4.2.4).
 fn prefer(kind: u8, wanted: IpAddr) -> Tap {
     Box::new(move |_, packet| {
         if kinds(&packet.bytes) == [kind] {
@@ -161,7 +163,8 @@ fn not_understood(known: &Handshake, serial: u32, request: &[u8]) -> Packet {
     Packet { from: address(1, 0), to: address(0, 0), bytes, ect: false, whole: true }
 }
 
-/// The ASCONF chunks that the client has sent: their serial numbers from its first on, and the types of their requests.
+/// The ASCONF chunks that the client has sent: their serial numbers from its first on, and the
+/// types of their requests.
 fn asked(log: &Log, known: &Handshake) -> Vec<(u32, u16)> {
     let packets: Vec<Vec<u8>> = log.borrow().iter().filter(|(end, _)| *end == 0).map(|(_, b)| b.clone()).collect();
     let mut found = Vec::new();

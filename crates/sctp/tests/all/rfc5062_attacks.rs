@@ -140,8 +140,8 @@ fn others_are_asked_at_most_for_three_times_what_the_peer_has_sent_and_never_get
     assert!(count > 0 && bytes <= 3 * attack.received, "{bytes} bytes for {}", attack.received);
 }
 
-/// Over a layer that authenticates each path has a peer of its own: one that has a session of its own and has guessed or learnt the tag
-/// is another one, and moves nothing.
+/// Over a layer that authenticates each path has a peer of its own: one that has a session of its
+/// own and has guessed or learnt the tag is another one, and moves nothing.
 #[test]
 fn a_tag_proves_nothing_on_the_session_of_another_peer() {
     let layer = neater_sctp::Layer { authenticates: true, ..neater_sctp::Layer::udp() };
@@ -170,7 +170,8 @@ fn a_tag_proves_nothing_on_the_session_of_another_peer() {
         let untouched = attack.elsewhere().count() == 0
             && attack.raw.server.paths(id).len() == 1
             && core::iter::from_fn(|| attack.raw.server.poll_event()).next().is_none();
-        // In the clear a packet's source proves nothing either way, and its tag is all that there is (RFC 9260 section 8.5).
+        // In the clear a packet's source proves nothing either way, and its tag is all that there
+        // is (RFC 9260 section 8.5).
         assert_eq!(untouched, authenticates, "{:?}", attack.sent);
     }
 }

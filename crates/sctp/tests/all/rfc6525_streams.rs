@@ -103,7 +103,8 @@ fn a_reset_waits_for_the_data_before_it() {
     // One TSN is missing: not yet.
     let request = reset(&raw, 0, &three, FIRST + 1);
     assert_eq!(ask(&mut raw, &[request.into()]), [(ReconfigSeq(FIRST), ReconfigResult::IN_PROGRESS)]);
-    // Asked again, with other traffic counted meanwhile: the first word counts, for the stream is silent.
+    // Asked again, with other traffic counted meanwhile: the first word counts, for the stream is
+    // silent.
     let again = reset(&raw, 0, &three, FIRST + 9);
     assert_eq!(ask(&mut raw, &[again.into()]), [(ReconfigSeq(FIRST), ReconfigResult::IN_PROGRESS)]);
     raw.chunk(&data(FIRST + 1, 1, b"and this"));
@@ -393,7 +394,8 @@ fn two_that_ask_each_other_at_once_do_not_wait_for_each_other() {
     }
 }
 
-/// Section 5.2.3: while our own request is under way there is nothing to do if it names all of these streams.
+/// Section 5.2.3: while our own request is under way there is nothing to do if it names all of
+/// these streams.
 #[test]
 fn what_is_being_reset_already_need_not_be_and_what_is_not_waits() {
     let mut raw = connected();

@@ -181,7 +181,8 @@ fn a_flood_of_sources_keeps_one_question_open_and_no_more() {
     }
     w.run(Duration::from_secs(1));
     assert_eq!(w.ends[1].paths(b).len(), 1);
-    // A packet with our tag is answered: with no more bytes than it has, and 56 of a question now and then.
+    // A packet with our tag is answered: with no more bytes than it has, and 56 of a question now
+    // and then.
     let asked = 2000 * 28;
     assert!(w.bytes[1] - bytes_before <= asked + 56 * 100, "{}", w.bytes[1] - bytes_before);
 }

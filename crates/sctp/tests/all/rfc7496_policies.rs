@@ -34,7 +34,8 @@ fn send(raw: &mut Raw, stream: u16, len: usize, reliability: Reliability, unorde
     raw.server.send(raw.id.unwrap(), StreamId(stream), vec![stream as u8; len].into(), options).unwrap()
 }
 
-/// A FORWARD TSN or I-FORWARD-TSN chunk: the number of the chunk that it moves to, and per stream what is skipped.
+/// A FORWARD TSN or I-FORWARD-TSN chunk: the number of the chunk that it moves to, and per stream
+/// what is skipped.
 type Forward = (u32, Vec<(u16, bool, u32)>);
 
 fn forwards(initial: Tsn, packets: &[Vec<u8>]) -> Vec<Forward> {
@@ -91,7 +92,8 @@ fn rfc3758_3_5_what_was_sent_and_is_given_up_is_skipped_and_named() {
         assert_eq!(raw.sent(), [1, 2, 3]);
         let told = raw.wait(ms(200));
         assert_eq!(failed(&mut raw), [(first, true), (second, true)]);
-        // C4: unordered messages are not named; with message identifiers they are (RFC 8260 section 2.3.1).
+        // C4: unordered messages are not named; with message identifiers they are (RFC 8260 section
+        // 2.3.1).
         let named: Vec<_> = if interleaving { vec![(3, false, 0), (5, true, 0)] } else { vec![(3, false, 0)] };
         assert_eq!(forwards(raw.initial, &told), [(2, named)], "interleaving {interleaving}");
         // The peer has moved on, and got the third.
@@ -119,8 +121,9 @@ fn rfc3758_3_5_what_was_given_up_opens_no_window() {
     assert!((1..300).contains(&grown), "{grown}: more than what has arrived");
 }
 
-/// Stream sequence numbers have 16 bits: a peer takes those that are more than 32,767 ahead for old. Giving up this many at once must
-/// not look through all that is outstanding for each of them, either (that took half a minute).
+/// Stream sequence numbers have 16 bits: a peer takes those that are more than 32,767 ahead for
+/// old. Giving up this many at once must not look through all that is outstanding for each of them,
+/// either (that took half a minute).
 #[test]
 fn rfc3758_3_5_more_messages_than_a_sequence_number_tells_apart_are_skipped_in_two_steps() {
     const MANY: u32 = 40_000;
@@ -276,8 +279,8 @@ fn more_streams_than_a_packet_has_room_for_are_skipped_in_several_steps() {
             c.recovery.initial_window = neater_cc::InitialWindow::Bytes(1_000_000);
             c.recovery.burst = neater_sctp::Burst::Unlimited;
         });
-        // The client takes 100 streams. An entry for each fits into a packet with SSNs, of which there is one kind; with message
-        // identifiers there are twice as many, of twice the size.
+        // The client takes 100 streams. An entry for each fits into a packet with SSNs, of which
+        // there is one kind; with message identifiers there are twice as many, of twice the size.
         let late = Reliability::Until(raw.now + ms(100));
         for stream in 0..100 {
             for n in 0..4 {

@@ -1,4 +1,5 @@
-//! RFC 9260 sections 3 and 6.10: chunks and parameters that are unknown, malformed, or where they must not be.
+//! RFC 9260 sections 3 and 6.10: chunks and parameters that are unknown, malformed, or where they
+//! must not be.
 
 use crate::support::kinds;
 use crate::support::raw::{FIRST, Raw, data};

@@ -155,8 +155,8 @@ fn section_5_2_3_an_init_ack_that_nobody_waits_for_is_discarded() {
 
 #[test]
 fn section_5_2_4_action_b_both_began_and_the_other_side_changed_its_tag() {
-    // The client's INIT gets through late, when the server has sent its own INIT, which was lost: the cookie has the server's tag, and
-    // the peer's is unknown to it (M 0 A A).
+    // The client's INIT gets through late, when the server has sent its own INIT, which was lost:
+    // the cookie has the server's tag, and the peer's is unknown to it (M 0 A A).
     let mut w = world();
     w.tap = Some(Box::new(|end, packet| !(end == 1 && kinds(&packet.bytes)[0] == 1)));
     let routes = [w.route(0, 0)];
@@ -172,8 +172,8 @@ fn section_5_2_4_action_b_both_began_and_the_other_side_changed_its_tag() {
 
 #[test]
 fn section_5_2_4_action_c_a_cookie_from_before_is_discarded() {
-    // The server answers an INIT, then opens an association itself; the late cookie has another tag of the server's, the right tag
-    // of the client and no tie tags (X M 0 0).
+    // The server answers an INIT, then opens an association itself; the late cookie has another tag
+    // of the server's, the right tag of the client and no tie tags (X M 0 0).
     let mut w = world();
     let held = std::rc::Rc::new(std::cell::RefCell::new(None::<Packet>));
     let hold = held.clone();
@@ -230,13 +230,14 @@ fn section_5_2_4_whatever_is_not_in_the_table_is_discarded() {
     let ids = w.established();
     w.run(ms(200));
     let before = tags(&log);
-    // From another source: the cookie of an INIT that the association does not know of, so without tie tags, with both tags new
-    // (X X 0 0) - sent from the address of the client.
+    // From another source: the cookie of an INIT that the association does not know of, so without
+    // tie tags, with both tags new (X X 0 0) - sent from the address of the client.
     let stranger: SocketAddr = "10.0.0.99:9899".parse().unwrap();
     give(&mut w, 1, stranger, Tag::ZERO, &[init(55, Parameters::EMPTY).into()]);
     let sent = answers(&mut w, 1);
     let (tag, _, cookie) = init_ack(&sent[0].2);
-    // It is good for the one that it was given to. From the client's address it opens what it describes, elsewhere.
+    // It is good for the one that it was given to. From the client's address it opens what it
+    // describes, elsewhere.
     give(&mut w, 1, address(0, 0), tag, &[CookieEcho { cookie: &cookie }.into()]);
     assert!(!w.saw(1, &Event::Restarted));
     works(&mut w, ids);
@@ -263,7 +264,8 @@ fn section_5_2_4_a_restart_while_we_shut_down_is_told_so() {
     w.ends[0].shutdown(now, a);
     w.run(ms(100));
     let _ = b;
-    // A cookie of an INIT from before the shutdown would restart it; an INIT now is answered by SHUTDOWN ACK (section 9.2).
+    // A cookie of an INIT from before the shutdown would restart it; an INIT now is answered by
+    // SHUTDOWN ACK (section 9.2).
     give(&mut w, 1, address(0, 0), Tag::ZERO, &[init(77, Parameters::EMPTY).into()]);
     let sent = answers(&mut w, 1);
     assert_eq!(sent.iter().map(|(_, k, _)| k.clone()).collect::<Vec<_>>(), [[8]]);

@@ -1,4 +1,5 @@
-//! RFC 9260 sections 6.1, 6.3, 6.9 and 6.10: what is sent when, and how it is cut and bundled, towards a peer made by hand.
+//! RFC 9260 sections 6.1, 6.3, 6.9 and 6.10: what is sent when, and how it is cut and bundled,
+//! towards a peer made by hand.
 
 use crate::support::ms;
 use crate::support::raw::{FIRST, Raw, data};
@@ -99,7 +100,8 @@ fn rule_a_a_probe_that_is_answered_says_nothing_of_the_path_and_one_that_is_not_
     }
 }
 
-/// What was under way when the window closed probes it as well: one chunk at a time, and neither path nor peer is blamed.
+/// What was under way when the window closed probes it as well: one chunk at a time, and neither
+/// path nor peer is blamed.
 #[test]
 fn rule_a_what_was_under_way_when_the_window_closed_is_no_loss_as_long_as_the_peer_answers() {
     for config in [AssociationConfig::default(), AssociationConfig::rfc9260()] {
@@ -143,7 +145,8 @@ fn what_a_closed_window_waits_for_is_no_probe_and_goes_again_as_after_any_timeou
         let mut raw = Raw::connected(config);
         raw.send(&[4; 100]);
         raw.take();
-        // The window is full of what waits for the first thirty, and they were lost, a second time too.
+        // The window is full of what waits for the first thirty, and they were lost, a second time
+        // too.
         raw.wait(ms(50));
         raw.sack(0, 0, &[(31, 100)]);
         let mut missing: Vec<u32> = (1..=30).collect();
@@ -331,10 +334,12 @@ fn rto_after(rto: RtoConfig, rtts: &[u64]) -> Duration {
 
 #[test]
 fn section_6_3_1_the_timeout_follows_the_round_trips_within_its_bounds() {
-    // The handshake of a peer made by hand takes no time: SRTT 0 and RTTVAR 1 ms, the granularity (G1).
+    // The handshake of a peer made by hand takes no time: SRTT 0 and RTTVAR 1 ms, the granularity
+    // (G1).
     let rto = RtoConfig { initial: ms(1000), min: ms(1), max: ms(700) };
     let near = |a: Duration, b: f64| (a.as_secs_f64() * 1000.0 - b).abs() < 0.5;
-    // C3: RTTVAR = 3/4 RTTVAR + 1/4 |SRTT - R|, then SRTT = 7/8 SRTT + 1/8 R; RTO = SRTT + 4 RTTVAR.
+    // C3: RTTVAR = 3/4 RTTVAR + 1/4 |SRTT - R|, then SRTT = 7/8 SRTT + 1/8 R; RTO = SRTT + 4
+    // RTTVAR.
     let (mut srtt, mut var) = (0.0f64, 1.0f64);
     let rtts = [80, 100, 60, 90];
     for n in 1..=rtts.len() {

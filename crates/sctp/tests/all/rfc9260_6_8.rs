@@ -118,7 +118,8 @@ fn t3_rtx_doubles_and_a_sack_takes_the_doubling_back() {
     assert_eq!((gaps.len(), w.read(1, b).len()), (4, 1));
     let path = w.ends[0].paths(a)[0];
     assert_eq!((path.errors, path.state), (0, PathState::Active));
-    // Karn: what was sent again did not measure; the next does, and the timeout is back at its least (section 6.3.1, C5 and C7).
+    // Karn: what was sent again did not measure; the next does, and the timeout is back at its
+    // least (section 6.3.1, C5 and C7).
     w.send(0, a, 0, b"two");
     run(&mut w, &clock, ms(500));
     assert_eq!(w.ends[0].paths(a)[0].rto, ms(1000));
@@ -259,7 +260,8 @@ fn an_old_sack_changes_nothing() {
 
 #[test]
 fn blind_packets_do_nothing_to_an_association() {
-    // Section 8.5 and RFC 5961's concern: a stranger who knows the addresses and ports, and not the tag.
+    // Section 8.5 and RFC 5961's concern: a stranger who knows the addresses and ports, and not the
+    // tag.
     let (mut w, log, clock) = world(AssociationConfig::default(), |_, _| false);
     let [a, b] = up(&mut w, &clock);
     let [_, tag] = tags(&log);

@@ -1,4 +1,5 @@
-//! RFC 9260 section 7: congestion control as the standard has it, acknowledgment by acknowledgment, and RFC 3168 beside it.
+//! RFC 9260 section 7: congestion control as the standard has it, acknowledgment by acknowledgment,
+//! and RFC 3168 beside it.
 
 use crate::support::ms;
 use crate::support::raw::Raw;
@@ -45,7 +46,8 @@ fn section_7_2_1_in_slow_start_each_sack_adds_what_it_acknowledges_and_at_most_o
 
 #[test]
 fn section_7_2_1_acknowledging_a_chunk_in_pieces_does_not_open_the_window() {
-    // Savage et al.: SCTP acknowledges chunks and not bytes; the same report again is worth nothing.
+    // Savage et al.: SCTP acknowledges chunks and not bytes; the same report again is worth
+    // nothing.
     let mut raw = connected();
     raw.take();
     acknowledge(&mut raw, 1);
@@ -161,7 +163,8 @@ fn section_7_2_2_in_congestion_avoidance_the_window_grows_by_one_packet_in_a_rou
     raw.now += ROUND;
     raw.sack(top, WIDE, &[]);
     let (window, threshold) = (raw.path().window, raw.path().threshold.unwrap());
-    // It acknowledged far more than a window, which is half of what was under way: still one packet.
+    // It acknowledged far more than a window, which is half of what was under way: still one
+    // packet.
     assert!(window >= threshold && window <= threshold + UNIT, "{threshold} {window}");
     let mut flight = raw.sent();
     for round in 1..=8 {

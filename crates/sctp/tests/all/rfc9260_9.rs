@@ -153,7 +153,8 @@ fn data_in_shutdown_sent_is_acknowledged_by_shutdown_at_once() {
 
 #[test]
 fn a_shutdown_that_takes_too_long_is_ended_by_the_guard() {
-    // A peer that goes on sending and never answers SHUTDOWN: T5-shutdown-guard is five times RTO.Max.
+    // A peer that goes on sending and never answers SHUTDOWN: T5-shutdown-guard is five times
+    // RTO.Max.
     let mut w = World::new(1, AssociationConfig::rfc9260(), LinkConfig::delay(ms(10)));
     let log = record(&mut w);
     let [a, _] = w.established();

@@ -1,10 +1,11 @@
 //! Two endpoints under faults, by seed: `SIM_SEED=n` runs one, `SIM_SEEDS=n` the first n.
 //!
-//! Several paths with loss, reordering, copies, wrong bits, narrow queues, delays that jump and cables that are cut; peers that open
-//! and close at once, that start again from nothing, and that change their addresses; every extension on or off.
+//! Several paths with loss, reordering, copies, wrong bits, narrow queues, delays that jump and
+//! cables that are cut; peers that open and close at once, that start again from nothing, and that
+//! change their addresses; every extension on or off.
 //!
-//! Whatever happens: what is delivered is delivered once, whole, and in order on its stream; what is not is reported; nothing
-//! is left when both sides have let go.
+//! Whatever happens: what is delivered is delivered once, whole, and in order on its stream; what
+//! is not is reported; nothing is left when both sides have let go.
 
 use crate::support::{World, config, ms};
 use bytes::Bytes;
@@ -118,7 +119,8 @@ fn association(rng: &mut Rng) -> AssociationConfig {
     }
 }
 
-/// What is the same on both sides: whether and what is authenticated, and whether addresses may change.
+/// What is the same on both sides: whether and what is authenticated, and whether addresses may
+/// change.
 fn secure(rng: &mut Rng, associations: [AssociationConfig; 2]) -> [AssociationConfig; 2] {
     let (authentication, dynamic_addresses) = (rng.chance(0.4), rng.chance(0.4));
     let key = vec![1; rng.below(40) as usize];
@@ -159,7 +161,8 @@ struct Case {
     usual: [Vec<LinkConfig>; 2],
     /// Paths that the association begins with.
     routes: usize,
-    /// Every other case is read stream by stream: the streams that have something to be read, and how often anything was.
+    /// Every other case is read stream by stream: the streams that have something to be read, and
+    /// how often anything was.
     by_stream: bool,
     readable: [BTreeSet<StreamUse>; 2],
     reads: u64,
@@ -280,7 +283,8 @@ impl Case {
         for e in 0..2 {
             self.excused[e] = self.ledgers[e].next;
         }
-        // It does not know either what it has read; the other side still reads what it has received.
+        // It does not know either what it has read; the other side still reads what it has
+        // received.
         let read = &mut self.ledgers[1 - end];
         read.partial_message.clear();
         read.arrived.clear();
@@ -343,7 +347,8 @@ impl Case {
         }
     }
 
-    /// The next message or part that has arrived at `end`: of all streams, or of those that are read now, one after the other.
+    /// The next message or part that has arrived at `end`: of all streams, or of those that are
+    /// read now, one after the other.
     fn receive(&mut self, end: usize, id: AssociationId) -> Option<Message> {
         let e = &mut self.w.ends[end];
         if !self.by_stream {
@@ -371,7 +376,8 @@ impl Case {
         let mut unfinished = BTreeMap::new();
         while let Some(m) = self.receive(end, id) {
             let before = unfinished.insert(m.origin(), (!m.last).then_some(m.number)).flatten();
-            // Where the rest of a message will not come, the association is over, or there was an event before.
+            // Where the rest of a message will not come, the association is over, or there was an
+            // event before.
             let breaks = |n| if m.first { self.closed[end].is_none() } else { n != m.number };
             let alternate = self.by_stream && before.is_some_and(breaks);
             assert!(!alternate, "{}", self.say("parts of two messages of a stream alternate"));
@@ -577,7 +583,8 @@ fn sim_messages_are_delivered_once_in_order_or_reported() {
     let seeds = variable("SIM_SEEDS").unwrap_or(150);
     let first = variable("SIM_FIRST").unwrap_or(0);
     let ends: Vec<bool> = (first..first + seeds).filter_map(|seed| run(seed, false)).collect();
-    // A stack that gives up whenever it may would report everything, and deliver little. The others have crashed, or never met.
+    // A stack that gives up whenever it may would report everything, and deliver little. The others
+    // have crashed, or never met.
     let well = ends.iter().filter(|well| **well).count();
     println!("{well} of {} that were to end in order did", ends.len());
     assert!(ends.len() < 50 || well * 10 > ends.len() * 6, "{well} of {} ended in order", ends.len());

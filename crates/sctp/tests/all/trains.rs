@@ -71,7 +71,8 @@ fn a_packet_that_is_longer_than_the_first_is_kept_for_the_next_train() {
     assert_eq!(w.ends[0].poll_train(w.now, &mut buffer, 64), None);
 }
 
-/// What happens between two ends that take their packets in trains of at most `train`: every packet, event and message, and when.
+/// What happens between two ends that take their packets in trains of at most `train`: every
+/// packet, event and message, and when.
 fn story(seed: u64, train: usize) -> Vec<String> {
     let mut rng = Rng::from_number(seed);
     let schedulers = [
@@ -138,7 +139,8 @@ fn trains_change_nothing_about_what_is_sent_and_when() {
     }
 }
 
-/// Sends for so long, as fast as it is taken, and returns the bytes that arrived and the most that was in flight.
+/// Sends for so long, as fast as it is taken, and returns the bytes that arrived and the most that
+/// was in flight.
 fn bulk(w: &mut World, [a, b]: [neater_sctp::AssociationId; 2], time: Duration, reads: bool) -> (usize, u64) {
     let (until, payload) = (w.now + time, Bytes::from(vec![3; 16_000]));
     let (mut got, mut most) = (0, 0);

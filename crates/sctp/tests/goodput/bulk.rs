@@ -1,4 +1,5 @@
-//! Bulk transfers of SCTP and of the simulator's TCP over one bottleneck, in virtual time, as experiment S3 has them in the lab.
+//! Bulk transfers of SCTP and of the simulator's TCP over one bottleneck, in virtual time, as
+//! experiment S3 has them in the lab.
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -47,9 +48,10 @@ impl Path {
         if self.loss > 0.0 { link.with_loss(self.loss / 100.0) } else { link }
     }
 
-    /// Bytes that take about `seconds`: at the rate, or, where packets are lost, at the mean of what the first loss leaves (slow
-    /// start has then half as many packets under way as it has sent, and CUBIC keeps 0.7 of them) and of what CUBIC comes down to
-    /// (RFC 9438 section 5.1). As in S3.
+    /// Bytes that take about `seconds`: at the rate, or, where packets are lost, at the mean of
+    /// what the first loss leaves (slow start has then half as many packets under way as it has
+    /// sent, and CUBIC keeps 0.7 of them) and of what CUBIC comes down to (RFC 9438 section 5.1).
+    /// As in S3.
     pub(crate) fn bytes(&self, seconds: f64) -> u64 {
         let rate = self.rate * 1e6 / 8.0;
         let expected = if self.loss > 0.0 {
@@ -293,7 +295,8 @@ impl Tcp {
             {
                 self.written += n as u64;
                 if self.written == total {
-                    // Which sends what Nagle's algorithm (RFC 9293 section 3.7.4) would keep for a round trip.
+                    // Which sends what Nagle's algorithm (RFC 9293 section 3.7.4) would keep for a
+                    // round trip.
                     client.shutdown_write(self.sock).unwrap();
                 }
             }
@@ -333,7 +336,8 @@ impl Running {
         ends[0].id = Some(ends[0].endpoint.connect(world.now(), PORTS[1], &[route]).unwrap());
         // Sends the first packet, and asks both sockets, which is what they promise readiness for.
         ends.iter_mut().enumerate().for_each(|(i, end)| end.turn(world.now(), (i == 0).then_some(0)));
-        // As a program on TCP does, this one does not wait: the first packet of data goes with COOKIE ECHO.
+        // As a program on TCP does, this one does not wait: the first packet of data goes with
+        // COOKIE ECHO.
         ends[0].writable = true;
         Self::Sctp(Box::new(ends))
     }

@@ -1,5 +1,5 @@
-//! Bulk goodput of SCTP over UDP beside the simulator's TCP CUBIC, which is calibrated against the kernel's: experiment S3 in
-//! virtual time.
+//! Bulk goodput of SCTP over UDP beside the simulator's TCP CUBIC, which is calibrated against the
+//! kernel's: experiment S3 in virtual time.
 //!
 //! `tests/goodput/table.csv` is the recorded state: a change of behaviour shows as a difference,
 //! and `SNAPSHOT=overwrite` rewrites it. For people, in release: `explore` runs the whole grid with
@@ -42,7 +42,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
-/// Half of the grid with short transfers, in which the start counts for more than in the experiment's.
+/// Half of the grid with short transfers, in which the start counts for more than in the
+/// experiment's.
 #[test]
 fn goodput_beside_tcp_is_what_it_was() {
     let mut table = String::from("path,sctp_mbit,tcp_mbit,ratio\n");
@@ -51,8 +52,9 @@ fn goodput_beside_tcp_is_what_it_was() {
         let runs: Vec<[Done; 2]> = seeds.map(|seed| pair(&path, 1.0, seed)).collect();
         let [sctp, tcp] = [0, 1].map(|i| mean(runs.iter().map(|r| r[i].goodput())));
         let _ = writeln!(table, "{},{sctp:.2},{tcp:.2},{:.3}", path.name(), sctp / tcp);
-        // Of a packet of 1,500 bytes TCP with timestamps carries 1,448 and we 1,440, less 20 at the end of a message of 16,000; our
-        // handshake takes a round trip more (RFC 9260 section 5.1: before COOKIE ACK nothing but one packet). What is left is ours.
+        // Of a packet of 1,500 bytes TCP with timestamps carries 1,448 and we 1,440, less 20 at the
+        // end of a message of 16,000; our handshake takes a round trip more (RFC 9260 section 5.1:
+        // before COOKIE ACK nothing but one packet). What is left is ours.
         let seconds = |mbit: f64| path.bytes(1.0) as f64 * 8e-6 / mbit;
         let explained = seconds(tcp) * 1448.0 / 1440.0 * 1.00125 + path.rtt / 1e3;
         assert!(seconds(sctp) < 1.04 * explained, "{table}");
@@ -131,7 +133,8 @@ fn jain(rates: &[f64]) -> f64 {
     sum * sum / (rates.len() as f64 * rates.iter().map(|r| r * r).sum::<f64>())
 }
 
-/// Goodputs of flows that share a path for `seconds`, the second of each two starting a little later.
+/// Goodputs of flows that share a path for `seconds`, the second of each two starting a little
+/// later.
 fn together(path: &Path, stacks: &[Stack], seconds: u64, seed: u64) -> Vec<f64> {
     let start = |i: usize| Duration::from_millis(37 * i as u64 * (1 + seed));
     let flows: Vec<Flow> =

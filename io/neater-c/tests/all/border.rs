@@ -67,7 +67,10 @@ const OPTIONAL: [(&str, &str); 14] = [
 ];
 
 fn may_be_null(function: &str, (kind, name): &(String, String)) -> bool {
-    name == "user" || kind.ends_with("_fn") || function.ends_with("_free") || OPTIONAL.contains(&(function, name.as_str()))
+    name == "user"
+        || kind.ends_with("_fn")
+        || function.ends_with("_free")
+        || OPTIONAL.contains(&(function, name.as_str()))
 }
 
 /// A good value for an argument, in C.

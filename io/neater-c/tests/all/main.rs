@@ -6,6 +6,7 @@
 mod asked;
 mod border;
 mod header;
+mod installed;
 mod layout;
 mod parity;
 mod programs;

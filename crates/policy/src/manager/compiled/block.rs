@@ -1,9 +1,9 @@
 //! Many candidates at once, by columns: what all of them share is worked out once.
 //!
 //! A block holds up to [`WIDTH`] candidates, each a bit of a mask, and a [`Column`] for each key.
-//! So a rule that matches what all candidates share costs little more than it would for one.
-//! Columns of rows stay where they are until something changes them, and for as long it is known
-//! which policies find them.
+//! So a rule that matches what all candidates share costs little more than it would for one. A
+//! column of CIB rows is shared until a rule changes it; until then the policies that match it are
+//! known.
 
 use super::column::{Column, Mask, WIDTH, for_bits};
 use super::index::{Effect, Index, NONE, RuleId, Wish};

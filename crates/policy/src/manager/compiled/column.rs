@@ -1,8 +1,7 @@
-//! What candidates side by side have under one key.
+//! The values of a block's candidates for one key.
 //!
-//! Mostly all of them have the same value, so that it is held, compared and changed once; where
-//! they differ, each has a place. Scores stand apart: they differ more often than values do, and
-//! are added without a look at what they belong to.
+//! Most often all have the same value, held, compared and changed once; else each has its own.
+//! Scores are kept apart: they differ more often, and are added without reading the values.
 
 use super::Prop;
 use super::intern::{Interner, Key, Val};

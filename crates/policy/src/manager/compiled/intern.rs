@@ -1,7 +1,6 @@
 //! Keys and values as small numbers, so that comparing them costs nothing.
 //!
-//! Numbers of values in tables and rows stay; those given to a request are taken back when it is
-//! decided.
+//! Ids of values in tables and rows stay; those of a request are freed after its decision.
 
 use crate::manager::document::same_value;
 use core::hash::{BuildHasher, Hasher};

@@ -1,4 +1,5 @@
-//! RFC 4895, computed here once more: the key of an association from its handshake, and packets that are signed with it.
+//! RFC 4895, computed here once more: the key of an association from its handshake, and packets
+//! that are signed with it.
 
 use neater_sctp_wire::chunk::HmacId;
 use neater_sctp_wire::{

@@ -122,7 +122,8 @@ impl Raw {
         self.chunk(&Sack { cumulative, a_rwnd, gaps: Array::new(&gaps), duplicates: Array::EMPTY, packets: 0 });
     }
 
-    /// Hands messages of so many bytes each to the server's stream 0; the first byte is the message's number.
+    /// Hands messages of so many bytes each to the server's stream 0; the first byte is the
+    /// message's number.
     pub fn send(&mut self, lengths: &[usize]) {
         let id = self.id.unwrap();
         for (i, len) in lengths.iter().enumerate() {
