@@ -71,7 +71,10 @@ impl Association {
         } else {
             path.rtt.undo_back_off();
         }
-        if path.state == PathState::PotentiallyFailed
+        let left = self.is_back(arrived.now, usize::from(info.path.0));
+        let path = &mut self.paths[usize::from(info.path.0)];
+        if !left
+            && path.state == PathState::PotentiallyFailed
             && let Some(packets) = self.config.potentially_failed_window
         {
             // Slow start from here: what a heartbeat got through, data will (Natarajan 2009, section 4.5).

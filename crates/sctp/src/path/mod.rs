@@ -100,6 +100,27 @@ pub(crate) struct Several {
     pub(crate) shows_from: Option<Instant>,
     /// How many times a path of the association had become potentially failed when this one last did.
     pub(crate) doubted: u32,
+    /// When it counts as silent: something is under way, and nothing comes back.
+    pub(crate) silent: Option<Instant>,
+    /// When it was left because of that, as long as it has not answered since, and how often in a
+    /// row.
+    pub(crate) left_at: Option<Instant>,
+    pub(crate) lapses: u32,
+    /// Bytes that had been delivered at the last two losses: what OLIA looks at.
+    pub(crate) losses: (u64, u64),
+}
+
+impl Several {
+    /// The more of what was delivered between the last two losses, and since the last.
+    pub(crate) fn between_losses(&self) -> u64 {
+        let (before, last) = self.losses;
+        (last - before).max(self.count.delivered.saturating_sub(last))
+    }
+
+    /// There was a loss.
+    pub(crate) fn has_lost(&mut self) {
+        self.losses = (self.losses.1, self.count.delivered);
+    }
 }
 
 /// The probe for a loss at the end (RFC 8985 section 7).
@@ -222,6 +243,9 @@ impl Path {
         self.state = PathState::Removed;
         (self.t3, self.reorder, self.paced_until) = (None, None, None);
         (self.tail, self.recovery, self.forced) = (TailProbe::default(), None, false);
+        if let Some(several) = &mut self.several {
+            (several.silent, several.left_at) = (None, None);
+        }
         self.heartbeat.stop();
         self.mtu.stop();
     }
@@ -292,6 +316,13 @@ impl Path {
         Some(self.t3.map_or(due, |t3| due.min(t3)))
     }
 
+    /// How long the answer to what was sent may take before the path counts as silent; `None`: it
+    /// was not measured yet.
+    pub(crate) fn probe_timeout(&self, ack_delay: Duration) -> Option<Duration> {
+        let single = self.in_flight <= self.cc.mss();
+        self.rtt.probe_timeout().map(|timeout| timeout + if single { ack_delay } else { Duration::ZERO })
+    }
+
     /// One more transmission was not answered; true if the path has just become inactive (section 8.2), or is doubted because
     /// there were more than `doubt` of them (RFC 7829 section 3).
     pub(crate) fn fail(&mut self, limit: u32, doubt: Option<u32>) -> bool {
@@ -319,7 +350,8 @@ impl Path {
 
     /// The earliest of the path's deadlines.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline(), self.mtu.deadline()]
+        let silent = self.several.as_ref().and_then(|s| s.silent);
+        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline(), self.mtu.deadline(), silent]
             .into_iter()
             .flatten()
             .min()

@@ -12,9 +12,9 @@ use core::time::Duration;
 use neater_base::Rng;
 use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate, TooBig};
 use neater_sctp::{
-    AddressChange, AssociationConfig, AssociationId, Burst, CloseReason, Config, Event, Extensions, LayerId, Message,
-    Multipath, PathScheduler, Recovery, Reliability, Retransmission, Scheduler, SendError, SendOptions, SharedKey,
-    StreamUse,
+    AddressChange, AssociationConfig, AssociationId, Burst, CloseReason, Config, Coupling, Event, Extensions, LayerId,
+    Message, Multipath, PathScheduler, Recovery, Reliability, Retransmission, Scheduler, SendError, SendOptions,
+    SharedKey, StreamUse,
 };
 use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,19 +78,32 @@ fn association(rng: &mut Rng) -> AssociationConfig {
         recovery.burst = Burst::Unlimited;
     }
     let multipath = Multipath {
-        scheduler: if rng.chance(0.5) { PathScheduler::RoundRobin } else { PathScheduler::LowestRtt },
+        scheduler: [
+            PathScheduler::RoundRobin,
+            PathScheduler::LowestRtt,
+            PathScheduler::Preferred,
+            PathScheduler::EarliestCompletion,
+            PathScheduler::BlockingEstimation,
+            PathScheduler::Adaptive,
+            PathScheduler::Redundant,
+        ][rng.below(7) as usize],
         retransmission: [
             Retransmission::LargestThreshold,
             Retransmission::LargestWindow,
             Retransmission::LowestLoss,
             Retransmission::SamePath,
-        ][rng.below(4) as usize],
+            Retransmission::Fastest,
+        ][rng.below(5) as usize],
         split_fast_retransmit: rng.chance(0.7),
         window_update: rng.chance(0.7),
         delayed_ack: rng.chance(0.5),
         opportunistic: rng.chance(0.5),
         penalise: rng.chance(0.5),
         split_buffer: rng.chance(0.3),
+        reinject: rng.chance(0.5),
+        leave_silent: rng.chance(0.5),
+        measure_gain: rng.chance(0.5),
+        coupling: [Coupling::None, Coupling::Lia, Coupling::Olia][rng.below(3) as usize],
     };
     AssociationConfig {
         multipath: rng.chance(0.6).then_some(multipath),

@@ -18,6 +18,7 @@ mod f1;
 mod f2;
 mod f3;
 mod flows;
+mod links;
 mod memory;
 mod multipath;
 pub(crate) mod networks;
@@ -222,7 +223,7 @@ impl Experiment {
     /// Whether its figures are of decisions and of simulations, which do not depend on how programs were built.
     #[must_use]
     pub fn is_of_decisions(&self) -> bool {
-        ["A9", "D1", "D2", "E1", "E2", "E3", "E4a", "E4b", "F1", "F3", "X2"].contains(&self.id)
+        ["A9", "D1", "D2", "E1", "E2", "E3", "E4a", "E4b", "F1", "F3", "I1", "I2", "X2"].contains(&self.id)
     }
 
     /// How long it takes, more or less.

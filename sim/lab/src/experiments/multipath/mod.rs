@@ -2,7 +2,8 @@
 //! time (Natarajan, "Leveraging Innovative Transport Layer Services for Improved Application Performance", 2009, chapter 4).
 
 mod cross;
-mod world;
+mod transfer;
+pub(super) mod world;
 
 use super::{Lab, Outcome};
 use crate::measure::Result;
@@ -11,8 +12,8 @@ use crate::report::{Bound, Figure};
 use neater_link::{LinkConfig, QueueLimit};
 use neater_sctp::{AssociationConfig, Multipath};
 use std::time::Duration;
-pub(super) use world::each;
-use world::{Plan, Seen, run};
+pub(super) use transfer::each;
+use transfer::{Plan, Seen, run};
 
 const RATE: u64 = 10_000_000;
 const DELAY: Duration = Duration::from_millis(45);
