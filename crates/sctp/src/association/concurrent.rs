@@ -110,8 +110,11 @@ impl Association {
         };
         let mut candidates = core::mem::take(&mut self.concurrent(&multipath).candidates);
         candidates.clear();
+        let estimates = self.estimates_paths();
         for index in 0..self.paths.len() {
             if self.carries_new(index) && !self.is_resting(index) {
+                let asks = estimates && self.paths[index].is_unknown();
+                self.paths[index].heartbeat.wanted |= asks;
                 let may = busy & 1 << index == 0 && self.within_share(&multipath, index);
                 let ready = may && self.may_leave(now, index);
                 candidates.push(self.candidate_path(index, ready));
@@ -130,6 +133,12 @@ impl Association {
         chosen
     }
 
+    /// Whether paths are chosen by estimates: one of which nothing is known is asked then, for none
+    /// would ever choose it.
+    pub(super) fn estimates_paths(&self) -> bool {
+        self.multipath().is_some_and(|m| m.scheduler.estimates())
+    }
+
     fn candidate_path(&self, index: usize, ready: bool) -> Candidate {
         let path = &self.paths[index];
         Candidate {
@@ -137,6 +146,7 @@ impl Association {
             ready,
             preferred: index == self.current,
             smoothed: path.rtt.smoothed(),
+            expected: path.expected(),
             variation: path.rtt.variation().unwrap_or_default(),
             window: path.cc.window(),
             in_flight: path.in_flight,

@@ -26,6 +26,8 @@ pub(super) struct Copy {
     tsn: u64,
     path: usize,
     size: u16,
+    /// What it is a copy of was late by every measure before.
+    late: bool,
 }
 
 impl Association {
@@ -94,10 +96,11 @@ impl Association {
     }
 
     /// A copy has left.
-    pub(super) fn copied(&mut self, tsn: u64, index: usize) {
+    pub(super) fn copied(&mut self, now: Instant, tsn: u64, index: usize) {
         let Some(sent) = self.out.get_mut(tsn) else { return };
         sent.copied = true;
-        let copy = Copy { tsn, path: index, size: sent.size };
+        let late = now > sent.sent_at + self.paths[usize::from(sent.path.0)].rtt.late();
+        let copy = Copy { tsn, path: index, size: sent.size, late };
         if let Some(concurrent) = &mut self.concurrent {
             concurrent.copies.push(copy);
         }
@@ -172,9 +175,42 @@ impl Association {
         }
     }
 
+    /// A heartbeat is answered: the path works, though not yet for what was sent on it.
+    pub(super) fn heartbeat_answered(&mut self, now: Instant, index: usize) {
+        if let Some(several) = &mut self.paths[index].several {
+            several.silent = None;
+        }
+        self.watch_silence(now, index, false);
+    }
+
+    /// Whether something has not been answered for so long that would show that the path works. An
+    /// acknowledgment of what was copied before it was late does not.
+    fn has_evidence(&self, now: Instant, index: usize, timeout: Duration) -> bool {
+        let path = &self.paths[index];
+        if path.heartbeat.unanswered().is_some_and(|at| at + timeout <= now) {
+            return true;
+        }
+        let copies = self.concurrent.as_ref().map_or(&[][..], |c| c.copies.as_slice());
+        let hidden = |tsn: u64| copies.iter().any(|c| c.tsn == tsn && !c.late);
+        self.out.iter().any(|(tsn, s)| {
+            let here = s.fate == Fate::InFlight && s.path == path.id;
+            let old = s.times > 1 || s.sent_at + timeout <= now;
+            here && old && !(s.copied && hidden(tsn))
+        })
+    }
+
     fn leave_silent_path(&mut self, now: Instant, index: usize) {
         if let Some(several) = &mut self.paths[index].several {
             several.silent = None;
+        }
+        let Some(timeout) = self.paths[index].probe_timeout(Duration::ZERO) else { return };
+        if !self.has_evidence(now, index, timeout) {
+            let path = &mut self.paths[index];
+            if path.in_flight > 0 {
+                path.heartbeat.wanted |= path.heartbeat.is_idle();
+                self.watch_silence(now, index, false);
+            }
+            return;
         }
         let other = (0..self.paths.len()).any(|i| i != index && self.paths[i].is_active());
         // A closed window is no silence, and where there is nothing else the timers of the path

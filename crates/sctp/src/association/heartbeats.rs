@@ -34,9 +34,10 @@ impl Association {
     /// which draws their jitter.
     pub(super) fn start_heartbeats(&mut self, now: Instant) {
         let config = Arc::clone(&self.config);
+        let estimates = self.estimates_paths();
         for path in self.paths.iter_mut().filter(|p| p.state != PathState::Removed) {
             let unconfirmed = path.state == PathState::Unconfirmed;
-            path.heartbeat.wanted = unconfirmed;
+            path.heartbeat.wanted = unconfirmed || estimates && path.rtt.smoothed().is_none();
             if !unconfirmed {
                 path.mtu.start();
             }
@@ -82,6 +83,7 @@ impl Association {
         }
         let silent = self.is_silent();
         self.answered(usize::from(info.path.0));
+        self.heartbeat_answered(arrived.now, usize::from(info.path.0));
         if silent && (self.config.silent_probing.is_some() || self.probed) {
             self.silence_ended(arrived.now);
             self.probed = false;
@@ -147,6 +149,7 @@ impl Association {
             None => {
                 let room = self.paths[self.current].mtu.most();
                 if let Some(index) = self.add_path(candidate.route, room, PathState::Unconfirmed) {
+                    self.paths[index].rtt.sample(arrived.now - candidate.sent_at);
                     self.answered(index);
                 }
             }

@@ -407,7 +407,7 @@ impl Association {
                 break;
             }
             bytes += u64::from(sent.size);
-            self.copied(tsn, index);
+            self.copied(now, tsn, index);
         }
         // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
         let (full, mut fresh) = (self.fragment_size(), false);

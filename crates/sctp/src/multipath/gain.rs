@@ -3,7 +3,7 @@
 //! Two paths may lead through one bottleneck. Then both together carry what one does, and take
 //! twice the share of any other flow there. RFC 8382 looks for that in statistics of one-way
 //! delays; paths that are alike and full at the same time look the same there. Here one path is
-//! given a rest instead: where the others then carry what it did, it adds nothing.
+//! given a rest instead: where the others then carry what it did, twice in a row, it adds nothing.
 //!
 //! *Responsible for* when a path rests, and for what follows from it. *Not responsible for*
 //! counting.
@@ -58,8 +58,11 @@ enum Phase {
 #[derive(Debug, Default)]
 pub(crate) struct Gain {
     phase: Phase,
-    next: Option<Instant>,
+    /// Since when several paths have been busy, or the last trial is over.
+    since: Option<Instant>,
     wait: Duration,
+    /// Which path has added nothing in the last trial: chance may have been at work, one more tells.
+    suspected: Option<usize>,
     /// Delivered when counting began, by path.
     at: Vec<u64>,
     /// Until when paths add nothing, and for how long that was, by path.
@@ -86,8 +89,7 @@ impl Gain {
     /// The path that would be tried cannot be any more, or nothing is to be compared.
     pub(crate) fn give_up(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::Idle) {
-            self.phase = Phase::Idle;
-            self.next = Some(now + self.wait.max(FIRST));
+            (self.phase, self.since) = (Phase::Idle, Some(now));
         }
     }
 
@@ -140,11 +142,11 @@ impl Gain {
         let busy = |i: &usize| paths[*i].is_some_and(|t| t.busy) && !useless(*i);
         let count = (0..paths.len()).filter(busy).count();
         if count < 2 {
-            self.next = None;
+            self.since = None;
             return;
         }
-        let next = *self.next.get_or_insert(now + self.wait.max(FIRST).max(round * ROUNDS));
-        if next > now {
+        // A trial lasts as many round trips as now, and those grow with the queues.
+        if now - *self.since.get_or_insert(now) < self.wait.max(FIRST).max(round * ROUNDS) {
             return;
         }
         // Of two, the slower one; of more, each in turn, for each may be the one that is too many.
@@ -153,7 +155,7 @@ impl Gain {
         let in_turn = |i: &usize| (*i <= turn, *i);
         let candidates = (0..paths.len()).filter(busy);
         let rested = if count == 2 { candidates.max_by_key(slowest) } else { candidates.min_by_key(in_turn) };
-        let Some(rested) = rested else { return };
+        let Some(rested) = self.suspected.filter(busy).or(rested) else { return };
         self.turn = rested;
         self.note(paths);
         self.phase = Phase::Before { since: now, rested };
@@ -187,20 +189,24 @@ impl Gain {
     }
 
     fn conclude(&mut self, now: Instant, rested: usize, more: f64, own: f64, others: f64) {
-        self.phase = Phase::Idle;
+        (self.phase, self.since) = (Phase::Idle, Some(now));
         // Of what it carried the others carry a good part now, and more than windows grow by in the
         // meantime.
         let shared = more > 0.3 * own && more > 0.1 * others;
         let Some((until, rest)) = self.unused.get_mut(rested) else { return };
-        if shared {
-            *rest = (*rest * 2).clamp(REST, LONGEST_REST);
-            *until = Some(now + *rest);
-            (self.wait, self.next) = (FIRST, None);
-        } else {
-            *rest = Duration::ZERO;
+        if !shared {
+            (*rest, self.suspected) = (Duration::ZERO, None);
             self.wait = (self.wait * 2).clamp(2 * FIRST, LONGEST);
-            self.next = Some(now + self.wait);
+            return;
         }
+        self.wait = FIRST;
+        if self.suspected != Some(rested) && rest.is_zero() {
+            self.suspected = Some(rested);
+            return;
+        }
+        self.suspected = None;
+        *rest = (*rest * 2).clamp(REST, LONGEST_REST);
+        *until = Some(now + *rest);
     }
 }
 

@@ -37,9 +37,15 @@ pub enum PathScheduler {
     BlockingEstimation,
     /// Both conditions: what a path delivers decides, packet by packet, whether it is used.
     Adaptive,
-    /// The path with the lowest round-trip time, and a copy of everything on each other path that
-    /// has room.
+    /// Paths take turns, and a copy of everything goes on each other path that has room.
     Redundant,
+}
+
+impl PathScheduler {
+    /// Whether it needs to know how long a path takes.
+    pub(crate) const fn estimates(self) -> bool {
+        !matches!(self, Self::RoundRobin | Self::Preferred)
+    }
 }
 
 /// Which path carries a chunk that was lost (Iyengar 2006, section 5). Always one that is active, if there is any.

@@ -11,8 +11,10 @@ pub(crate) struct Candidate {
     pub(crate) ready: bool,
     /// It is the one that data goes where one is used at a time.
     pub(crate) preferred: bool,
-    /// The smoothed round-trip time, and its variation.
+    /// The smoothed round-trip time, its variation, and the round trip of a packet that leaves now:
+    /// the queue that a path has built itself is gone when nothing is under way.
     pub(crate) smoothed: Option<Duration>,
+    pub(crate) expected: Option<Duration>,
     pub(crate) variation: Duration,
     /// The congestion window and what is under way, in bytes.
     pub(crate) window: u64,
@@ -26,6 +28,10 @@ impl Candidate {
         self.smoothed.unwrap_or(Duration::MAX)
     }
 
+    fn expected(&self) -> Duration {
+        self.expected.unwrap_or(Duration::MAX)
+    }
+
     /// What it carries, in bytes per second: a window in a round trip.
     fn rate(&self) -> u64 {
         let nanos = self.smoothed.map_or(u128::MAX, |rtt| rtt.as_nanos().max(1));
@@ -34,7 +40,7 @@ impl Candidate {
 
     /// How long after it has left a packet is acknowledged, most likely.
     fn arrival(&self) -> Duration {
-        self.smoothed().saturating_add(self.variation)
+        self.expected().saturating_add(self.variation)
     }
 }
 
@@ -68,8 +74,8 @@ impl PathScheduler {
     pub(crate) fn build(self) -> Box<dyn Schedule> {
         match self {
             Self::RoundRobin => Box::new(RoundRobin::default()),
-            Self::LowestRtt => Box::new(LowestRtt { copies: false }),
-            Self::Redundant => Box::new(LowestRtt { copies: true }),
+            Self::LowestRtt => Box::new(LowestRtt),
+            Self::Redundant => Box::new(RoundRobin { copies: true, last: None }),
             Self::Preferred => Box::new(Preferred),
             Self::EarliestCompletion => Box::new(Estimating { completion: true, blocking: false }),
             Self::BlockingEstimation => Box::new(Estimating { completion: false, blocking: true }),
@@ -86,6 +92,9 @@ fn ready(candidates: &[Candidate]) -> impl Iterator<Item = &Candidate> {
 #[derive(Debug, Default)]
 struct RoundRobin {
     last: Option<usize>,
+    /// Everything goes once more on every other path. The original takes turns, for a window grows
+    /// by what is acknowledged of originals.
+    copies: bool,
 }
 
 impl Schedule for RoundRobin {
@@ -97,21 +106,19 @@ impl Schedule for RoundRobin {
     fn sent(&mut self, index: usize) {
         self.last = Some(index);
     }
+
+    fn copies_everything(&self) -> bool {
+        self.copies
+    }
 }
 
 /// The fastest goes first.
 #[derive(Debug)]
-struct LowestRtt {
-    copies: bool,
-}
+struct LowestRtt;
 
 impl Schedule for LowestRtt {
     fn choose(&mut self, candidates: &mut [Candidate], _: &Demand) -> Option<usize> {
         ready(candidates).min_by_key(|c| (c.smoothed(), c.index)).map(|c| c.index)
-    }
-
-    fn copies_everything(&self) -> bool {
-        self.copies
     }
 }
 
@@ -179,7 +186,7 @@ impl Schedule for Estimating {
         // In the order of their round-trip times: there are few, and no list of them need be sorted
         // for each packet.
         for _ in 0..candidates.len() {
-            let key = |c: &Candidate| (c.smoothed(), c.index);
+            let key = |c: &Candidate| (c.expected(), c.index);
             let later = candidates.iter_mut().filter(|c| after.is_none_or(|a| key(c) > a));
             let path = later.min_by_key(|c| key(c))?;
             path.verdict = self.judge(path, &faster, demand);
@@ -191,7 +198,7 @@ impl Schedule for Estimating {
             }
             after = Some(key(path));
             faster.rate = faster.rate.saturating_add(path.rate());
-            faster.first = faster.first.or(path.smoothed);
+            faster.first = faster.first.or(path.expected);
         }
         chosen
     }
@@ -208,6 +215,7 @@ mod tests {
             index: *index,
             ready: true,
             smoothed: ms.map(Duration::from_millis),
+            expected: ms.map(Duration::from_millis),
             window: 100_000,
             ..Candidate::default()
         };

@@ -316,6 +316,21 @@ impl Path {
         Some(self.t3.map_or(due, |t3| due.min(t3)))
     }
 
+    /// Whether nothing is known of its round trip, and nothing is under way that would show it.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.rtt.smoothed().is_none() && self.in_flight == 0 && self.heartbeat.is_idle()
+    }
+
+    /// The round trip of a packet that leaves now. Of the queue that the path has built itself as
+    /// much is there as of its window is under way: a path that carries nothing is not measured,
+    /// and would else be taken for as slow as it was when it was full.
+    pub(crate) fn expected(&self) -> Option<Duration> {
+        let (smoothed, least) = (self.rtt.smoothed()?, self.rtt.least()?);
+        let window = self.cc.window().max(1);
+        let full = self.in_flight.min(window) as f64 / window as f64;
+        Some(least + smoothed.saturating_sub(least).mul_f64(full))
+    }
+
     /// How long the answer to what was sent may take before the path counts as silent; `None`: it
     /// was not measured yet.
     pub(crate) fn probe_timeout(&self, ack_delay: Duration) -> Option<Duration> {

@@ -167,8 +167,9 @@ fn the_end_of_a_transfer_does_not_wait_for_a_slow_path() {
         time(Multipath { scheduler: PathScheduler::LowestRtt, ..Multipath::as_published() }),
         time(Multipath::aggregate()),
     );
-    // Of 440,000 bytes all could go by the first path in 70 ms and its slow start.
-    assert!(plain > ms(200) && default < ms(170), "{plain:?} and {default:?}");
+    // Of 440,000 bytes all could go by the first path in 70 ms and its slow start; what goes by the
+    // second is there after 150 ms and its own time on the link.
+    assert!(plain > ms(170) && default < ms(140), "{plain:?} and {default:?}");
 }
 
 #[test]
