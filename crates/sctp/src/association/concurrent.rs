@@ -187,7 +187,10 @@ impl Association {
 
     /// An acknowledgment has come: what each path adds is looked at.
     pub(super) fn measure_gain(&mut self, now: Instant) {
-        let Some(multipath) = self.multipath().filter(|m| m.measure_gain) else { return };
+        // One path at a time shares no bottleneck with itself, and nothing else would carry data
+        // while it rests.
+        let measures = |m: &Multipath| m.measure_gain && m.scheduler != PathScheduler::Preferred;
+        let Some(multipath) = self.multipath().filter(measures) else { return };
         let base = self.out.base();
         let mut tallies = core::mem::take(&mut self.concurrent(&multipath).tallies);
         tallies.clear();

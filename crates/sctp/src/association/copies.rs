@@ -118,9 +118,12 @@ impl Association {
         concurrent.copies.retain(|copy| {
             let waits = out.get(copy.tsn).is_some_and(|s| matches!(s.fate, Fate::InFlight | Fate::Lost));
             if !waits {
-                paths[copy.path].leave(copy.size);
-                // What is left is given its time from now on.
-                paths[copy.path].t3 = None;
+                let path = &mut paths[copy.path];
+                path.leave(copy.size);
+                if path.in_flight > 0 {
+                    // What is left is given its time from now on.
+                    path.t3 = None;
+                }
             }
             waits
         });
@@ -228,6 +231,8 @@ impl Association {
             path.cc.on_congestion(&Loss { now, cause: Cause::Loss, flight });
         }
         self.stats.silences += 1;
+        // What told the peer to move on may have been lost there, and no timer would send it again.
+        self.outbox.forward |= self.out.has_advanced();
         self.failed(index, false);
         self.after_losses(now);
         let Some(several) = &mut self.paths[index].several else { return };

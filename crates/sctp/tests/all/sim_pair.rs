@@ -618,3 +618,9 @@ fn sim_messages_are_delivered_once_in_order_or_reported() {
 fn sim_what_was_given_up_is_reported_again_after_a_silence() {
     assert!(run_with(18864, false, None).is_some(), "it was to end in order");
 }
+
+/// The only path that carried data rested, to see what others would carry in its place.
+#[test]
+fn sim_a_path_that_alone_carries_data_does_not_rest() {
+    assert!(run(29369, false).is_some(), "it was to end in order");
+}
