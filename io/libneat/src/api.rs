@@ -42,8 +42,11 @@ fn flow_of<'a>(flow: *mut Flow) -> Option<&'a Flow> {
     // SAFETY: see the module: it is a flow, or the place of one that has ended while its context
     // lives, where this field can be read.
     let ctx = unsafe { (&raw const (*flow.as_ptr()).ctx).read() };
+    if ctx == NonNull::dangling() {
+        return None;
+    }
     // SAFETY: see the module.
-    (ctx != NonNull::dangling()).then(|| unsafe { flow.as_ref() })
+    Some(unsafe { flow.as_ref() })
 }
 
 /// With a context and a flow of it; `absent` otherwise.

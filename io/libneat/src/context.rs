@@ -417,8 +417,8 @@ impl Core {
         Ok(read)
     }
 
-    /// The remote endpoints of a name, or of several with commas between them; and the name to keep.
-    /// `None`: it is not UTF-8.
+    /// The remote endpoints of a name, or of several with commas between them; and the name to
+    /// keep. `None`: it is not UTF-8.
     pub(crate) fn remotes_of(&mut self, name: &[u8], port: u16) -> Option<(Rc<str>, Arc<[RemoteEndpoint]>)> {
         // Many flows one after the other go to the same place.
         if let Some((known, at, remotes)) = &self.latest

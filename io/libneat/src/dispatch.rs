@@ -282,8 +282,8 @@ fn serve_open(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
         s.nothing_queued() && s.failed.is_empty() && !s.due.all_written && !s.shutdown
     };
     if idle && f.on_writable().is_none() && f.on_readable().is_none() {
-        // The peer's end and errors are noticed whether data is wanted or not, but not at once where
-        // there is no sign of them.
+        // The peer's end and errors are noticed whether data is wanted or not, but not at once
+        // where there is no sign of them.
         match connected {
             true => ctx.core.borrow_mut().unlooked = true,
             false => drop(transfer::has_data(ctx, f)),
@@ -291,8 +291,8 @@ fn serve_open(ctx: &Context, f: &Flow, alive: &dyn Fn() -> bool) {
         return;
     }
     transfer::flush(ctx, f);
-    // Several times: the way around the loop costs more than a callback. Where everything written is
-    // to be reported, that comes after each.
+    // Several times: the way around the loop costs more than a callback. Where everything written
+    // is to be reported, that comes after each.
     for _ in 0..BURST {
         let Some(on_writable) = f.on_writable().filter(|_| may_write(f)) else { break };
         call(ctx, f, Some(on_writable), abi::OK);

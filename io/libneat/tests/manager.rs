@@ -1,5 +1,5 @@
 //! A policy manager that speaks NEAT's protocol: a stand-in that records what it is asked and
-//! answers as it is told.
+//! answers as its test asks.
 
 #![cfg(has_libuv)]
 
@@ -29,7 +29,7 @@ fn manager(name: &str, answer: Answer) -> (PathBuf, Receiver<Value>) {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
                 let _ = stream.read_to_end(&mut text);
-                // What is no JSON is a greeting of another protocol, which NEAT's manager drops.
+                // What is no JSON is of another protocol, which NEAT's manager drops.
                 let Ok(question) = serde_json::from_slice::<Value>(&text) else { return };
                 let reply = answer(&question);
                 let _ = asked.send(question);

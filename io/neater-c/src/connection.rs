@@ -209,7 +209,8 @@ pub(crate) unsafe fn shared<T: Handle>(p: *const T, what: &str) -> Result<Arc<T>
 pub unsafe extern "C" fn neater_connection_free(connection: *mut neater_connection) {
     if !connection.is_null() {
         guard_or((), || {
-            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has
+            // it.
             unsafe { handle(connection, "connection") }?;
             // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let connection = unsafe { Arc::from_raw(connection.cast_const()) };
@@ -309,8 +310,8 @@ pub unsafe extern "C" fn neater_connection_send_partial(
 }
 
 /// Called when the library needs bytes no more that `neater_connection_send_owned` was given. It
-/// may be called from any thread that drives or calls a function, once. Functions of contexts, and of
-/// what was made from them, answer NEATER_ERROR_REENTRANT there.
+/// may be called from any thread that drives or calls a function, once. Functions of contexts, and
+/// of what was made from them, answer NEATER_ERROR_REENTRANT there.
 pub type neater_release_fn = Option<unsafe extern "C" fn(data: *const c_void, user: *mut c_void)>;
 
 /// The program's bytes.

@@ -231,7 +231,8 @@ pub unsafe extern "C" fn neater_context_new(
 pub unsafe extern "C" fn neater_context_free(context: *mut neater_context) {
     if !context.is_null() {
         guard_or((), || {
-            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has
+            // it.
             unsafe { handle(context, "context") }?;
             // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let context = unsafe { Arc::from_raw(context.cast_const()) };

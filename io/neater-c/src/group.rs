@@ -79,7 +79,8 @@ impl neater_group {
 pub unsafe extern "C" fn neater_group_free(group: *mut neater_group) {
     if !group.is_null() {
         guard_or((), || {
-            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has
+            // it.
             unsafe { handle(group, "group") }?;
             // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let group = unsafe { Arc::from_raw(group.cast_const()) };

@@ -146,7 +146,8 @@ impl neater_listener {
 pub unsafe extern "C" fn neater_listener_free(listener: *mut neater_listener) {
     if !listener.is_null() {
         guard_or((), || {
-            // SAFETY: the caller's promise; a second time is noticed where the library still has it.
+            // SAFETY: the caller's promise; a second time is noticed where the library still has
+            // it.
             unsafe { handle(listener, "listener") }?;
             // SAFETY: it came from `Arc::into_raw`, and was not given back before.
             let listener = unsafe { Arc::from_raw(listener.cast_const()) };

@@ -279,7 +279,8 @@ impl Event {
         Self { kind, text, message_id, error: error.map(|e| e.into_value(py).into_any()) }
     }
 
-    /// What calls `handler` with events. The hub is not kept: the engine, which is in it, keeps this.
+    /// What calls `handler` with events. The hub is not kept: the engine, which is in it, keeps
+    /// this.
     pub(crate) fn reporter(hub: &Arc<Hub>, handler: Py<PyAny>) -> impl Fn(&neater::Event) + Send + Sync + 'static {
         let hub = Arc::downgrade(hub);
         move |event| {

@@ -151,7 +151,8 @@ impl Offer {
                     }
                 }
                 Parameter::Random(p) if p.0.len() != RANDOM_LEN => {
-                    return Err(Refusal::Violation("the random number has not 32 bytes")); // RFC 4895 section 6.1.
+                    // RFC 4895 section 6.1.
+                    return Err(Refusal::Violation("the random number has not 32 bytes"));
                 }
                 Parameter::Random(p) => parts.random = parts.random.or(Some(p)),
                 Parameter::ChunkList(p) => parts.chunks = parts.chunks.or(Some(p)),
