@@ -1382,8 +1382,8 @@ typedef struct neater_message_info {
 
 /**
  * Called when the library needs bytes no more that `neater_connection_send_owned` was given. It
- * may be called from any thread that drives or calls a function, once. Functions of contexts, and of
- * what was made from them, answer NEATER_ERROR_REENTRANT there.
+ * may be called from any thread that drives or calls a function, once. Functions of contexts, and
+ * of what was made from them, answer NEATER_ERROR_REENTRANT there.
  */
 typedef void (*neater_release_fn)(const void *data, void *user);
 
