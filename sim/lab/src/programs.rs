@@ -324,7 +324,7 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
         _ => &mut cargo,
     };
     // Linking it takes minutes: a quick look is without it.
-    if wanted.peers || all {
+    if wanted.peers {
         cargo.args(["-p", "libneat", "--lib"]);
     }
     if all || wanted.neater {
