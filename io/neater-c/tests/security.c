@@ -11,13 +11,7 @@
 
 #include <neater.h>
 
-#define EXPECT(condition)                                                                                          \
-    do {                                                                                                           \
-        if (!(condition)) {                                                                                        \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, neater_error_text(neater_last_error()));    \
-            exit(1);                                                                                               \
-        }                                                                                                          \
-    } while (0)
+#include "expect.h"
 
 struct state {
     neater_context *context;
