@@ -4,7 +4,7 @@
 //! thread sanitizer, and the tests of both packages, whose programs in C are built with the same one.
 //!
 //! *Deliberately not*: the standard library, which is the compiler's own and not instrumented. The address sanitizer sees its memory all
-//! the same; the thread sanitizer is told by [`SUPPRESSED`] what it cannot see. *Invariant*: a test that fails, or a report, is a failure.
+//! the same; [`SUPPRESSED`] lists what the thread sanitizer cannot see. *Invariant*: a test that fails, or a report, is a failure.
 
 use crate::workspace;
 use std::path::{Path, PathBuf};

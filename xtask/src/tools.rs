@@ -35,8 +35,20 @@ impl Tool {
 /// Cargo, in the folder of the workspace.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root);
+    without_ours(&mut cargo).current_dir(root);
     cargo
+}
+
+/// A program that runs cargo, without what `cargo xtask` puts into the environment: build scripts that look at it (ring's)
+/// would run again, and everything above them would be compiled again.
+pub(crate) fn without_ours(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        let theirs = name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_") || n.starts_with("CARGO_MANIFEST_"));
+        if theirs || name == "CARGO" {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Runs a command that must succeed.

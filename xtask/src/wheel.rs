@@ -155,7 +155,7 @@ fn packed(root: &Path, folder: &Path) -> Result<PathBuf, String> {
         .arg(manifest)
         .arg("--out")
         .arg(&out);
-    must(&mut maturin, "maturin")?;
+    must(crate::tools::without_ours(&mut maturin), "maturin")?;
     let wheels = fs::read_dir(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let mut wheels = wheels.flatten().map(|e| e.path()).filter(|p| p.extension() == Some(OsStr::new("whl")));
     wheels.next().ok_or_else(|| format!("maturin has left no wheel in {}", out.display()))
@@ -163,13 +163,9 @@ fn packed(root: &Path, folder: &Path) -> Result<PathBuf, String> {
 
 /// Puts the package, with the extension that cargo builds for all parts of `./test`, where the interpreter finds it.
 fn install_unpacked(root: &Path, python: &Path) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // With the features of all tests, so that nothing but this crate is built for it.
-    let mut build = Command::new(cargo);
-    must(
-        build.args(["build", "--lib", "--workspace", "--features", "neater/hyper", "--locked"]).current_dir(root),
-        "cargo build",
-    )?;
+    let features = ["build", "--lib", "--workspace", "--features", "neater/hyper", "--locked"];
+    must(crate::tools::cargo(root).args(features), "cargo build")?;
     let asked = Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output();
     let packages = asked.map_err(|e| format!("{}: {e}", python.display()))?.stdout;
     let into = PathBuf::from(String::from_utf8_lossy(&packages).trim()).join("neater");

@@ -61,17 +61,9 @@ fn cargo_path() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Cargo, as it was found, without what `cargo xtask` puts into the environment: build scripts that look at it (ring's)
-/// would run again, and everything above them would be compiled again.
+/// Cargo, as it was found.
 pub(super) fn cargo() -> Command {
-    let mut command = Command::new(cargo_path());
-    for (name, _) in std::env::vars_os() {
-        let theirs = name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_") || n.starts_with("CARGO_MANIFEST_"));
-        if theirs || name == "CARGO" {
-            command.env_remove(name);
-        }
-    }
-    command
+    crate::tools::cargo(&crate::workspace::root())
 }
 
 /// Builds with these arguments of cargo; the programs that were built, or were there and are still good.
