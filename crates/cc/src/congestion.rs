@@ -112,6 +112,9 @@ pub struct Congestion {
     /// What to go back to if the event was spurious.
     prior: Option<Prior>,
     last_sent: Option<Instant>,
+    /// By how many bytes the window may grow in congestion avoidance for each that is acknowledged,
+    /// where it grows together with others, and what of that is not yet a byte.
+    coupled: Option<(f64, f64)>,
     /// The rule about idleness has been applied to the silence since then.
     restarted: bool,
 }
@@ -122,7 +125,16 @@ impl Congestion {
     pub fn new(config: Config, controller: Box<dyn Controller>, mss: u64) -> Self {
         let mss = mss.max(1);
         let window = Window { cwnd: config.initial_window.bytes(mss), ssthresh: Window::UNKNOWN, mss };
-        Self { config, controller, window, phase: Phase::Open, prior: None, last_sent: None, restarted: false }
+        Self {
+            config,
+            controller,
+            window,
+            phase: Phase::Open,
+            prior: None,
+            last_sent: None,
+            coupled: None,
+            restarted: false,
+        }
     }
 
     /// How much may be in flight, in bytes, at least one segment.
@@ -237,10 +249,36 @@ impl Congestion {
             }
             Phase::Open | Phase::Loss => {
                 if ack.acked > 0 && (ack.limited || self.config.grow_unused) {
+                    let before = self.window;
                     self.controller.grow(&mut self.window, ack);
+                    self.grow_together(before, ack.acked);
                 }
             }
         }
+    }
+
+    /// From now on the window grows in congestion avoidance by at most so many bytes for each that
+    /// is acknowledged: it is one of several of a flow ([`crate::Coupled`]). `None`: for itself.
+    pub fn set_coupled(&mut self, growth: Option<f64>) {
+        self.coupled = growth.map(|growth| (growth, self.coupled.map_or(0.0, |(_, rest)| rest)));
+    }
+
+    /// Takes back what the window has grown by beyond what is allowed where windows grow together.
+    fn grow_together(&mut self, before: Window, acked: u64) {
+        let Some((growth, rest)) = self.coupled.filter(|(growth, _)| growth.is_finite() && !before.in_slow_start())
+        else {
+            return;
+        };
+        let allowed = growth * acked as f64 + rest;
+        if allowed < 0.0 {
+            self.window.cwnd = before.cwnd.saturating_sub(allowed.abs() as u64).max(2 * before.mss);
+            self.coupled = Some((growth, 0.0));
+            return;
+        }
+        // A policy may grow by whole segments now and then: what it has not used is kept for that.
+        let grown = self.window.cwnd.saturating_sub(before.cwnd).min(allowed as u64);
+        self.window.cwnd = before.cwnd + grown;
+        self.coupled = Some((growth, (allowed - grown as f64).min(before.mss as f64)));
     }
 
     /// Losses or a mark: the window comes down from here until [`Congestion::on_recovered`].
@@ -459,6 +497,23 @@ mod tests {
         cc.on_congestion(&loss(0, 10 * MSS));
         cc.on_recovered();
         assert_eq!(cc.pacing_rate(rtt), Some(60_000));
+    }
+
+    #[test]
+    fn a_coupled_window_grows_by_no_more_than_it_may() {
+        let mut cc = reno(Config::default());
+        cc.on_congestion(&loss(0, 10 * MSS));
+        cc.on_recovered();
+        assert_eq!(cc.window(), 5 * MSS);
+        cc.set_coupled(Some(0.05));
+        for i in 0..100 {
+            cc.on_ack(&ack(i, MSS, 4 * MSS));
+        }
+        let grown = cc.window() - 5 * MSS;
+        assert!((4500..=5000).contains(&grown), "{grown}");
+        cc.set_coupled(Some(-2.0));
+        cc.on_ack(&ack(100, MSS, 4 * MSS));
+        assert!((MSS..=2 * MSS).contains(&(5 * MSS + grown - cc.window())));
     }
 
     #[test]

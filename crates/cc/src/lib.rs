@@ -34,6 +34,7 @@
 
 mod congestion;
 mod controller;
+mod coupled;
 mod cubic;
 mod hystart;
 mod newreno;
@@ -42,6 +43,7 @@ mod prr;
 
 pub use congestion::{Config, Congestion, IdleRule, InitialWindow, Reduction};
 pub use controller::{Ack, Base, Cause, Controller, Loss, Window};
+pub use coupled::{Coupled, Coupling, Part};
 pub use cubic::{Cubic, CubicConfig, Friendliness};
 pub use hystart::{Exit, HyStart, HyStartConfig};
 pub use newreno::{Counting, NewReno, NewRenoConfig};

@@ -16,6 +16,9 @@ pub struct PathInfo {
     pub interface: Option<String>,
     /// Its state.
     pub state: PathUse,
+    /// Why it carries new data or does not, in words, where several work and the transport chooses
+    /// among them.
+    pub why: Option<&'static str>,
     /// Smoothed round-trip time, once measured.
     pub rtt: Option<core::time::Duration>,
     /// Congestion window in bytes.

@@ -43,7 +43,7 @@ pub use endpoint::{Endpoint, Train, Transmit};
 pub use error::{AddressError, ConnectError, ReconfigError, SendError};
 pub use event::{AddressChange, CloseReason, Event, IcmpError};
 pub use ids::{AssociationId, LayerId, MessageId, PathId, Route, StreamUse};
-pub use multipath::{Multipath, PathScheduler, Retransmission, SilentProbing};
+pub use multipath::{Coupling, Multipath, PathScheduler, PathVerdict, Retransmission, SilentProbing};
 pub use neater_sctp_wire::{Ppid, StreamId, UDP_PORT};
 pub use path::PathState;
 pub use receive::Message;

@@ -1,6 +1,7 @@
 //! What has been counted.
 
 use crate::ids::{PathId, Route};
+use crate::multipath::PathVerdict;
 use crate::path::PathState;
 use core::time::Duration;
 
@@ -52,6 +53,11 @@ pub struct AssociationStats {
     /// Packets with chunks that blocked the peer's receive window and were sent once more on
     /// another path.
     pub opportunistic: u64,
+    /// Chunks of which a copy went on another path ([`crate::Multipath::reinject`]).
+    pub copies: u64,
+    /// How often a path was left because nothing came back from it
+    /// ([`crate::Multipath::leave_silent`]).
+    pub silences: u64,
     /// Chunks that had to be authenticated and were not, and digests that were wrong (RFC 4895).
     pub unauthenticated: u64,
 }
@@ -91,6 +97,8 @@ pub struct PathStats {
     pub received: u64,
     /// Timeouts (T3-rtx).
     pub timeouts: u64,
+    /// Why it carries new data, or does not, while it is active.
+    pub verdict: PathVerdict,
 }
 
 /// Of an endpoint.

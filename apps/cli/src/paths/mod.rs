@@ -72,8 +72,11 @@ fn text(transfer: &Value) -> Vec<String> {
         let rtt = path["rtt_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
         let address = word(path, "local");
         let address = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
+        // That it carries data is what is expected of one that is in use.
+        let why =
+            path["why"].as_str().filter(|why| *why != "carries data").map_or(String::new(), |w| format!("  ({w})"));
         lines.push(format!(
-            "  {:<12} {address:<24} {:<18} {:>8.2} Mbit/s {:>4.0} %  rtt {rtt:<10} lost {} of {}",
+            "  {:<12} {address:<24} {:<18} {:>8.2} Mbit/s {:>4.0} %  rtt {rtt:<10} lost {} of {}{why}",
             path["interface"].as_str().unwrap_or("-"),
             word(path, "state"),
             rate(path),
@@ -114,6 +117,9 @@ mod tests {
             lines[1],
             "  wlan0        [2001:db8::1]            in use                10.00 Mbit/s   50 %  rtt 20.1 ms    lost 3 of 40"
         );
+        let idle = json!({"state": "in use", "why": "faster ones suffice", "lost": 0, "sent": 0});
+        let lines = text(&object("http://h/f", "HTTP/1.1 over SCTP", (0, None), (0, vec![idle])));
+        assert!(lines[1].ends_with("lost 0 of 0  (faster ones suffice)"), "{}", lines[1]);
         // What is no such object is shown as far as it goes.
         assert_eq!(text(&json!({"paths": [7]})).len(), 2);
     }

@@ -80,6 +80,7 @@ impl Course {
         let objects = paths.iter().zip(&carried).map(|(path, carried)| {
             json!({
                 "interface": path.interface, "local": path.local, "remote": path.remote, "state": path.state.as_str(),
+                "why": path.why,
                 "rtt_ms": path.rtt.map(|d| d.as_secs_f64() * 1e3), "window": path.window, "sent": path.sent, "lost": path.lost,
                 "delivered": path.delivered, "received": path.received, "bytes_per_second": rate(*carried),
                 "share": *carried as f64 / all as f64,

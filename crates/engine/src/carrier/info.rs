@@ -177,7 +177,21 @@ impl Carriers {
         let interface = cx.net.interfaces().iter().find(of).map(|i| i.name.clone());
         let (window, state) = (window.unwrap_or(0), PathUse::InUse);
         let delivered = self.flow_delivery(cx, flow).map_or(0, |d| d.acknowledged);
-        vec![PathInfo { local, remote, interface, state, rtt, window, in_flight: 0, sent, lost, delivered, received }]
+        let why = None;
+        vec![PathInfo {
+            local,
+            remote,
+            interface,
+            state,
+            why,
+            rtt,
+            window,
+            in_flight: 0,
+            sent,
+            lost,
+            delivered,
+            received,
+        }]
     }
 
     /// Changes the endpoints of a flow's transport.

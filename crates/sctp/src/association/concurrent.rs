@@ -6,9 +6,12 @@
 
 use super::Association;
 use crate::config::LossDetection;
-use crate::multipath::{Candidate, Multipath, Retransmission, Schedule};
+use crate::multipath::{
+    Candidate, Demand, Gain, Multipath, PathScheduler, PathVerdict, Retransmission, Schedule, Tally,
+};
 use crate::path::{Count, Path, PathState};
 use crate::recovery::{Fate, Sent};
+use core::time::Duration;
 use neater_base::Instant;
 use neater_cc::{Cause, Loss};
 
@@ -22,6 +25,15 @@ const MOST_RESCUED: usize = 32;
 pub(super) struct Concurrent {
     scheduler: Box<dyn Schedule>,
     candidates: Vec<Candidate>,
+    /// What each path adds, and what of them is looked at for that.
+    gain: Gain,
+    tallies: Vec<Option<Tally>>,
+    /// The application has more than there was room for.
+    more: bool,
+    /// Copies that are under way.
+    pub(super) copies: Vec<super::copies::Copy>,
+    /// Chunks of which a copy goes on this path now.
+    pub(super) copying: (usize, Vec<u64>),
     /// Chunks that go once more on this path because they block the peer's window.
     rescue: (usize, Vec<u64>),
     /// When the chunk that blocks the window is late enough for that.
@@ -45,15 +57,21 @@ impl Association {
     /// How data is spread from now on.
     pub(crate) fn set_multipath(&mut self, multipath: Option<Multipath>) {
         if self.multipath != multipath {
+            self.forget_copies();
             (self.multipath, self.concurrent) = (multipath, None);
         }
     }
 
-    fn concurrent(&mut self, multipath: &Multipath) -> &mut Concurrent {
+    pub(super) fn concurrent(&mut self, multipath: &Multipath) -> &mut Concurrent {
         self.concurrent.get_or_insert_with(|| {
             Box::new(Concurrent {
                 scheduler: multipath.scheduler.build(),
                 candidates: Vec::new(),
+                gain: Gain::default(),
+                tallies: Vec::new(),
+                more: false,
+                copies: Vec::new(),
+                copying: (0, Vec::new()),
                 rescue: (0, Vec::new()),
                 rescue_at: None,
             })
@@ -63,7 +81,8 @@ impl Association {
     /// Whether new data may go on a path: those that are active, or the one that was chosen where
     /// none is.
     pub(super) fn carries_new(&self, index: usize) -> bool {
-        if self.is_opening() || self.multipath().is_none() {
+        let one = self.multipath().is_none_or(|m| m.scheduler == PathScheduler::Preferred);
+        if self.is_opening() || one {
             return index == self.current;
         }
         self.paths[index].is_active() || index == self.current && !self.paths.iter().any(Path::is_active)
@@ -93,16 +112,114 @@ impl Association {
         };
         let mut candidates = core::mem::take(&mut self.concurrent(&multipath).candidates);
         candidates.clear();
+        let estimates = self.estimates_paths();
         for index in 0..self.paths.len() {
-            let may = busy & 1 << index == 0 && self.carries_new(index) && self.within_share(&multipath, index);
-            if may && self.may_leave(now, index) {
-                candidates.push(Candidate { index, smoothed: self.paths[index].rtt.smoothed() });
+            if self.carries_new(index) && !self.is_resting(index) {
+                let asks = estimates && self.paths[index].is_unknown();
+                self.paths[index].heartbeat.wanted |= asks;
+                let may = busy & 1 << index == 0 && self.within_share(&multipath, index);
+                let ready = may && self.may_leave(now, index);
+                candidates.push(self.candidate_path(index, ready));
             }
         }
+        // What the application holds back for want of room is more than can be counted, and as much
+        // until half of that has gone.
+        let waiting = self.queues.bytes();
+        let more = self.blocked || self.concurrent(&multipath).more && waiting > self.send_limit() / 2;
+        self.concurrent(&multipath).more = more;
+        let backlog = if more { u64::MAX } else { waiting as u64 };
+        let demand = Demand { backlog, window: u64::from(self.peer_window) };
         let concurrent = self.concurrent(&multipath);
-        let chosen = concurrent.scheduler.choose(&candidates);
+        let chosen = concurrent.scheduler.choose(&mut candidates, &demand);
         concurrent.candidates = candidates;
         chosen
+    }
+
+    /// Whether paths are chosen by estimates: one of which nothing is known is asked then, for none
+    /// would ever choose it.
+    pub(super) fn estimates_paths(&self) -> bool {
+        self.multipath().is_some_and(|m| m.scheduler.estimates())
+    }
+
+    fn candidate_path(&self, index: usize, ready: bool) -> Candidate {
+        let path = &self.paths[index];
+        Candidate {
+            index,
+            ready,
+            preferred: index == self.current,
+            smoothed: path.rtt.smoothed(),
+            expected: path.expected(),
+            variation: path.rtt.variation().unwrap_or_default(),
+            window: path.cc.window(),
+            in_flight: path.in_flight,
+            verdict: PathVerdict::Used,
+        }
+    }
+
+    /// Whether a path is not used, to see what it adds or because it adds nothing; never where
+    /// nothing else is active.
+    fn is_resting(&self, index: usize) -> bool {
+        let rests = |i: usize| self.concurrent.as_ref().is_some_and(|c| c.gain.rests(i));
+        rests(index) && (0..self.paths.len()).any(|i| self.paths[i].is_active() && !rests(i))
+    }
+
+    /// What was last made of a path.
+    pub(super) fn verdict(&self, index: usize) -> PathVerdict {
+        if self.multipath().is_none_or(|m| m.scheduler == PathScheduler::Preferred) {
+            return if index == self.current { PathVerdict::Used } else { PathVerdict::Standby };
+        }
+        let Some(concurrent) = &self.concurrent else { return PathVerdict::Used };
+        if concurrent.gain.is_useless(index) {
+            return PathVerdict::NoGain;
+        }
+        concurrent.candidates.iter().find(|c| c.index == index).map_or(PathVerdict::Used, |c| c.verdict)
+    }
+
+    /// What all paths have together, where their windows grow together.
+    pub(super) fn coupled(&self) -> Option<neater_cc::Coupled> {
+        let coupling = self.multipath().map(|m| m.coupling).filter(|c| *c != neater_cc::Coupling::None)?;
+        let part = |p: &Path| neater_cc::Part {
+            window: if p.is_active() { p.cc.window() } else { 0 },
+            mss: p.cc.mss(),
+            round_trip: p.rtt.smoothed().unwrap_or_default(),
+            between_losses: p.several.as_ref().map_or(0, |s| s.between_losses()),
+        };
+        Some(neater_cc::Coupled::new(coupling, self.paths.iter().map(part).collect()))
+    }
+
+    /// An acknowledgment has come: what each path adds is looked at.
+    pub(super) fn measure_gain(&mut self, now: Instant) {
+        // One path at a time shares no bottleneck with itself, and nothing else would carry data
+        // while it rests.
+        let measures = |m: &Multipath| m.measure_gain && m.scheduler != PathScheduler::Preferred;
+        let Some(multipath) = self.multipath().filter(measures) else { return };
+        let base = self.out.base();
+        let mut tallies = core::mem::take(&mut self.concurrent(&multipath).tallies);
+        tallies.clear();
+        tallies.extend(self.paths.iter().map(|p| {
+            let count = p.several.as_ref().map(|s| s.count).filter(|_| p.is_active())?;
+            // The window was the limit not long ago.
+            let busy = p.limited_to > base || p.in_flight + 2 * p.cc.mss() >= p.cc.window();
+            let unsettled = p.cc.in_slow_start() || p.recovery.is_some();
+            let round_trip = p.rtt.smoothed().unwrap_or_default();
+            Some(Tally { delivered: count.delivered, busy, unsettled, round_trip })
+        }));
+        let concurrent = self.concurrent(&multipath);
+        concurrent.gain.update(now, &tallies);
+        concurrent.tallies = tallies;
+    }
+
+    /// The round-trip time that the receive buffer is to last for: of several paths that data comes
+    /// by, what comes by the others waits for the slowest.
+    pub(super) fn round_trip(&self, arrived: usize) -> Option<Duration> {
+        let own = self.paths[arrived].rtt.smoothed();
+        let carries = |p: &&Path| p.is_active() && p.several.as_ref().is_some_and(|s| s.count.received > 0);
+        self.paths.iter().filter(carries).filter_map(|p| p.rtt.smoothed()).chain(own).max()
+    }
+
+    /// Whether everything goes once more on every other path.
+    pub(super) fn copies_everything(&self) -> bool {
+        self.concurrent.as_ref().is_some_and(|c| c.scheduler.copies_everything())
     }
 
     /// New data has left on a path.
@@ -131,11 +248,19 @@ impl Association {
             return last;
         }
         let active = (0..self.paths.len()).filter(|i| self.paths[*i].is_active());
+        if multipath.retransmission == Retransmission::Fastest {
+            // One path at a time: where data goes.
+            if multipath.scheduler == PathScheduler::Preferred && self.paths[self.current].is_active() {
+                return self.current;
+            }
+            let key = |i: &usize| (self.paths[*i].rtt.smoothed().unwrap_or(Duration::MAX), *i);
+            return active.min_by_key(key).unwrap_or(self.current);
+        }
         let key = |i: &usize| {
             let p = &self.paths[*i];
             let first = match multipath.retransmission {
                 Retransmission::LargestThreshold | Retransmission::SamePath => p.cc.threshold().unwrap_or(u64::MAX),
-                Retransmission::LargestWindow => p.cc.window(),
+                Retransmission::LargestWindow | Retransmission::Fastest => p.cc.window(),
                 Retransmission::LowestLoss => {
                     let count = p.several.as_ref().map_or_else(Count::default, |s| s.count);
                     u64::MAX - count.lost * 1_000_000 / count.sent.max(1)

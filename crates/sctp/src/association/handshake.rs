@@ -263,6 +263,7 @@ impl Association {
         self.ties = fresh.ties;
         self.out = Outstanding::new(first(cookie.initial.0));
         self.queues = self.queues.anew(self.config.outbound_streams, keeps);
+        self.concurrent = None;
         for path in &mut self.paths {
             path.restart(&self.config);
         }

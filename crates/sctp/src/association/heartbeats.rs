@@ -36,9 +36,10 @@ impl Association {
     /// timers are first looked at, which draws their jitter.
     pub(super) fn start_heartbeats(&mut self, now: Instant) {
         let config = Arc::clone(&self.config);
+        let estimates = self.estimates_paths();
         for path in self.paths.iter_mut().filter(|p| p.state != PathState::Removed) {
             let unconfirmed = path.state == PathState::Unconfirmed;
-            path.heartbeat.wanted = unconfirmed;
+            path.heartbeat.wanted = unconfirmed || estimates && path.rtt.smoothed().is_none();
             if !unconfirmed {
                 path.mtu.start();
             }
@@ -73,7 +74,10 @@ impl Association {
         } else {
             path.rtt.undo_back_off();
         }
-        if path.state == PathState::PotentiallyFailed
+        let left = self.is_back(arrived.now, usize::from(info.path.0));
+        let path = &mut self.paths[usize::from(info.path.0)];
+        if !left
+            && path.state == PathState::PotentiallyFailed
             && let Some(packets) = self.config.potentially_failed_window
         {
             // Slow start from here: what a heartbeat got through, data will (Natarajan 2009,
@@ -82,6 +86,7 @@ impl Association {
         }
         let silent = self.is_silent();
         self.answered(usize::from(info.path.0));
+        self.heartbeat_answered(arrived.now, usize::from(info.path.0));
         if silent && (self.config.silent_probing.is_some() || self.probed) {
             self.silence_ended(arrived.now);
             self.probed = false;
@@ -148,6 +153,7 @@ impl Association {
             None => {
                 let room = self.paths[self.current].mtu.most();
                 if let Some(index) = self.add_path(candidate.route, room, PathState::Unconfirmed) {
+                    self.paths[index].rtt.sample(arrived.now - candidate.sent_at);
                     self.answered(index);
                 }
             }

@@ -129,7 +129,7 @@ impl Association {
             let at_once = arrived.at_once || !arrived.new_data;
             let several = self.multipath().is_some_and(|m| m.delayed_ack);
             self.rx.arrivals.packet(arrived.now, at_once, every, delay, several);
-            if let Some(rtt) = arrived.path.and_then(|p| self.paths[p].rtt.smoothed()) {
+            if let Some(rtt) = arrived.path.and_then(|p| self.round_trip(p)) {
                 self.rx.resize(arrived.now, rtt);
             }
         }

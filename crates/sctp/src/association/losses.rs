@@ -59,6 +59,7 @@ impl Association {
             path: path.id,
             least_rtt: path.rtt.least(),
             smoothed: path.rtt.smoothed(),
+            late: path.rtt.late(),
             recovering: path.recovery.is_some(),
             three_above: sacked >= 3,
         };
@@ -105,6 +106,7 @@ impl Association {
     /// Nothing that is on a path will be acknowledged: it goes another way.
     pub(super) fn lose_all_on(&mut self, index: usize) {
         let id = self.paths[index].id;
+        self.lose_copies_on(index);
         let flying = self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(tsn, _)| tsn);
         for tsn in flying.collect::<Vec<u64>>() {
             if let Some((path, size)) = self.out.lose(tsn, true) {
@@ -180,6 +182,7 @@ impl Association {
         let id = path.id;
         let flight = path.in_flight;
         let probing = self.is_answered_probe(index);
+        self.lose_copies_on(index);
         let mut flying = core::mem::take(&mut self.late);
         flying.extend(self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(t, _)| t));
         if probing {
@@ -217,7 +220,7 @@ impl Association {
         self.stats.timeouts += 1;
         self.outbox.forward |= self.out.has_advanced();
         if timeouts > 1 {
-            self.suspect_size(index);
+            self.suspect_size(index, timeouts);
         }
         self.failed(index, true);
         if !self.is_closed() {

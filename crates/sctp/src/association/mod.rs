@@ -11,6 +11,7 @@ mod auth;
 mod bulk;
 mod commands;
 mod concurrent;
+mod copies;
 mod data;
 mod handshake;
 mod heartbeats;
@@ -542,6 +543,7 @@ impl Association {
             delivered: count.delivered,
             received: count.received,
             timeouts: count.timeouts,
+            verdict: self.verdict(usize::from(p.id.0)),
         };
         self.live_paths().map(|p| stats(p, count(p))).collect()
     }
@@ -582,6 +584,7 @@ impl Association {
         self.expiries = BTreeMap::new();
         self.outbox = Outbox::default();
         self.candidate = None;
+        self.concurrent = None;
         for path in &mut self.paths {
             path.in_flight = 0;
             (path.t3, path.reorder, path.tail.due) = (None, None, None);

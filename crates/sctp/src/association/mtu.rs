@@ -72,9 +72,9 @@ impl Association {
     }
 
     /// T3-rtx of a path has expired so often in a row.
-    pub(super) fn suspect_size(&mut self, index: usize) {
+    pub(super) fn suspect_size(&mut self, index: usize, times: u32) {
         let path = &mut self.paths[index];
-        if path.mtu.suspect(path.timeouts) {
+        if path.mtu.suspect(times) {
             self.stats.black_holes += 1;
             self.adjust_size(index);
         }

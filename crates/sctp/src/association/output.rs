@@ -119,7 +119,15 @@ impl Association {
                 return Some(index);
             }
         }
-        if self.has_new_data(now) { self.fresh_path(now, lost) } else { self.rescue_path(now) }
+        if self.copies_everything()
+            && let Some(index) = self.copy_path(now, lost)
+        {
+            return Some(index);
+        }
+        if self.has_new_data(now) {
+            return self.fresh_path(now, lost);
+        }
+        self.rescue_path(now).or_else(|| self.copy_path(now, lost))
     }
 
     /// Whether window, burst and pace let a packet leave on a path that has something to send.
@@ -396,9 +404,20 @@ impl Association {
             self.stats.retransmissions += 1;
         }
         self.rescued();
+        let copying = self.take_copying(index);
+        let copies = !copying.is_empty();
+        for tsn in copying {
+            let Some(sent) = self.out.get(tsn) else { continue };
+            if self.write_chunk(packet, tsn, &sent.piece, false).is_err() {
+                break;
+            }
+            bytes += u64::from(sent.size);
+            self.copied(now, tsn, index);
+        }
         // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
         let (full, mut fresh) = (self.fragment_size(), false);
-        while (self.carries_new(index) || matches!(self.state, State::CookieEchoed(_)))
+        while !copies
+            && (self.carries_new(index) || matches!(self.state, State::CookieEchoed(_)))
             && self.out.next_lost(0).is_none_or(|tsn| self.retransmission_path(tsn) != index)
             && let Some(size) = self.write_new(now, packet, index, (full, bytes))
         {
@@ -414,6 +433,7 @@ impl Association {
         self.window_answered = false;
         self.paths[index].on_sent(now, bytes);
         self.arm(now, index, earliest, fresh);
+        self.watch_silence(now, index, false);
         bytes
     }
 

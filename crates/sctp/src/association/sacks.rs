@@ -72,6 +72,7 @@ impl Association {
         self.note_earliest();
         self.acknowledged_in_silence(now);
         let advanced = self.read_acknowledgment(now, cumulative, gaps);
+        self.settle_copies();
         if self.out.has_reneged() && !self.out.forget_received() {
             return self.violation("data is taken back that was called non-renegable");
         }
@@ -109,6 +110,7 @@ impl Association {
         for index in 0..self.paths.len() {
             self.path_timers(now, index);
         }
+        self.measure_gain(now);
         self.forward_again(now, advanced);
     }
 
@@ -132,13 +134,13 @@ impl Association {
                     several.count.delivered += sent.piece.payload.len() as u64;
                 }
                 let shows = path.shows(sent.sent_at);
-                path.ack.certain |= shows && !sent.elsewhere;
+                path.ack.certain |= shows && !sent.elsewhere && !sent.copied;
                 path.ack.mistaken |= acked.mistaken;
                 // Karn: only what was sent once measures (rule C5).
-                if shows && sent.times == 1 {
+                if shows && sent.times == 1 && !sent.copied {
                     path.ack.measured = path.ack.measured.max(Some(sent.sent_at));
                 }
-                if rack {
+                if rack && !sent.copied {
                     path.rack.delivered(now, tsn, sent.sent_at, sent.times, path.rtt.least());
                 }
                 stats.bytes_acknowledged += sent.piece.payload.len() as u64;
@@ -187,6 +189,7 @@ impl Association {
         }
         self.find_losses(now, index, advanced, packets);
         let (base, next, credited) = (self.acked_to(index), self.out.next(), self.credited(index));
+        let coupled = self.coupled();
         let path = &mut self.paths[index];
         let recovered = path.recovery.is_some_and(|exit| base >= exit);
         if recovered {
@@ -198,9 +201,13 @@ impl Association {
             path.recovery = Some(next);
             path.cc.on_congestion(&Loss { now, cause: Cause::Loss, flight: path.ack.before });
             path.forced = true; // Section 7.2.4, step 3.
+            if let Some(several) = &mut path.several {
+                several.has_lost();
+            }
             self.stats.fast_recoveries += 1;
         }
         if path.ack.delivered > 0 || path.ack.lost > 0 {
+            path.cc.set_coupled(coupled.map(|all| all.growth(index)));
             let limited =
                 base <= path.limited_to || (path.cc.in_slow_start() && 2 * path.ack.before >= path.cc.window());
             path.cc.on_ack(&Ack {
@@ -229,6 +236,7 @@ impl Association {
         let single = self.out.len() == 1;
         let delay = self.config.sack_delay;
         let lost = self.out.has_lost();
+        self.watch_silence(now, index, self.paths[index].ack.certain);
         let path = &mut self.paths[index];
         if path.in_flight == 0 {
             (path.tail.due, path.reorder) = (None, None);

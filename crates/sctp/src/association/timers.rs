@@ -67,6 +67,7 @@ impl Association {
         if due(self.first_expiry()) {
             self.expire(now);
         }
+        self.leave_silent_paths(now);
         for index in 0..self.paths.len() {
             if due(self.paths[index].reorder) {
                 self.reorder_timeout(now, index);

@@ -8,13 +8,16 @@
 //! Independent End-to-End Paths", 2006; Natarajan, "Leveraging Innovative Transport Layer Services
 //! for Improved Application Performance", 2009, chapter 4.
 
+mod gain;
 mod pseudo;
 mod schedule;
 
+pub(crate) use gain::{Gain, Tally};
 pub(crate) use pseudo::Pseudo;
-pub(crate) use schedule::{Candidate, Schedule};
+pub(crate) use schedule::{Candidate, Demand, Schedule};
 
 use core::time::Duration;
+pub use neater_cc::Coupling;
 
 /// Which path carries the next packet with new data, of those whose congestion window has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,27 @@ pub enum PathScheduler {
     RoundRobin,
     /// The path with the lowest smoothed round-trip time; one that was not measured comes last.
     LowestRtt,
+    /// The one that data goes as long as it works; the others stand by.
+    Preferred,
+    /// Earliest completion first: a slower path is used when the packet arrives by it before the
+    /// faster ones have carried all that waits (Lim et al., "ECF: An MPTCP Path Scheduler to Manage
+    /// Heterogeneous Paths", 2017).
+    EarliestCompletion,
+    /// Blocking estimation: a slower path is used when what the faster ones send meanwhile fits
+    /// into the peer's receive window (Ferlin et al., "BLEST: Blocking Estimation-based MPTCP
+    /// Scheduler for Heterogeneous Networks", 2016).
+    BlockingEstimation,
+    /// Both conditions: what a path delivers decides, packet by packet, whether it is used.
+    Adaptive,
+    /// Paths take turns, and a copy of everything goes on each other path that has room.
+    Redundant,
+}
+
+impl PathScheduler {
+    /// Whether it needs to know how long a path takes.
+    pub(crate) const fn estimates(self) -> bool {
+        !matches!(self, Self::RoundRobin | Self::Preferred)
+    }
 }
 
 /// Which path carries a chunk that was lost (Iyengar 2006, section 5). Always one that is active,
@@ -40,6 +64,39 @@ pub enum Retransmission {
     LowestLoss,
     /// The path that it was sent on before: RTX-SAME.
     SamePath,
+    /// The path with the lowest smoothed round-trip time: others wait for it.
+    Fastest,
+}
+
+/// Why a path carries new data, or does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathVerdict {
+    /// It does, or would if there were anything.
+    #[default]
+    Used,
+    /// One path at a time carries data, and it is another one.
+    Standby,
+    /// The faster paths will have carried all that waits before a packet arrives by this one.
+    FasterSuffice,
+    /// What the faster paths carry until a packet arrives by this one has no room at the peer.
+    WouldBlock,
+    /// The others carry as much without it: they share a bottleneck.
+    NoGain,
+}
+
+impl PathVerdict {
+    /// The reason in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Used => "carries data",
+            Self::Standby => "stands by",
+            Self::FasterSuffice => "faster ones suffice",
+            Self::WouldBlock => "too slow for the peer's buffer",
+            Self::NoGain => "shares a bottleneck with another one",
+        }
+    }
 }
 
 /// How new data is spread over the paths of an association.
@@ -70,6 +127,21 @@ pub struct Multipath {
     /// splitting: Dreibholz et al., "On the Use of Concurrent Multipath Transfer over Asymmetric
     /// Paths", 2010).
     pub split_buffer: bool,
+    /// When nothing new can be sent, a path with room carries a copy of what is under way on
+    /// another one, if the copy would be acknowledged first: at the end of what there is to send,
+    /// and while the peer's receive window is full.
+    pub reinject: bool,
+    /// A path that nothing comes back from is left after a probe timeout (RFC 8985 section 7.2),
+    /// while another one works: it becomes potentially failed, what is under way there goes
+    /// elsewhere at once, and it is asked by heartbeats. Needs
+    /// [`crate::AssociationConfig::potentially_failed`].
+    pub leave_silent: bool,
+    /// What each path adds is measured now and then: one is not used for a few round trips, and if
+    /// the others carry what it did, it shares their bottleneck and stays unused for longer (what
+    /// RFC 8382 is about, by trial and not by statistics of delays).
+    pub measure_gain: bool,
+    /// How windows grow together.
+    pub coupling: Coupling,
 }
 
 impl Multipath {
@@ -85,14 +157,49 @@ impl Multipath {
             opportunistic: false,
             penalise: false,
             split_buffer: false,
+            reinject: false,
+            leave_silent: false,
+            measure_gain: false,
+            coupling: Coupling::None,
+        }
+    }
+
+    /// All paths for their capacity, each only as far as it helps.
+    #[must_use]
+    pub const fn aggregate() -> Self {
+        Self {
+            scheduler: PathScheduler::Adaptive,
+            retransmission: Retransmission::Fastest,
+            reinject: true,
+            leave_silent: true,
+            measure_gain: true,
+            ..Self::as_published()
+        }
+    }
+
+    /// The fastest path first, others when it has no room, and copies where they arrive earlier.
+    #[must_use]
+    pub const fn interactive() -> Self {
+        Self { scheduler: PathScheduler::EarliestCompletion, ..Self::aggregate() }
+    }
+
+    /// One path, and another one when it fails.
+    #[must_use]
+    pub const fn handover() -> Self {
+        Self {
+            scheduler: PathScheduler::Preferred,
+            delayed_ack: false,
+            reinject: false,
+            measure_gain: false,
+            ..Self::aggregate()
         }
     }
 }
 
 impl Default for Multipath {
-    /// The same, and what keeps a bad path from blocking a good one.
+    /// [`Multipath::aggregate`].
     fn default() -> Self {
-        Self { scheduler: PathScheduler::LowestRtt, opportunistic: true, penalise: true, ..Self::as_published() }
+        Self::aggregate()
     }
 }
 

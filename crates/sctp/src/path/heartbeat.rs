@@ -106,6 +106,11 @@ impl Heartbeat {
         Some((now - sent_at, !self.repeated))
     }
 
+    /// Since when the one that is waited for has not been answered.
+    pub(crate) fn unanswered(&self) -> Option<Instant> {
+        self.waiting.map(|(_, at, _)| at)
+    }
+
     /// Whether none is under way or wanted.
     pub(crate) const fn is_idle(&self) -> bool {
         self.waiting.is_none() && !self.wanted

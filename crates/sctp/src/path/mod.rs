@@ -105,6 +105,27 @@ pub(crate) struct Several {
     /// How many times a path of the association had become potentially failed when this one last
     /// did.
     pub(crate) doubted: u32,
+    /// When it counts as silent: something is under way, and nothing comes back.
+    pub(crate) silent: Option<Instant>,
+    /// When it was left because of that, as long as it has not answered since, and how often in a
+    /// row.
+    pub(crate) left_at: Option<Instant>,
+    pub(crate) lapses: u32,
+    /// Bytes that had been delivered at the last two losses: what OLIA looks at.
+    pub(crate) losses: (u64, u64),
+}
+
+impl Several {
+    /// The more of what was delivered between the last two losses, and since the last.
+    pub(crate) fn between_losses(&self) -> u64 {
+        let (before, last) = self.losses;
+        (last - before).max(self.count.delivered.saturating_sub(last))
+    }
+
+    /// There was a loss.
+    pub(crate) fn has_lost(&mut self) {
+        self.losses = (self.losses.1, self.count.delivered);
+    }
 }
 
 /// The probe for a loss at the end (RFC 8985 section 7).
@@ -227,6 +248,9 @@ impl Path {
         self.state = PathState::Removed;
         (self.t3, self.reorder, self.paced_until) = (None, None, None);
         (self.tail, self.recovery, self.forced) = (TailProbe::default(), None, false);
+        if let Some(several) = &mut self.several {
+            (several.silent, several.left_at) = (None, None);
+        }
         self.heartbeat.stop();
         self.mtu.stop();
     }
@@ -298,6 +322,28 @@ impl Path {
         Some(self.t3.map_or(due, |t3| due.min(t3)))
     }
 
+    /// Whether nothing is known of its round trip, and nothing is under way that would show it.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.rtt.smoothed().is_none() && self.in_flight == 0 && self.heartbeat.is_idle()
+    }
+
+    /// The round trip of a packet that leaves now. Of the queue that the path has built itself as
+    /// much is there as of its window is under way: a path that carries nothing is not measured,
+    /// and would else be taken for as slow as it was when it was full.
+    pub(crate) fn expected(&self) -> Option<Duration> {
+        let (smoothed, least) = (self.rtt.smoothed()?, self.rtt.least()?);
+        let window = self.cc.window().max(1);
+        let full = self.in_flight.min(window) as f64 / window as f64;
+        Some(least + smoothed.saturating_sub(least).mul_f64(full))
+    }
+
+    /// How long the answer to what was sent may take before the path counts as silent; `None`: it
+    /// was not measured yet.
+    pub(crate) fn probe_timeout(&self, ack_delay: Duration) -> Option<Duration> {
+        let single = self.in_flight <= self.cc.mss();
+        self.rtt.probe_timeout().map(|timeout| timeout + if single { ack_delay } else { Duration::ZERO })
+    }
+
     /// One more transmission was not answered; true if the path has just become inactive (section
     /// 8.2), or is doubted because there were more than `doubt` of them (RFC 7829 section 3).
     pub(crate) fn fail(&mut self, limit: u32, doubt: Option<u32>) -> bool {
@@ -326,7 +372,8 @@ impl Path {
 
     /// The earliest of the path's deadlines.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline(), self.mtu.deadline()]
+        let silent = self.several.as_ref().and_then(|s| s.silent);
+        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline(), self.mtu.deadline(), silent]
             .into_iter()
             .flatten()
             .min()

@@ -67,9 +67,14 @@ impl Rtt {
     }
 
     /// The variation, once measured.
-    #[cfg(test)]
-    fn variation(&self) -> Option<Duration> {
+    pub(crate) fn variation(&self) -> Option<Duration> {
         self.smoothed.map(|(_, var)| var)
+    }
+
+    /// After so long without any answer to what was sent a path is silent: the probe timeout of RFC
+    /// 8985 section 7.2, and no less than where acknowledgments may be late by.
+    pub(crate) fn probe_timeout(&self) -> Option<Duration> {
+        self.smoothed.map(|(srtt, var)| 2 * srtt + (4 * var).saturating_sub(srtt).max(Duration::from_millis(2)))
     }
 
     /// The least that was measured.

@@ -49,6 +49,8 @@ pub(crate) struct Sent {
     pub(crate) timed_out: bool,
     /// It was sent on more than one path.
     pub(crate) elsewhere: bool,
+    /// A copy of it went on another path meanwhile: that it has arrived shows nothing of either.
+    pub(crate) copied: bool,
     /// It was sent last when this was the next TSN: what lies below was sent before it.
     pub(crate) after: u64,
 }
@@ -167,6 +169,7 @@ impl Outstanding {
             fast: false,
             timed_out: false,
             elsewhere: false,
+            copied: false,
             after: tsn,
         });
         tsn

@@ -29,6 +29,10 @@ pub(crate) struct Rack {
     persist: u32,
     /// The window was widened for the data up to here.
     widened_at: u64,
+    /// By how much something came late that was overtaken: at most, fading with each recovery.
+    /// Where delays vary, the least round trip that the window of RFC 8985 is made of is no measure
+    /// of that.
+    lateness: Duration,
 }
 
 /// What the path knows when losses are looked for.
@@ -38,6 +42,8 @@ pub(crate) struct Look {
     pub(crate) path: PathId,
     pub(crate) least_rtt: Option<Duration>,
     pub(crate) smoothed: Option<Duration>,
+    /// After so long an acknowledgment is late by any measure.
+    pub(crate) late: Duration,
     /// In fast recovery, or after a timeout.
     pub(crate) recovering: bool,
     /// At least three packets' worth of data arrived above a hole.
@@ -50,6 +56,9 @@ impl Rack {
         let rtt = now - sent_at;
         if times == 1 {
             self.reordering |= tsn < self.highest;
+            if self.newest.is_some_and(|(at, last)| (sent_at, tsn) < (at, last)) {
+                self.lateness = self.lateness.max(rtt.saturating_sub(self.rtt));
+            }
         } else if least.is_some_and(|l| rtt < l) {
             return; // The acknowledgment is for an earlier copy.
         }
@@ -72,6 +81,7 @@ impl Rack {
 
     /// A recovery is over.
     pub(crate) fn recovered(&mut self) {
+        self.lateness -= self.lateness / 16;
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
             self.wider = 0;
@@ -84,7 +94,8 @@ impl Rack {
             return Duration::ZERO;
         }
         let quarter = look.least_rtt.unwrap_or_default() / 4;
-        (quarter * (1 + self.wider)).min(look.smoothed.unwrap_or_default())
+        let standard = (quarter * (1 + self.wider)).min(look.smoothed.unwrap_or_default());
+        standard.max((self.lateness + self.lateness / 8).min(look.late))
     }
 
     /// Calls `lost` with each chunk of the path that is lost by now, and returns when to look again
@@ -158,6 +169,7 @@ mod tests {
             path: PathId(0),
             least_rtt: Some(Duration::from_millis(40)),
             smoothed: Some(Duration::from_millis(40)),
+            late: Duration::from_millis(80),
             recovering: false,
             three_above: false,
         }

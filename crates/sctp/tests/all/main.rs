@@ -6,6 +6,7 @@ mod commands;
 mod ecn;
 mod hostile;
 mod multipath;
+mod multipath_health;
 mod nr_sack;
 mod owner;
 mod pair_basic;

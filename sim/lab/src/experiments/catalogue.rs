@@ -1,11 +1,14 @@
-//! What each experiment declares: what is asked, under which conditions, what was published, what is measured.
+//! What each experiment declares: what is asked, under which conditions, what was published, what
+//! is measured.
 //!
-//! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
-//! under emulation; **F** the browser demonstration; **S** the dissertation on SCTP's streams, acknowledgments and paths. They are among the founding documents of this project.
+//! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on
+//! reliable UDP transports under emulation; **F** the browser demonstration; **S** the dissertation
+//! on SCTP's streams, acknowledgments and paths. They are among the founding documents of this
+//! project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, multipath, networks,
-    nr_sack, p1, py, router, s1, s2, s3, web0, x1, x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, links, memory, multipath,
+    networks, nr_sack, p1, py, router, s1, s2, s3, web0, x1, x2,
 };
 
 const TASKSET: Need = Need::Tool("taskset", "util-linux");
@@ -497,6 +500,62 @@ pub const ALL: &[Experiment] = &[
         needs: LAB,
         minutes: (0.6, 17.0),
         run: emulated::b4,
+    },
+    Experiment {
+        id: "I1",
+        title: "I1: never worse than the better link",
+        asked: "Is one flow over two links ever slower than over the better one alone, with default settings?",
+        note: "20 MiB from the connection call to the last byte that the receiver's application has, in virtual time, over both links and over \
+               each alone with the same seed. The association is opened on the first link, and the second is added when it is up. Jitter is \
+               normal in each direction, cut at no delay, and reorders as netem's does; the second table keeps the order and has queues of \
+               one bandwidth-delay product. `ratio_to_sum`: bytes in order when the transfer over both ends, over what both single ones had by then.",
+        parameters: &[
+            ("links", "the 16 pairs that the mqvpn project has published"),
+            ("queues", "1,000 packets; one bandwidth-delay product in the second table"),
+            ("seeds", "100; 20 with --quick, and the first table alone"),
+        ],
+        published: &[(
+            "better link alone, default settings, best of its settings, in Mbit/s: beside each row",
+            "mqvpn, report of 2026-06-18, section 3.3",
+        )],
+        metrics: &[
+            metric("ratio_to_best", "1", "mean at least 0.97 in each environment"),
+            metric("ratio_to_best_low", "1", "lower end of its interval at least 0.95"),
+            metric("ratio_to_best_least", "1", "no seed below 0.80"),
+            metric(
+                "bottleneck_share",
+                "1",
+                "default at most 0.6: two paths through one bottleneck beside one flow with CUBIC",
+            ),
+            metric(
+                "ratio_to_sum",
+                "1",
+                "at least 0.90 where links are not too different; 0.80 in jitter-20, loss-2 and congested",
+            ),
+        ],
+        needs: &[],
+        minutes: (4.0, 40.0),
+        run: links::i1,
+    },
+    Experiment {
+        id: "I2",
+        title: "I2: a link dies without a word",
+        asked: "After which time does something arrive that had to be sent again?",
+        note: "From the death of the link that carries most to the first byte in order that was lost with it, in virtual time; where nothing was \
+               sent, from the next message on. Bound: two round trips of the survivor, one probe timeout of the sender (RFC 8985) and 25 ms.",
+        parameters: &[
+            ("links", "two of 20 Mbit/s and 50 ms, queues of one bandwidth-delay product"),
+            ("application", "half of what one link carries; all that both do; silence for 0.5 to 2.5 s and a message"),
+            ("deaths", "1,000 of each; 50 with --quick"),
+        ],
+        published: &[],
+        metrics: &[
+            metric("resume_ms", "ms", "app-limited-p99 at most 250"),
+            metric("within_bound", "1", "at least 0.99"),
+        ],
+        needs: &[],
+        minutes: (0.5, 5.0),
+        run: links::i2,
     },
     Experiment {
         id: "S1",

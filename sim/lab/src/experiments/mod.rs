@@ -1,7 +1,8 @@
 //! The experiments, one file each.
 //!
-//! Every experiment gives figures, the raw numbers behind them, and panels to draw. A program that cannot be measured is a
-//! figure that says so; an experiment fails only when what it compares with cannot be measured.
+//! Every experiment gives figures, the raw numbers behind them, and panels to draw. A program that
+//! cannot be measured is a figure that says so; an experiment fails only when what it compares with
+//! cannot be measured.
 
 mod a1;
 mod a10;
@@ -18,6 +19,7 @@ mod f1;
 mod f2;
 mod f3;
 mod flows;
+mod links;
 mod memory;
 mod multipath;
 pub(crate) mod networks;
@@ -103,7 +105,8 @@ impl Lab {
         self.only.as_ref().is_none_or(|text| point.contains(text.as_str()))
     }
 
-    /// Whether runs of an experiment are to be made again: the first time in this process that somebody asks, if they are.
+    /// Whether runs of an experiment are to be made again: the first time in this process that
+    /// somebody asks, if they are.
     pub(crate) fn fresh(&self, id: &'static str) -> bool {
         self.fresh && self.freshened.borrow_mut().insert(id)
     }
@@ -224,10 +227,11 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Whether its figures are of decisions and of simulations, which do not depend on how programs were built.
+    /// Whether its figures are of decisions and of simulations, which do not depend on how programs
+    /// were built.
     #[must_use]
     pub fn is_of_decisions(&self) -> bool {
-        ["A9", "D1", "D2", "E1", "E2", "E3", "E4a", "E4b", "F1", "F3", "X2"].contains(&self.id)
+        ["A9", "D1", "D2", "E1", "E2", "E3", "E4a", "E4b", "F1", "F3", "I1", "I2", "X2"].contains(&self.id)
     }
 
     /// How long it takes, more or less.
@@ -242,7 +246,8 @@ impl Experiment {
         if self.id == "B3" { &["B1", "B2"] } else { &[] }
     }
 
-    /// How long it takes, more or less, with the runs it shares that are not there: those of `made` are.
+    /// How long it takes, more or less, with the runs it shares that are not there: those of `made`
+    /// are.
     #[must_use]
     pub fn minutes_without(&self, quick: bool, made: impl Fn(&str) -> bool) -> f64 {
         let shared = ALL.iter().filter(|e| self.shares().contains(&e.id) && !made(e.id));
@@ -279,7 +284,8 @@ impl Experiment {
     }
 }
 
-/// The values that could be measured, and why the others could not. Nothing can be measured without tools.
+/// The values that could be measured, and why the others could not. Nothing can be measured without
+/// tools.
 pub(crate) fn for_each<T>(
     programs: &[Program],
     mut measure: impl FnMut(Program) -> Result<T>,
@@ -295,12 +301,14 @@ pub(crate) fn for_each<T>(
     Ok(out)
 }
 
-/// How often the pairs that were asked for are taken at most, while the control says that the machine is restless.
+/// How often the pairs that were asked for are taken at most, while the control says that the
+/// machine is restless.
 const STEADYING: usize = 4;
 
-/// Interleaved samples, as many pairs as asked for, and as many again while the ratio of the medians of the reference and of its
-/// control is not known well enough for a verdict. Only the width of that interval decides: no program's figure does, and not whether
-/// the control lies above or below. With `--quick` it is what it is.
+/// Interleaved samples, as many pairs as asked for, and as many again while the ratio of the
+/// medians of the reference and of its control is not known well enough for a verdict. Only the
+/// width of that interval decides: no program's figure does, and not whether the control lies above
+/// or below. With `--quick` it is what it is.
 pub(crate) fn steadied(
     lab: &Lab,
     pairs: usize,
@@ -326,7 +334,8 @@ pub(crate) fn steadied(
     Ok(got)
 }
 
-/// The ratio figures of one interleaved measurement, ours first, the control last. What is ours is judged by `judge`.
+/// The ratio figures of one interleaved measurement, ours first, the control last. What is ours is
+/// judged by `judge`.
 pub(crate) struct Ratios<'a> {
     pub id: &'static str,
     /// The name of the figure of ours; other programs' have theirs appended, the control `_aa`.

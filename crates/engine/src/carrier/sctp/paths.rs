@@ -24,7 +24,7 @@ use crate::request::Compiled;
 use neater_base::Key;
 use neater_base::net::{Interface, Net, SocketOptions};
 use neater_property::{Multipath, MultipathPolicy, Role};
-use neater_sctp::{AddressChange, AssociationId, LayerId, PathScheduler, PathState};
+use neater_sctp::{AddressChange, AssociationId, LayerId, PathScheduler, PathState, PathVerdict};
 use std::net::{IpAddr, SocketAddr};
 
 /// The most paths of an association.
@@ -119,12 +119,11 @@ impl Sctp {
 /// How data is spread over the paths of an association, by `multipathPolicy` (RFC 9622 section
 /// 8.1.7).
 pub(super) fn spread(policy: MultipathPolicy) -> Option<neater_sctp::Multipath> {
-    let all = neater_sctp::Multipath::default();
-    match policy {
-        MultipathPolicy::Aggregate => Some(all),
-        MultipathPolicy::Interactive => Some(neater_sctp::Multipath { scheduler: PathScheduler::LowestRtt, ..all }),
-        MultipathPolicy::Handover => None,
-    }
+    Some(match policy {
+        MultipathPolicy::Aggregate => neater_sctp::Multipath::aggregate(),
+        MultipathPolicy::Interactive => neater_sctp::Multipath::interactive(),
+        MultipathPolicy::Handover => neater_sctp::Multipath::handover(),
+    })
 }
 
 /// An address of an interface that a socket may be bound to, of this family.
@@ -438,7 +437,7 @@ impl SctpCarrier {
         let Some(a) = self.associations.get(key) else { return Vec::new() };
         let Some(e) = self.endpoints.get(a.end) else { return Vec::new() };
         let primary = e.endpoint.peer(a.id).map(|(route, _)| route);
-        let spreads = e.endpoint.multipath(a.id).is_some();
+        let spreads = e.endpoint.multipath(a.id).is_some_and(|m| m.scheduler != PathScheduler::Preferred);
         let info = |p: neater_sctp::PathStats| {
             let (socket, at) = e.way(p.route.layer);
             let s = self.sockets.get(socket)?;
@@ -446,6 +445,7 @@ impl SctpCarrier {
             let of = |index: u32| cx.net.interfaces().iter().find(|i| i.index == index).map(|i| i.name.clone());
             let state = match p.state {
                 PathState::Unconfirmed => PathUse::Unconfirmed,
+                PathState::Active if p.verdict == PathVerdict::NoGain => PathUse::Standby,
                 PathState::Active if spreads || Some(p.route) == primary => PathUse::InUse,
                 PathState::Active => PathUse::Standby,
                 PathState::PotentiallyFailed => PathUse::PotentiallyFailed,
@@ -456,6 +456,7 @@ impl SctpCarrier {
                 remote: p.route.remote,
                 interface: s.options.interface.and_then(of),
                 state,
+                why: (p.state == PathState::Active).then_some(p.verdict.as_str()),
                 rtt: p.srtt,
                 window: p.window,
                 in_flight: p.in_flight,

@@ -1,8 +1,10 @@
-//! E1 to E4b: concurrent multipath transfer while a path fails or loses, with and without the potentially-failed state, in virtual
-//! time (Natarajan, "Leveraging Innovative Transport Layer Services for Improved Application Performance", 2009, chapter 4).
+//! E1 to E4b: concurrent multipath transfer while a path fails or loses, with and without the
+//! potentially-failed state, in virtual time (Natarajan, "Leveraging Innovative Transport Layer
+//! Services for Improved Application Performance", 2009, chapter 4).
 
 mod cross;
-mod world;
+mod transfer;
+pub(super) mod world;
 
 use super::{Lab, Outcome};
 use crate::measure::Result;
@@ -11,8 +13,8 @@ use crate::report::{Bound, Figure};
 use neater_link::{LinkConfig, QueueLimit};
 use neater_sctp::{AssociationConfig, Multipath};
 use std::time::Duration;
-pub(super) use world::each;
-use world::{Plan, Seen, run};
+pub(super) use transfer::each;
+use transfer::{Plan, Seen, run};
 
 const RATE: u64 = 10_000_000;
 const DELAY: Duration = Duration::from_millis(45);
@@ -367,7 +369,8 @@ pub(super) fn e4b(lab: &Lab) -> Result<Outcome> {
     Ok(out)
 }
 
-/// Tables 4.1 and 4.2 of the source beside ours: timeouts in a row on the second path, and transmissions on both, means over runs.
+/// Tables 4.1 and 4.2 of the source beside ours: timeouts in a row on the second path, and
+/// transmissions on both, means over runs.
 fn tables(out: &mut Outcome, load: u32, seen: &[[Seen; 2]]) {
     // (load, variant): the second to fifth timeout in a row, transmissions on path 1 and 2.
     const PUBLISHED: [(u32, [&str; 6]); 8] = [

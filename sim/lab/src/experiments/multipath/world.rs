@@ -1,147 +1,130 @@
-//! Two hosts with an association over two paths, in virtual time: what is transferred, and what is seen of it.
+//! Two hosts and the links between them, in virtual time: what experiments with several paths have
+//! in common.
 
 use super::cross::Cross;
-use bytes::Bytes;
 use neater_base::Instant;
 use neater_base::net::Ecn;
 use neater_link::{Link, LinkConfig, Output, PacketMeta, Protocol};
-use neater_sctp::{
-    AssociationConfig, AssociationId, AssociationStats, Config, Endpoint, Event, Layer, LayerId, PathState, PathStats,
-    Route, SendOptions,
-};
-use neater_sctp_wire::StreamId;
+use neater_sctp::{AssociationId, Config, Endpoint, Event, Layer, LayerId, Route};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// IPv4 and UDP.
 const HEADERS: u32 = 28;
 const MTU: u16 = 1500;
-const PORT: u16 = 5000;
-/// Payload of a message: one fills a packet of 1,500 bytes.
-const MESSAGE: usize = 1444;
-/// From the handshake to the first data: by then both paths are confirmed.
-const SETTLING: Duration = Duration::from_secs(3);
-/// The same where others send: by then they all do.
-const WARMING: Duration = Duration::from_secs(10);
-/// How often the sender's queue is filled up.
-const TICK: Duration = Duration::from_millis(10);
+pub(in crate::experiments) const PORT: u16 = 5000;
 
-/// What is to be run.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    /// The same at both ends.
-    pub(super) association: AssociationConfig,
-    /// One each way for each path.
-    pub(super) links: Vec<LinkConfig>,
-    /// What others send on each path, in both directions, in bytes per second; none do where there is nothing.
-    pub(super) cross: Vec<f64>,
-    /// How much is transferred; `None`: until `limit`.
-    pub(super) bytes: Option<u64>,
-    /// When the second path fails, and when it comes back, after the first data.
-    pub(super) failure: Option<(Duration, Option<Duration>)>,
-    /// The run ends as soon as the sender finds out that the second path has failed.
-    pub(super) until_found: bool,
-    pub(super) limit: Duration,
-}
-
-/// What was seen. Times count from the first data.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    /// Bytes that the receiving application had after each tick.
-    pub(super) received: Vec<(Duration, u64)>,
-    /// When it had all.
-    pub(super) completed: Option<Duration>,
-    /// When the sender gave the second path up.
-    pub(super) found: Option<Duration>,
-    pub(super) stats: Option<AssociationStats>,
-    pub(super) paths: Vec<PathStats>,
-    /// How often a timeout of data on the second path was the second, third, fourth and fifth without an acknowledgment between them.
-    pub(super) consecutive: [u64; 4],
-}
-
-impl Seen {
-    /// Bytes that had arrived by then.
-    pub(super) fn by(&self, time: Duration) -> u64 {
-        let at = self.received.partition_point(|(t, _)| *t <= time);
-        at.checked_sub(1).map_or(0, |i| self.received[i].1)
-    }
-
-    /// Bytes per second between two times.
-    pub(super) fn goodput(&self, from: Duration, to: Duration) -> f64 {
-        (self.by(to) - self.by(from)) as f64 / (to - from).as_secs_f64()
-    }
+/// A packet layer of an end.
+pub(in crate::experiments) fn layer(address: Option<IpAddr>) -> Layer {
+    Layer { address, mtu: MTU, overhead: HEADERS as u16, authenticates: false }
 }
 
 #[derive(Clone)]
-struct Packet {
+pub(in crate::experiments) struct Packet {
     from: SocketAddr,
     to: SocketAddr,
     /// Nothing, where it is another's.
     bytes: Vec<u8>,
+    number: u64,
+    sent: Instant,
 }
 
-fn address(end: usize, path: usize) -> SocketAddr {
+/// What became of the packets of one direction of one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::experiments) struct Carried {
+    sent: u64,
+    pub(in crate::experiments) delivered: u64,
+    /// Of those, what came after one that was sent later.
+    pub(in crate::experiments) reordered: u64,
+    newest: u64,
+    delay: Duration,
+}
+
+impl Carried {
+    fn deliver(&mut self, packet: &Packet, at: Instant) {
+        self.delivered += 1;
+        self.reordered += u64::from(packet.number < self.newest);
+        self.newest = self.newest.max(packet.number);
+        self.delay += at - packet.sent;
+    }
+
+    /// The mean time on the way in milliseconds, queues included.
+    pub(in crate::experiments) fn mean_delay_ms(&self) -> f64 {
+        self.delay.as_secs_f64() * 1e3 / self.delivered.max(1) as f64
+    }
+}
+
+/// The address of an end on a path.
+pub(in crate::experiments) fn address(end: usize, path: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, path as u8, 0, end as u8 + 1)), neater_sctp_wire::UDP_PORT)
 }
 
-struct World {
-    now: Instant,
-    ends: [Endpoint; 2],
+/// Both hosts, and what is under way between them.
+pub(in crate::experiments) struct World {
+    pub(in crate::experiments) now: Instant,
+    pub(in crate::experiments) ends: [Endpoint; 2],
     links: [Vec<Link<Packet>>; 2],
+    pub(in crate::experiments) carried: [Vec<Carried>; 2],
     cross: [Vec<Cross>; 2],
     buffer: Vec<u8>,
-    events: [Vec<(Instant, AssociationId, Event)>; 2],
-    /// The association whose data the second host's application reads as it comes, and the bytes of it.
-    reader: Option<AssociationId>,
-    read: u64,
+    pub(in crate::experiments) events: [Vec<(Instant, AssociationId, Event)>; 2],
+    /// The association whose data the second host's application reads as it comes, and the bytes of
+    /// it.
+    pub(in crate::experiments) reader: Option<AssociationId>,
+    pub(in crate::experiments) read: u64,
+    /// How much had been read by when, at each time that it became more.
+    pub(in crate::experiments) course: Vec<(Instant, u64)>,
+}
+
+/// The path that an address of an end is on.
+fn path_of(address: SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(ip) => usize::from(ip.octets()[1]),
+        IpAddr::V6(_) => 0,
+    }
 }
 
 impl World {
-    fn new(plan: &Plan, seed: u64) -> Self {
-        let end = |end: usize| {
-            let layers = (0..plan.links.len()).map(|path| Layer {
-                address: Some(address(end, path).ip()),
-                mtu: MTU,
-                overhead: HEADERS as u16,
-                authenticates: false,
-            });
-            let config = Config {
-                layers: layers.collect(),
-                port: PORT,
-                accept: end == 1,
-                tell_addresses: true,
-                association: plan.association.clone(),
-                ..Config::default()
-            };
-            Endpoint::new(config, [seed as u8 ^ (0x33 * end as u8); 32], &[end as u8; 32])
-        };
-        let links = |way: u64| {
+    /// Two ends, one link each way for each path, and what others send on each path, in both
+    /// directions, in bytes per second.
+    pub(in crate::experiments) fn new(configs: [Config; 2], links: &[LinkConfig], cross: &[f64], seed: u64) -> Self {
+        let [a, b] = configs;
+        let end = |config, end: u8| Endpoint::new(config, [seed as u8 ^ (0x33 * end); 32], &[end; 32]);
+        let ways = |way: u64| {
             let link = |(path, c): (usize, &LinkConfig)| Link::new(c.clone(), seed * 100 + way * 10 + path as u64);
-            plan.links.iter().enumerate().map(link).collect()
+            links.iter().enumerate().map(link).collect()
         };
         let now = Instant::ZERO + Duration::from_secs(1000);
-        let cross = |way: u64| {
+        let others = |way: u64| {
             let of = |(path, rate): (usize, &f64)| Cross::new(*rate, now, seed * 100 + 50 + way * 10 + path as u64);
-            plan.cross.iter().enumerate().map(of).collect()
+            cross.iter().enumerate().map(of).collect()
         };
         Self {
             now,
-            ends: [end(0), end(1)],
-            links: [links(0), links(1)],
-            cross: [cross(0), cross(1)],
+            ends: [end(a, 0), end(b, 1)],
+            links: [ways(0), ways(1)],
+            carried: [vec![Carried::default(); links.len()], vec![Carried::default(); links.len()]],
+            cross: [others(0), others(1)],
             buffer: vec![0; 65_536],
             events: Default::default(),
             reader: None,
             read: 0,
+            course: Vec::new(),
         }
     }
 
     fn flush(&mut self) {
         for end in 0..2 {
             while let Some(sent) = self.ends[end].poll_transmit(self.now, &mut self.buffer) {
-                let path = usize::from(sent.route.layer.0);
-                let (from, to) = (address(end, path), sent.route.remote);
-                let packet = Packet { from, to, bytes: self.buffer[..sent.len].to_vec() };
+                // The first host has a layer for each link; where the second has one for all, the
+                // address says which.
+                let path = if end == 0 { usize::from(sent.route.layer.0) } else { path_of(sent.route.remote) };
+                let from = if end == 0 { address(end, path) } else { address(end, usize::from(sent.route.layer.0)) };
+                let to = sent.route.remote;
+                let carried = &mut self.carried[end][path];
+                carried.sent += 1;
+                let bytes = self.buffer[..sent.len].to_vec();
+                let packet = Packet { from, to, bytes, number: carried.sent, sent: self.now };
                 let meta = PacketMeta { protocol: Protocol::Udp, source: from, destination: to, ecn: Ecn::NotEct };
                 self.links[end][path].offer(self.now, packet, sent.len as u32 + HEADERS, &meta);
             }
@@ -152,7 +135,7 @@ impl World {
     }
 
     /// Runs until then.
-    fn run_to(&mut self, limit: Instant) {
+    pub(in crate::experiments) fn run_to(&mut self, limit: Instant) {
         self.flush();
         loop {
             let links = self.links.iter().flatten().filter_map(Link::next_timeout);
@@ -171,6 +154,7 @@ impl World {
                         let Some(layer) = (0..self.links[way].len()).find(|p| address(1 - way, *p) == packet.to) else {
                             continue;
                         };
+                        self.carried[way][path].deliver(&packet, self.now);
                         let route = Route { layer: LayerId(layer as u16), remote: packet.from };
                         self.ends[1 - way].handle_packet(self.now, route, ce, &packet.bytes);
                     }
@@ -179,6 +163,9 @@ impl World {
             self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
             while let Some(message) = self.reader.and_then(|id| self.ends[1].receive(id)) {
                 self.read += message.payload.len() as u64;
+            }
+            if self.course.last().map_or(0, |(_, read)| *read) < self.read {
+                self.course.push((self.now, self.read));
             }
             self.flush();
         }
@@ -190,108 +177,19 @@ impl World {
         while let Some(length) = cross.poll(self.now) {
             let (from, to) = (address(2 + way, path), address(3 - way, path));
             let meta = PacketMeta { protocol: Protocol::Udp, source: from, destination: to, ecn: Ecn::NotEct };
-            self.links[way][path].offer(self.now, Packet { from, to, bytes: Vec::new() }, length, &meta);
+            self.links[way][path].offer(
+                self.now,
+                Packet { from, to, bytes: Vec::new(), number: 0, sent: self.now },
+                length,
+                &meta,
+            );
         }
     }
 
-    fn set_down(&mut self, path: usize, down: bool) {
+    pub(in crate::experiments) fn set_down(&mut self, path: usize, down: bool) {
         for way in &mut self.links {
             let config = way[path].config().clone().with_down(down);
             way[path].set_config(self.now, config);
         }
     }
-}
-
-/// Transfers what the plan says.
-pub(super) fn run(plan: &Plan, seed: u64) -> Seen {
-    let mut w = World::new(plan, seed);
-    let routes: Vec<Route> =
-        (0..plan.links.len()).map(|p| Route { layer: LayerId(p as u16), remote: address(1, p) }).collect();
-    let mut seen = Seen::default();
-    let Ok(ours) = w.ends[0].connect(w.now, PORT, &routes) else { return seen };
-    let settled = w.now + if plan.cross.is_empty() { SETTLING } else { WARMING };
-    w.run_to(settled);
-    let Some(theirs) = w.events[1].iter().find(|(_, _, e)| *e == Event::Accepted).map(|(_, id, _)| *id) else {
-        return seen;
-    };
-    w.events[0].clear();
-    let begin = w.now;
-    let payload = Bytes::from(vec![7; MESSAGE]);
-    w.reader = Some(theirs);
-    let (mut sent, mut failed, mut restored) = (0u64, false, false);
-    let (mut timeouts, mut delivered, mut in_a_row) = (0, 0, 0u64);
-    while seen.completed.is_none() && w.now - begin < plan.limit {
-        let at = w.now - begin;
-        if let Some((from, to)) = plan.failure {
-            if at >= from && !core::mem::replace(&mut failed, true) {
-                w.set_down(1, true);
-            }
-            if to.is_some_and(|to| at >= to) && !core::mem::replace(&mut restored, true) {
-                w.set_down(1, false);
-            }
-        }
-        loop {
-            let left = plan.bytes.map_or(MESSAGE as u64, |b| b - sent).min(MESSAGE as u64) as usize;
-            if left == 0 || w.ends[0].send(ours, StreamId(0), payload.slice(..left), SendOptions::default()).is_err() {
-                break;
-            }
-            sent += left as u64;
-        }
-        let next = w.now + TICK;
-        w.run_to(next);
-        let at = w.now - begin;
-        seen.received.push((at, w.read));
-        if plan.bytes == Some(w.read) {
-            seen.completed = Some(at);
-        }
-        if let Some(path) = (!plan.cross.is_empty()).then(|| w.ends[0].paths(ours)).and_then(|p| p.get(1).copied()) {
-            if path.delivered > delivered {
-                in_a_row = 0;
-            }
-            for _ in timeouts..path.timeouts {
-                in_a_row += 1;
-                if let Some(count) = (in_a_row as usize).checked_sub(2).and_then(|i| seen.consecutive.get_mut(i)) {
-                    *count += 1;
-                }
-            }
-            (timeouts, delivered) = (path.timeouts, path.delivered);
-        }
-        let gone = w.events[0]
-            .drain(..)
-            .find(|(_, _, event)| matches!(event, Event::Path { path, state: PathState::Inactive, .. } if path.0 == 1));
-        if let Some((when, ..)) = gone {
-            seen.found.get_or_insert(when - begin);
-            if plan.until_found && failed {
-                break;
-            }
-        }
-    }
-    seen.stats = w.ends[0].association_stats(ours);
-    seen.paths = w.ends[0].paths(ours);
-    seen
-}
-
-/// Runs the same for several seeds, on as many threads as there are to be.
-pub(in crate::experiments) fn each<T: Send>(count: usize, jobs: usize, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let results = std::sync::Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, count.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if i >= count {
-                        return;
-                    }
-                    let result = run(i as u64 + 1);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((i, result));
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|(i, _)| *i);
-    results.into_iter().map(|(_, result)| result).collect()
 }
