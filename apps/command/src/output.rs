@@ -224,6 +224,8 @@ pub fn step(entry: &TimelineEntry) -> Value {
         Step::Started { stack, addr } => ("started", Some((stack, addr))),
         Step::Reachable { stack, addr, .. } => ("reachable", Some((stack, addr))),
         Step::Established { stack, addr } => ("established", Some((stack, addr))),
+        Step::SeveralPaths { stack, addr, agreed: true } => ("several-paths", Some((stack, addr))),
+        Step::SeveralPaths { stack, addr, agreed: false } => ("one-path", Some((stack, addr))),
         Step::Became { stack, addr, .. } => ("became", Some((stack, addr))),
         Step::Failed { stack, addr, .. } => ("failed", Some((stack, addr))),
         Step::Withdrawn { stack, addr } => ("withdrawn", Some((stack, addr))),

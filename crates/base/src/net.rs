@@ -239,6 +239,10 @@ pub struct SocketOptions {
     /// With [`Net::udp`]: UDP-Lite (RFC 3828) instead of UDP. It is a protocol of its own, with
     /// ports of its own.
     pub udp_lite: bool,
+    /// With [`Net::connect`] and [`Net::listen`]: TCP that offers, or accepts, several paths
+    /// (MPTCP, RFC 8684). Where the system has none of that, or cannot set the other options on
+    /// such a socket, it is ordinary TCP: [`Net::stream_paths`] says what it is.
+    pub multipath: bool,
 }
 
 /// An option of an open socket.
@@ -493,11 +497,34 @@ pub struct StreamInfo {
     /// Bytes that the peer has acknowledged so far. Some systems count a SYN or FIN as one more: it
     /// is a number that grows.
     pub acknowledged: Option<u64>,
+    /// Bytes that have come from the peer, in order.
+    pub received: Option<u64>,
     /// How long ago the peer last acknowledged anything, if only that it is there and has no room.
     pub last_heard: Option<Duration>,
     /// How often the system has asked the peer since, by sending again or by a probe of a window
     /// that is closed: 0 when no answer is due.
     pub unanswered: Option<u32>,
+}
+
+/// One of the paths of a stream (RFC 8684 section 1.3: a subflow).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflow {
+    /// Our address.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// What the system knows of it, as of a connection of its own.
+    pub info: StreamInfo,
+}
+
+/// What has become of the wish for several paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamPaths {
+    /// The peer takes part, and these are the paths now; there may be none for a moment.
+    Several(Vec<Subflow>),
+    /// It is one TCP connection: the peer has no MPTCP, or something on the way took its options
+    /// out (RFC 8684 section 3.7).
+    FellBack,
 }
 
 type Result<T> = core::result::Result<T, NetError>;
@@ -592,6 +619,12 @@ pub trait Net {
     /// # Errors
     /// When the socket is not a connected stream.
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo>;
+    /// The paths of a stream that was opened with [`SocketOptions::multipath`], or accepted from a
+    /// listener that was. `None`: it is a socket of ordinary TCP, or not connected.
+    fn stream_paths(&self, sock: Sock) -> Option<StreamPaths> {
+        let _ = sock;
+        None
+    }
 
     /// Why an established stream is gone, if it is and was not ended in order. The system may
     /// report it only once, here or as the result of another call; what had arrived can still be
@@ -740,6 +773,9 @@ impl<T: Net + ?Sized> Net for Box<T> {
     }
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         (**self).stream_info(sock)
+    }
+    fn stream_paths(&self, sock: Sock) -> Option<StreamPaths> {
+        (**self).stream_paths(sock)
     }
     fn take_error(&mut self, sock: Sock) -> Option<NetError> {
         (**self).take_error(sock)

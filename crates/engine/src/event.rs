@@ -505,6 +505,16 @@ pub enum Step {
         /// Where to.
         addr: SocketAddr,
     },
+    /// What has become of the wish for several paths (MPTCP, RFC 8684) of an attempt over TCP.
+    SeveralPaths {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+        /// The peer takes part; if it does not, or something on the way took the options out, the
+        /// attempt is over ordinary TCP, with one path.
+        agreed: bool,
+    },
     /// The peer of an attempt offers another stack over the same session, which will do: the
     /// attempt goes on as that.
     Became {
@@ -559,6 +569,12 @@ impl fmt::Display for Step {
                 write!(f, "{stack} to {addr}: reachable, round trip {:.1} ms", rtt.as_secs_f64() * 1e3)
             }
             Self::Established { stack, addr } => write!(f, "{stack} to {addr}: established"),
+            Self::SeveralPaths { stack, addr, agreed: true } => {
+                write!(f, "{stack} to {addr}: may use several paths (MPTCP)")
+            }
+            Self::SeveralPaths { stack, addr, agreed: false } => {
+                write!(f, "{stack} to {addr}: one path: the peer, or something on the way to it, has no MPTCP")
+            }
             Self::Became { stack, addr, before } => write!(f, "{before} to {addr}: the peer offers {stack} instead"),
             Self::Failed { stack, addr, error } => write!(f, "{stack} to {addr}: failed: {error}"),
             Self::Withdrawn { stack, addr } => write!(f, "{stack} to {addr}: withdrawn"),

@@ -75,11 +75,13 @@ const STREAMS: Effect = Effect::InPart("SCTP supports it; the other stacks send 
 const MULTIPATH: Effect = Effect::InPart(
     "an SCTP client over UDP or IP that is Active has a path by each network of its host, unless its listener is Disabled; a QUIC listener \
      follows a peer to another address unless Disabled; a QUIC client moves in every mode, under another connection id, when its own \
-     address is gone or no peer answers there (RFC 9000 section 9.5); the other stacks keep to one path",
+     address is gone or no peer answers there (RFC 9000 section 9.5); TCP and TLS use MPTCP (RFC 8684) unless Disabled, where the system and \
+     the peer have it, with the paths that the system's path manager opens; the other stacks keep to one path",
 );
 const MULTIPATH_POLICY: Effect = Effect::InPart(
-    "SCTP over UDP or IP supports it where it has several paths: with Handover one carries data, with the others data goes over all of them; \
-     the other stacks use one path at a time",
+    "SCTP over UDP or IP supports it where it has several paths: with Handover one carries data, with Interactive data also goes by others \
+     where they are earlier, with Aggregate over all that add to the rate; below MPTCP the system chooses; the other stacks use one path at \
+     a time",
 );
 const PRIORITY: Effect = Effect::InPart(
     "of the streams of one QUIC connection or SCTP association the lower goes first; sockets of TCP, TLS and UDP clients are ranked in \

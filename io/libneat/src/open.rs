@@ -292,7 +292,7 @@ fn requests(ctx: &Context, core: &mut Core, props: &Rc<Properties>) -> Result<Rc
         }
         let datagrams = group[0].is_datagram();
         let mut properties = needs(datagrams);
-        if props.multihoming {
+        if props.multihoming || (props.names_mptcp() && group.contains(&Transport::Mptcp)) {
             properties.set_multipath(Multipath::Active);
         }
         if let Some(delay) = props.he_delay {

@@ -43,8 +43,9 @@ impl Transport {
     /// What carries it, best first. None: this build has no such transport.
     pub(crate) fn stacks(self, secure: bool) -> &'static [Stack] {
         match (self, secure) {
-            (Self::Tcp, false) => &[Stack::Tcp],
-            (Self::Tcp, true) => &[Stack::Tls],
+            // With several paths where they were asked for: see `names_mptcp`.
+            (Self::Tcp | Self::Mptcp, false) => &[Stack::Tcp],
+            (Self::Tcp | Self::Mptcp, true) => &[Stack::Tls],
             (Self::Udp, false) => &[Stack::Udp],
             (Self::Udp, true) => &[Stack::Dtls],
             // Straight over IP where this process may, and over UDP, where a NAT or the system lets
@@ -52,7 +53,7 @@ impl Transport {
             (Self::Sctp, false) => &[Stack::SctpIp, Stack::Sctp],
             (Self::SctpUdp, false) => &[Stack::Sctp],
             (Self::Sctp | Self::SctpUdp, true) => &[Stack::SctpDtls],
-            (Self::UdpLite | Self::Mptcp | Self::WebRtc, _) => &[],
+            (Self::UdpLite | Self::WebRtc, _) => &[],
         }
     }
 
@@ -171,6 +172,12 @@ impl Properties {
     /// Whether SCTP was asked for by the name of its encapsulation.
     pub(crate) fn names_sctp_udp(&self) -> bool {
         self.transports.as_ref().is_some_and(|t| t.contains(&Transport::SctpUdp) && !t.contains(&Transport::Sctp))
+    }
+
+    /// Whether MPTCP was asked for by name; in the list of a program that names nothing it stands
+    /// behind TCP, which is the same without further paths.
+    pub(crate) fn names_mptcp(&self) -> bool {
+        self.transports.as_ref().is_some_and(|t| t.contains(&Transport::Mptcp))
     }
 
     /// The transports to open a flow with, best first.

@@ -16,7 +16,7 @@
 use core::time::Duration;
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, Ready, RecvBatch, Sock, SocketOption,
-    SocketOptions, StreamInfo, Token, Transmit,
+    SocketOptions, StreamInfo, StreamPaths, Token, Transmit,
 };
 use neater_base::{Instant, Rng, Timers, WallTime};
 use std::collections::BTreeMap;
@@ -412,6 +412,10 @@ impl<N: Net> Net for FaultNet<N> {
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         self.inner.stream_info(sock)
+    }
+
+    fn stream_paths(&self, sock: Sock) -> Option<StreamPaths> {
+        self.inner.stream_paths(sock)
     }
 
     fn take_error(&mut self, sock: Sock) -> Option<NetError> {

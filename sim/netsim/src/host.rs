@@ -57,10 +57,19 @@ pub(crate) struct ConnEntry {
     pub(crate) remote: SocketAddr,
     pub(crate) interface: Option<u32>,
     pub(crate) owner: Owner,
+    /// Pairs of addresses that it is known by besides, the one that was left last first.
+    pub(crate) others: Vec<Pair>,
     /// Its deadline, as the world knows it.
     pub(crate) alarm: Alarm,
     /// The way of its segments, and the version of the world's routes that it is from.
     pub(crate) route: Option<(u64, Route)>,
+}
+
+impl ConnEntry {
+    pub(crate) fn new(conn: Conn, pair: Pair, interface: Option<u32>, owner: Owner) -> Self {
+        let (local, remote) = pair;
+        Self { conn, local, remote, interface, owner, others: Vec::new(), alarm: Alarm::default(), route: None }
+    }
 }
 
 /// The local and the remote address of a connection.
@@ -90,6 +99,8 @@ pub(crate) struct Host {
     pub(crate) udp_ports: BTreeMap<u16, Vec<Key>>,
     /// Its system has UDP-Lite.
     pub(crate) udp_lite: bool,
+    /// Its system has MPTCP.
+    pub(crate) multipath: bool,
     ready: VecDeque<Key>,
     facts: VecDeque<NetEvent>,
     pub(crate) armed: Option<Instant>,
@@ -135,6 +146,7 @@ impl Host {
             listeners: BTreeMap::new(),
             udp_ports: BTreeMap::new(),
             udp_lite: true,
+            multipath: true,
             ready: VecDeque::new(),
             facts: VecDeque::new(),
             armed: None,
@@ -347,10 +359,16 @@ impl Host {
         Some(key)
     }
 
-    /// Makes the address pair free, so that segments no longer find the connection.
+    /// Makes the address pairs free, so that segments no longer find the connection.
     pub(crate) fn unmap(&mut self, key: Key) {
-        let Some(entry) = self.conns.get(key) else { return };
-        let pair = (entry.local, entry.remote);
+        let Some(entry) = self.conns.get_mut(key) else { return };
+        let (pair, others) = ((entry.local, entry.remote), std::mem::take(&mut entry.others));
+        for pair in others.into_iter().chain([pair]) {
+            self.unmap_pair(key, pair);
+        }
+    }
+
+    pub(crate) fn unmap_pair(&mut self, key: Key, pair: Pair) {
         if self.pairs.get(&pair) == Some(&key) {
             self.pairs.remove(&pair);
             self.last_pair = None;

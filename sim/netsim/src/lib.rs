@@ -46,6 +46,7 @@ mod fabric;
 mod host;
 mod iface;
 mod inject;
+mod multipath;
 mod nat;
 mod net;
 mod packet;

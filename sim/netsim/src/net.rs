@@ -8,7 +8,7 @@ use crate::tcp::TcpProbe;
 use crate::world::{HostId, World};
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
-    StreamInfo, Token, Transmit,
+    StreamInfo, StreamPaths, Token, Transmit,
 };
 use neater_base::{Instant, Key, WallTime};
 use std::io::IoSlice;
@@ -234,6 +234,16 @@ impl Net for SimNet {
                 let connected = conn.was_established() && !conn.is_closed();
                 if connected { Ok(conn.info(now)) } else { Err(ErrorKind::NotConnected) }
             })
+        })
+    }
+
+    fn stream_paths(&self, sock: Sock) -> Option<StreamPaths> {
+        self.world.with(|sim| match &sim.host(self.host).sockets.get(key(sock))?.kind {
+            Kind::Stream(stream) => {
+                let conn = stream.conn;
+                sim.stream_paths(self.host, conn)
+            }
+            _ => None,
         })
     }
 

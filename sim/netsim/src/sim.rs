@@ -126,6 +126,8 @@ struct Cut {
 struct Hop {
     link: Link<Box<Parcel>>,
     scheduled: Option<Instant>,
+    /// It takes the options of MPTCP out of segments.
+    strips_multipath: bool,
 }
 
 /// Something that will happen. Small, because it is moved about in the queue: what is seldom and large is boxed.
@@ -416,6 +418,11 @@ impl Sim {
         let now = self.now;
         let meta = parcel.packet.meta();
         parcel.entered = now;
+        if self.links[id.0].strips_multipath
+            && let Body::Tcp(segment) = &mut parcel.packet.body
+        {
+            segment.multipath = None;
+        }
         self.tap(id, now, Flow::Out, &parcel.packet, parcel.hop_limit);
         let hop = &mut self.links[id.0];
         let mtu = hop.link.config().mtu;
@@ -434,6 +441,10 @@ impl Sim {
         }
         self.watch(id);
         self.link_changed(id);
+    }
+
+    pub(crate) fn strip_multipath(&mut self, id: LinkId, on: bool) {
+        self.links[id.0].strips_multipath = on;
     }
 
     /// Makes sure that the world looks at a link in time.
@@ -586,7 +597,7 @@ impl Sim {
     /// The same with random choices that follow from a seed of its own.
     pub(crate) fn add_link_of(&mut self, config: LinkConfig, seed: u64) -> LinkId {
         let link = Link::starting_at(self.now, config, seed);
-        self.links.push(Hop { link, scheduled: None });
+        self.links.push(Hop { link, scheduled: None, strips_multipath: false });
         LinkId(self.links.len() - 1)
     }
 

@@ -1,6 +1,5 @@
 //! TCP in a host: ports, listeners, accept queues, and the way between connections and sockets.
 
-use crate::deadlines::Alarm;
 use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, MIN_MTU_V4, MIN_MTU_V6, Owner};
 use crate::packet::{Body, Icmp, IcmpKind, Packet, ip_header};
 use crate::sim::Sim;
@@ -79,14 +78,15 @@ impl Sim {
         };
         let local = SocketAddr::new(found.source, port);
         let iss = initial_number(host);
-        let tcp = options_of(host.tcp, &options.set);
+        let multipath = options.multipath && host.multipath;
+        let tcp = Options { multipath, ..options_of(host.tcp, &options.set) };
         let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), tcp);
         let stream = |conn| Socket::new(token, Kind::Stream(Stream { conn, local, connecting: true }));
         let key = host.sockets.insert(stream(host.conns.next_key()));
         let owner = Owner::Socket(key);
         let interface = options.interface;
         let conn =
-            host.add_conn(ConnEntry { conn, local, remote, interface, owner, alarm: Alarm::default(), route: None });
+            host.add_conn(ConnEntry::new(conn, (local, remote), interface, owner));
         for option in &options.set {
             if let (SocketOption::IcmpErrors(on), Some(socket)) = (option, host.sockets.get_mut(key)) {
                 socket.wants_icmp = *on;
@@ -117,15 +117,7 @@ impl Sim {
         let local = SocketAddr::new(own, host.ephemeral_port(free)?);
         let iss = initial_number(host);
         let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), options);
-        Ok(host.add_conn(ConnEntry {
-            conn,
-            local,
-            remote,
-            interface: None,
-            owner,
-            alarm: Alarm::default(),
-            route: None,
-        }))
+        Ok(host.add_conn(ConnEntry::new(conn, (local, remote), None, owner)))
     }
 
     pub(crate) fn tcp_listen(
@@ -161,7 +153,10 @@ impl Sim {
             backlog: options.backlog.unwrap_or(DEFAULT_BACKLOG).min(MAX_BACKLOG) as usize,
             queue: VecDeque::new(),
             half_open: 0,
-            options: Box::new(options_of(host.tcp, &options.set)),
+            options: Box::new(Options {
+                multipath: options.multipath && host.multipath,
+                ..options_of(host.tcp, &options.set)
+            }),
         };
         let key = host.sockets.insert(Socket::new(token, Kind::Listener(Box::new(listener))));
         host.listeners.entry(local.port()).or_default().push(key);
@@ -237,7 +232,11 @@ impl Sim {
     pub(crate) fn conn_timeout(&mut self, id: HostId, key: Key) {
         let now = self.now;
         if let Some(entry) = self.host(id).conns.get_mut(key) {
+            let before = entry.conn.unanswered();
             entry.conn.on_timeout(now);
+            if entry.conn.unanswered() > before.max(1) {
+                self.move_on(id, key);
+            }
             self.settle(id, key);
         }
     }
@@ -248,7 +247,12 @@ impl Sim {
         let (remote, local) = (packet.source, packet.destination);
         let opens = segment.syn && segment.ack.is_none() && !segment.rst;
         let host = self.host(id);
-        if let Some(key) = host.conn_between((local, remote)) {
+        let pair = (local, remote);
+        if let Some(key) = host.conn_between(pair).or_else(|| host.join(pair, segment)) {
+            if host.path_input(key, pair, segment) {
+                self.settle(id, key);
+                return;
+            }
             let Some(entry) = host.conns.get_mut(key) else { return };
             // A new connection may take the place of one in TIME-WAIT (RFC 9293 section 3.6.1, MAY-2).
             let reopens = opens && entry.conn.state() == State::TimeWait && segment.seq > entry.conn.receive_next();
@@ -295,15 +299,7 @@ impl Sim {
         };
         let iss = initial_number(host);
         let conn = Conn::accept(now, segment, iss, found.mtu, ip_header(&remote.ip()), options);
-        let key = host.add_conn(ConnEntry {
-            conn,
-            local,
-            remote,
-            interface: None,
-            owner,
-            alarm: Alarm::default(),
-            route: None,
-        });
+        let key = host.add_conn(ConnEntry::new(conn, (local, remote), None, owner));
         self.settle(id, key);
     }
 
@@ -387,6 +383,10 @@ impl Sim {
                             entry.route = Some((version, found.route.clone()));
                         }
                         found.route
+                    }
+                    Err(_) if self.move_on(id, key) => {
+                        // What was to leave by the other path is sent again when that is due.
+                        continue;
                     }
                     Err(error) => {
                         if let Some(entry) = self.hosts[id.0].conns.get_mut(key) {

@@ -316,6 +316,17 @@ impl World {
         self.with(|sim| sim.host(host).udp_lite = on);
     }
 
+    /// Whether the system of a host has MPTCP: it has, at first. Which programs use it is up to them
+    /// ([`neater_base::net::SocketOptions::multipath`]).
+    pub fn set_multipath(&self, host: HostId, on: bool) {
+        self.with(|sim| sim.host(host).multipath = on);
+    }
+
+    /// Whether a box at the entrance of a link takes the options of MPTCP out of the segments that pass.
+    pub fn set_multipath_stripped(&self, link: LinkId, on: bool) {
+        self.with(|sim| sim.strip_multipath(link, on));
+    }
+
     /// The inside of all TCP connections of a host that have been established and not closed, by local and remote address.
     #[must_use]
     pub fn tcp_probes(&self, host: HostId) -> Vec<(SocketAddr, SocketAddr, TcpProbe)> {

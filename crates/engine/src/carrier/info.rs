@@ -4,6 +4,7 @@
 
 use super::channel::{Channel, Kind};
 use super::dtls::Dtls;
+use super::tcp::paths::TcpPaths;
 use super::{Carriers, FlowId, SessionId};
 use crate::carrier::peer::Peer;
 use crate::context::Context;
@@ -168,6 +169,14 @@ impl Carriers {
         if let FlowId::Sctp { sctp, .. } | FlowId::SctpPending { sctp } = flow {
             return self.sctp.paths(cx, sctp);
         }
+        let why = match flow {
+            FlowId::Channel(k) => match self.sockets.tcp_paths(cx, k) {
+                TcpPaths::Several(paths) if !paths.is_empty() => return paths,
+                TcpPaths::Several(_) => None,
+                TcpPaths::One(why) => why,
+            },
+            _ => None,
+        };
         let addresses = self.local_addr(cx, flow, peer).zip(self.remote_addr(flow, peer));
         let Some((local, remote)) = addresses else { return Vec::new() };
         let (rtt, window) = self.path_figures(cx, flow);
@@ -177,7 +186,6 @@ impl Carriers {
         let interface = cx.net.interfaces().iter().find(of).map(|i| i.name.clone());
         let (window, state) = (window.unwrap_or(0), PathUse::InUse);
         let delivered = self.flow_delivery(cx, flow).map_or(0, |d| d.acknowledged);
-        let why = None;
         vec![PathInfo {
             local,
             remote,
@@ -192,6 +200,16 @@ impl Carriers {
             delivered,
             received,
         }]
+    }
+
+    /// Whether the peer takes part where several paths were asked for below a session; `None`: they
+    /// were not, or its protocol has a handshake of its own for that.
+    pub(crate) fn agreed_on_paths<N: Net>(&self, cx: &Context<N>, session: SessionId) -> Option<bool> {
+        let SessionId::Channel(channel) = session else { return None };
+        match self.sockets.tcp_paths(cx, channel) {
+            TcpPaths::Several(_) => Some(true),
+            TcpPaths::One(why) => why.map(|_| false),
+        }
     }
 
     /// Changes the endpoints of a flow's transport.

@@ -353,6 +353,8 @@ fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
         // connection goes on.
         udp.set.push(SocketOption::IcmpErrors(true));
     }
+    // Where the peer or the way there has none of it, it is TCP (RFC 8684 section 3.7).
+    tcp.multipath = properties.multipath(role) != neater_property::Multipath::Disabled;
     udp.temporary_address = temporary(properties);
     tcp.temporary_address = udp.temporary_address;
     let mut tls = tcp.clone();

@@ -447,6 +447,15 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// Whether an attempt that asked for several paths may use them.
+    fn step_about_paths(&mut self, conn: Key, session: SessionId, (stack, addr): (Stack, SocketAddr)) {
+        if self.is_watched(conn)
+            && let Some(agreed) = self.carriers.agreed_on_paths(&self.cx, session)
+        {
+            self.step(conn, Step::SeveralPaths { stack, addr, agreed });
+        }
+    }
+
     /// The whole stack of an attempt is up.
     pub(crate) fn attempt_established(&mut self, conn: Key, candidate: Option<CandidateId>, session: SessionId) {
         let Some(c) = self.conns.get(conn) else { return };
@@ -459,12 +468,14 @@ impl<N: Net> Engine<N> {
                 && let Some((stack, addr)) = self.carriers.describe(session)
             {
                 self.step(conn, Step::Established { stack, addr });
+                self.step_about_paths(conn, session, (stack, addr));
             }
             self.become_established(conn, session);
             return;
         };
         if let Some((stack, addr)) = self.carriers.describe(session) {
             self.step(conn, Step::Established { stack, addr });
+            self.step_about_paths(conn, session, (stack, addr));
         }
         self.race_input(conn, Input::Progress { candidate: id, progress: Progress::Established });
         self.drain_race(conn);

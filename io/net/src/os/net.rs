@@ -6,7 +6,7 @@ use super::{OsNet, Result, fresh};
 use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
-    StreamInfo, Token, Transmit,
+    StreamInfo, StreamPaths, Token, Transmit,
 };
 use neater_base::{Instant, WallTime};
 use std::io::IoSlice;
@@ -323,6 +323,10 @@ impl Net for OsNet {
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         sys::stream_info(self.stream(sock)?)
+    }
+
+    fn stream_paths(&self, sock: Sock) -> Option<StreamPaths> {
+        sys::stream_paths(self.stream(sock).ok()?)
     }
 
     fn take_error(&mut self, sock: Sock) -> Option<NetError> {

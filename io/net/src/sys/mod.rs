@@ -14,7 +14,7 @@
 //! | `Poller` | readiness of descriptors, a timer and a wake-up, all behind one descriptor |
 //! | `WakeHandle` | the wake-up, from any thread |
 //! | `close`, `abort`, `local_addr`, `set_option` | of any socket |
-//! | `tcp_*`, `stream_info` | streams and listeners |
+//! | `tcp_*`, `stream_info`, `stream_paths` | streams and listeners |
 //! | `UdpSupport`, `udp_*`, `take_icmp_error` | datagrams and their errors |
 //! | `raw_*`, `strip_headers` | packets of other IP protocols |
 //! | `PathMonitor`, `list_interfaces`, `SourceProbe` | the host's links, addresses, routes |
@@ -38,7 +38,7 @@ use shell as platform;
 pub(crate) use platform::{
     ForkGuard, HOSTS, NameWatch, PathMonitor, Poller, RESOLV_CONF, RouterSocket, SourceProbe, UdpSupport, WakeHandle,
     abort, awake_time, boot_time, close, io_error, list_interfaces, local_addr, raw_obstacle, raw_open, set_option,
-    stream_info, strip_headers, take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read_once,
+    stream_info, stream_paths, strip_headers, take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read_once,
     tcp_shutdown_write, tcp_write, tcp_write_once, told, udp_connect, udp_lite_obstacle, udp_open, udp_recv, udp_send,
     wall_time,
 };

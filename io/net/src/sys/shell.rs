@@ -9,6 +9,7 @@ use super::{Fd, Outgoing, PathChange, Traits};
 use core::convert::Infallible;
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NetError, Ready, RecvBatch, SocketOption, SocketOptions, StreamInfo,
+    StreamPaths,
 };
 use neater_base::{Instant, WallTime};
 use std::io::{self, IoSlice};
@@ -258,6 +259,10 @@ pub(crate) fn tcp_shutdown_write(_fd: Fd) -> Result<()> {
 
 pub(crate) fn stream_info(_fd: Fd) -> Result<StreamInfo> {
     unsupported()
+}
+
+pub(crate) fn stream_paths(_fd: Fd) -> Option<StreamPaths> {
+    None
 }
 
 pub(crate) fn udp_open(support: &UdpSupport, _v6: bool, _options: &SocketOptions) -> Result<Fd> {

@@ -67,6 +67,8 @@ pub(crate) struct Options {
     pub(crate) not_sent_low_water: Option<u32>,
     pub(crate) send_buffer: Option<usize>,
     pub(crate) receive_buffer: Option<usize>,
+    /// Several paths are offered, and accepted.
+    pub(crate) multipath: bool,
 }
 
 /// What a connection is ready for.
@@ -88,6 +90,8 @@ struct Agreed {
     timestamps: bool,
     ecn: bool,
     scale: bool,
+    /// Several paths, and the peer's token.
+    multipath: Option<u64>,
 }
 
 /// Explicit congestion notification of a connection that has agreed on it (RFC 3168 section 6.1).
@@ -135,6 +139,8 @@ pub(crate) struct Conn {
     /// What a router said; becomes the error if the connection times out.
     soft_error: Option<ErrorKind>,
     established: bool,
+    /// This side has opened it.
+    active: bool,
     /// The application has let go.
     orphan: bool,
     output: VecDeque<Segment>,
@@ -150,7 +156,8 @@ impl Conn {
         let mut conn = Self {
             state,
             options,
-            agreed: Agreed { sack: false, timestamps: false, ecn: false, scale: false },
+            agreed: Agreed { sack: false, timestamps: false, ecn: false, scale: false, multipath: None },
+            active: false,
             snd: Send::new(iss, mss, tcp.send_buffer),
             rcv: Recv::new(mss, tcp),
             cc: Congestion::new(tcp.congestion, tcp.controller.make(), mss),
@@ -180,6 +187,7 @@ impl Conn {
     /// Starts a connection: the SYN is in the output. `path_mtu` and `ip_header` are in bytes.
     pub(crate) fn connect(now: Instant, iss: Seq, path_mtu: u32, ip_header: u32, options: Options) -> Self {
         let mut conn = Self::new(now, State::SynSent, iss, path_mtu, ip_header, options);
+        conn.active = true;
         conn.send_syn(now);
         conn
     }
@@ -456,9 +464,25 @@ impl Conn {
             path_mtu: Some(self.path_mtu),
             delivery_rate: self.rate,
             acknowledged: Some(self.snd.una.since(self.snd.iss)),
+            received: Some(self.counts.received),
             last_heard: Some(self.timers.last_heard(now)),
             unanswered: Some(self.timers.unanswered()),
         }
+    }
+
+    /// Whether this side has opened it.
+    pub(crate) const fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// What the peer names the connection by where both take part in MPTCP.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.agreed.multipath.map(|_| self.snd.iss.0)
+    }
+
+    /// How often the peer was asked since it was last heard of.
+    pub(crate) const fn unanswered(&self) -> u32 {
+        self.timers.unanswered()
     }
 
     /// How often segments were sent again.
@@ -485,7 +509,8 @@ impl Conn {
 
     /// Bytes of options in every segment.
     fn options_overhead(&self) -> u32 {
-        if self.agreed.timestamps { segment::TIMESTAMPS } else { 0 }
+        let timestamps = if self.agreed.timestamps { segment::TIMESTAMPS } else { 0 };
+        timestamps + if self.agreed.multipath.is_some() { segment::MULTIPATH_DATA } else { 0 }
     }
 
     /// The timestamp clock: milliseconds.
@@ -503,6 +528,7 @@ impl Conn {
         self.rcv.start(syn.seq.plus(1));
         self.agreed.sack = tcp.sack && syn.sack_permitted;
         self.agreed.timestamps = tcp.timestamps && syn.timestamps.is_some();
+        self.agreed.multipath = syn.multipath.filter(|_| self.options.multipath).map(|_| syn.seq.0);
         self.agreed.scale = tcp.window_scaling && syn.scale.is_some();
         // A SYN asks with both flags; its answer says yes with one (RFC 3168 section 6.1.1).
         let answer = syn.ack.is_some();

@@ -1,7 +1,7 @@
 //! What is sent, and when it may be.
 
 use super::payload::Payload;
-use super::segment::{MAX_UNSCALED_WINDOW, Segment, Seq};
+use super::segment::{MAX_UNSCALED_WINDOW, Sack, Segment, Seq};
 use super::state::State;
 use super::timer::Alarm;
 use super::{Conn, EcnMode};
@@ -30,6 +30,7 @@ impl Conn {
             mss: Some(self.path_mtu.saturating_sub(self.overhead)),
             scale: offers(tcp.window_scaling, self.agreed.scale).then(|| self.rcv.wanted_shift()),
             sack_permitted: offers(tcp.sack, self.agreed.sack),
+            multipath: offers(self.options.multipath, self.agreed.multipath.is_some()).then_some(0),
             timestamps: timestamps.then(|| super::Timestamps { value: Self::clock(now), echo: self.recent }),
             ..Segment::default()
         });
@@ -220,7 +221,13 @@ impl Conn {
 
     pub(super) fn send_reset(&mut self) {
         let seq = self.snd.max;
-        self.output.push_back(Segment { seq, ack: Some(self.rcv.nxt), rst: true, ..Segment::default() });
+        self.output.push_back(Segment { seq, ack: Some(self.rcv.nxt), rst: true, multipath: self.agreed.multipath, ..Segment::default() });
+    }
+
+    /// Beside the option of MPTCP there is room for one block.
+    fn selective(&mut self) -> Sack {
+        let all = self.rcv.selective();
+        if self.agreed.multipath.is_some() { all.first_only() } else { all }
     }
 
     fn data_segment(&mut self, now: Instant, seq: Seq, payload: Payload, fin: bool) -> Segment {
@@ -234,7 +241,8 @@ impl Conn {
             shift: self.rcv.shift(),
             timestamps: self.timestamps(now),
             // Where there are data, there is room for them alone: full segments must fit the path.
-            sack: if payload.is_empty() { self.rcv.selective() } else { Default::default() },
+            sack: if payload.is_empty() { self.selective() } else { Default::default() },
+            multipath: self.agreed.multipath,
             payload,
             ..Segment::default()
         }

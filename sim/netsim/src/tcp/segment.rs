@@ -33,6 +33,12 @@ pub(crate) const HEADER: u32 = 20;
 pub(crate) const MAX_UNSCALED_WINDOW: u64 = 65_535;
 /// Bytes of the timestamps option and the two of padding before it.
 pub(crate) const TIMESTAMPS: u32 = 12;
+/// Bytes of an MPTCP option without data, and with them.
+pub(crate) const MULTIPATH: u32 = 12;
+pub(crate) const MULTIPATH_DATA: u32 = 20;
+/// Subtypes of the MPTCP option, in the upper half of a byte (RFC 8684 section 3).
+const MP_CAPABLE: u8 = 1;
+const DSS: u8 = 2 << 4;
 /// Blocks of selective acknowledgment that fit beside timestamps (RFC 2018 section 3).
 pub(crate) const MAX_SACK: usize = 3;
 
@@ -60,6 +66,11 @@ impl Sack {
             *place = (start, end);
             self.count += 1;
         }
+    }
+
+    pub(crate) fn first_only(mut self) -> Self {
+        self.count = self.count.min(1);
+        self
     }
 
     pub(crate) fn blocks(&self) -> &[(Seq, Seq)] {
@@ -93,6 +104,9 @@ pub(crate) struct Segment {
     pub(crate) sack_permitted: bool,
     pub(crate) timestamps: Option<Timestamps>,
     pub(crate) sack: Sack,
+    /// MPTCP (RFC 8684): in a SYN, that the sender takes part; behind it the receiver's token, by which it finds the
+    /// connection whatever addresses the segment comes from.
+    pub(crate) multipath: Option<u64>,
     /// The ECN codepoint of its packet: to send with, or as it arrived.
     pub(crate) ecn: Ecn,
     pub(crate) payload: Payload,
@@ -111,15 +125,24 @@ impl Segment {
 
     /// Bytes of options, padded to a multiple of four.
     pub(crate) fn options_len(&self) -> u32 {
-        let ts = if self.timestamps.is_some() { TIMESTAMPS } else { 0 };
+        let ts = if self.timestamps.is_some() { TIMESTAMPS } else { 0 } + self.multipath_len();
         if !self.syn {
             return ts + self.sack.wire_len();
         }
         let mss = if self.mss.is_some() { 4 } else { 0 };
         let scale = if self.scale.is_some() { 4 } else { 0 };
         // Beside timestamps it takes the place of their padding.
-        let sack = if self.sack_permitted && ts == 0 { 4 } else { 0 };
+        let sack = if self.sack_permitted && self.timestamps.is_none() { 4 } else { 0 };
         mss + scale + sack + ts
+    }
+
+    /// MP_CAPABLE; with data their mapping, without them their acknowledgment alone (RFC 8684 sections 3.1 and 3.3).
+    fn multipath_len(&self) -> u32 {
+        match self.multipath {
+            None => 0,
+            Some(_) if self.payload.is_empty() => MULTIPATH,
+            Some(_) => MULTIPATH_DATA,
+        }
     }
 
     /// Writes the options as they are on the wire, [`Segment::options_len`] bytes of them.
@@ -153,6 +176,13 @@ impl Segment {
                 out.extend((start.0 as u32).to_be_bytes());
                 out.extend((end.0 as u32).to_be_bytes());
             }
+        }
+        if let Some(token) = self.multipath {
+            let (len, subtype) = (self.multipath_len() as usize, if self.syn { MP_CAPABLE } else { DSS });
+            let end = out.len() + len;
+            out.extend([30, len as u8, subtype, 1]);
+            out.extend(token.to_be_bytes());
+            out.resize(end, 0);
         }
     }
 
@@ -197,7 +227,8 @@ mod tests {
             for timestamps in [None, ts] {
                 for sack_permitted in [false, true] {
                     for scale in [None, Some(7)] {
-                        let mut s = Segment { syn, timestamps, ..Segment::default() };
+                        let multipath = scale.map(u64::from);
+                        let mut s = Segment { syn, timestamps, multipath, ..Segment::default() };
                         if syn {
                             (s.mss, s.scale, s.sack_permitted) = (Some(1460), scale, sack_permitted);
                         } else {

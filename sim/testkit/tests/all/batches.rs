@@ -2,7 +2,7 @@
 
 use neater_base::net::{
     DirectStream, ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption,
-    SocketOptions, StreamInfo, Token, Transmit,
+    SocketOptions, StreamInfo, StreamPaths, Token, Transmit,
 };
 use neater_base::{Instant, WallTime};
 use neater_engine::{Event, SendOptions, Stack};
@@ -76,6 +76,9 @@ impl Net for Watched {
     }
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         self.inner.stream_info(sock)
+    }
+    fn stream_paths(&self, sock: Sock) -> Option<StreamPaths> {
+        self.inner.stream_paths(sock)
     }
     fn take_error(&mut self, sock: Sock) -> Option<NetError> {
         self.inner.take_error(sock)

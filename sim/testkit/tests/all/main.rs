@@ -46,5 +46,6 @@ mod silence;
 mod snapshots;
 mod soak;
 mod stranded;
+mod tcp_paths;
 mod tickets;
 mod wireshark;

@@ -9,6 +9,7 @@ pub(crate) mod accept;
 pub(crate) mod connect;
 pub(crate) mod early;
 pub(crate) mod linger;
+pub(crate) mod paths;
 mod stranded;
 
 use super::SocketCarrier;

@@ -2,7 +2,8 @@
 //!
 //! *Responsible for* how long they are waited for: TCP cannot move, and its own patience is a
 //! quarter of an hour, or for ever where nothing is sent. The address may come back: a lease is
-//! renewed, a cable was pulled for a moment. *Not responsible for* noticing that addresses have
+//! renewed, a cable was pulled for a moment. One with several paths goes on by another, or ends
+//! when the system finds none (RFC 8684 section 3.3.6). *Not responsible for* noticing that addresses have
 //! changed (the engine), nor for what a program asks for (`connTimeout`, `keepAliveTimeout`), which
 //! holds again when the address is back.
 
@@ -11,7 +12,7 @@ use crate::carrier::channel::Channel;
 use crate::context::Context;
 use core::time::Duration;
 use neater_base::Key;
-use neater_base::net::{Net, SocketOption};
+use neater_base::net::{Net, SocketOption, StreamPaths};
 
 /// How long the peer may be silent while the address is gone: as long as the answer of a server to
 /// which a QUIC session moves is waited for.
@@ -37,7 +38,8 @@ impl SocketCarrier {
             let Ok(local) = cx.net.local_addr(ch.sock) else { continue };
             let ip = local.ip().to_canonical();
             let here = interfaces.iter().any(|i| i.addrs.iter().any(|a| a.addr == ip));
-            let stranded = !here && !ip.is_loopback() && !ip.is_unspecified();
+            let gone = !here && !ip.is_loopback() && !ip.is_unspecified();
+            let stranded = gone && !matches!(cx.net.stream_paths(ch.sock), Some(StreamPaths::Several(_)));
             if stranded == ch.stranded {
                 continue;
             }

@@ -8,6 +8,7 @@ mod epolls;
 mod forged;
 mod fresh;
 mod host;
+mod multipath;
 mod options;
 mod raw;
 mod routers;

@@ -58,6 +58,15 @@ impl RawAddr {
         }
     }
 
+    /// An address that stands at the beginning of what the kernel wrote.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<SocketAddr> {
+        let mut raw = Self::empty();
+        let len = bytes.len().min(size_of::<Self>());
+        // SAFETY: both have `len` bytes and do not overlap; any bytes are valid in both variants.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast(), len) };
+        raw.get(len as libc::socklen_t)
+    }
+
     /// For system calls.
     pub(super) const fn as_ptr(&self) -> *const libc::sockaddr {
         core::ptr::from_ref(self).cast()

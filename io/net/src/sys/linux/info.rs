@@ -10,8 +10,8 @@ use neater_base::net::{ErrorKind, NetError, StreamInfo};
 /// its end, and the kernel returns how much of it there is.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct TcpInfo {
-    state: u8,
+pub(super) struct TcpInfo {
+    pub(super) state: u8,
     small: [u8; 7],
     rto: u32,
     ato: u32,
@@ -40,7 +40,7 @@ struct TcpInfo {
     bytes_received: u64,
     segs_out: u32,
     segs_in: u32,
-    notsent_bytes: u32,
+    pub(super) notsent_bytes: u32,
     min_rtt: u32,
     data_segs_in: u32,
     data_segs_out: u32,
@@ -53,7 +53,7 @@ const _: () = assert!(core::mem::offset_of!(TcpInfo, notsent_bytes) == 144);
 const _: () = assert!(core::mem::offset_of!(TcpInfo, delivery_rate) == 160);
 
 /// `TCP_CLOSE`, `TCP_LISTEN`, `TCP_SYN_SENT`, `TCP_SYN_RECV`: not (or no longer) connected.
-const UNCONNECTED: [u8; 4] = [7, 10, 2, 3];
+pub(super) const UNCONNECTED: [u8; 4] = [7, 10, 2, 3];
 
 /// What the kernel knows of a connection.
 ///
@@ -73,7 +73,7 @@ pub(crate) fn stream_info(fd: Fd) -> Result<StreamInfo> {
 }
 
 /// `len` bytes of `info` are real.
-fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option<u64>) -> StreamInfo {
+pub(super) fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option<u64>) -> StreamInfo {
     /// The field, if the kernel filled it.
     macro_rules! field {
         ($name:ident) => {
@@ -98,6 +98,7 @@ fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option
         path_mtu: field!(pmtu).filter(|mtu| *mtu > 0),
         delivery_rate: field!(delivery_rate).filter(|rate| *rate > 0),
         acknowledged: field!(bytes_acked),
+        received: field!(bytes_received),
         // `tcpi_last_ack_recv`, in milliseconds.
         last_heard: field!(last).map(|[.., heard]| Duration::from_millis(u64::from(heard))),
         // `tcpi_retransmits` and `tcpi_probes`, which an acknowledgement sets to 0.

@@ -11,6 +11,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A new socket, with the options that come before an address.
 #[inline]
 pub(super) fn open(traits: Traits, options: &SocketOptions) -> Result<OwnedFd> {
+    if options.multipath
+        && traits.stream
+        && let Some(fd) = super::mptcp::open(traits, options)
+    {
+        return Ok(fd);
+    }
     let kind = if traits.stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
     open_as(kind, 0, traits, options)
 }
