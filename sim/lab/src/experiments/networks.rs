@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 const RATE: u64 = 10_000_000;
 const DELAY: Duration = Duration::from_millis(10);
 /// Of each network, in both directions: 100 ms.
-const QUEUE: QueueLimit = QueueLimit::Bytes(125_000);
+fn queue(rate: u64) -> QueueLimit {
+    QueueLimit::Bytes(rate as usize / 80)
+}
 /// What is transferred, in bytes: full and quick.
 const BYTES: (usize, usize) = (64_000_000, 4_000_000);
 /// Of E6: as much as both networks carry in half a minute.
@@ -51,6 +53,45 @@ struct Place {
     up: Instant,
 }
 
+/// What the client's two networks are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    /// Both of 10 Mbit/s and 20 ms there and back.
+    Equal,
+    /// Both of 10 Mbit/s, 10 and 100 ms there and back.
+    Rtts,
+    /// 2 and 18 Mbit/s, 20 ms there and back.
+    Rates,
+}
+
+impl Links {
+    const ALL: [Self; 3] = [Self::Equal, Self::Rtts, Self::Rates];
+
+    fn configs(self) -> [LinkConfig; 2] {
+        let (rates, delays) = match self {
+            Self::Equal => ([RATE; 2], [DELAY; 2]),
+            Self::Rtts => ([RATE; 2], [Duration::from_millis(5), Duration::from_millis(50)]),
+            Self::Rates => ([2_000_000, 18_000_000], [DELAY; 2]),
+        };
+        [0, 1].map(|i| LinkConfig::rate(rates[i], delays[i]).with_queue(queue(rates[i])))
+    }
+
+    /// What is fetched over them in E5: a name, the transport, what is needed of it.
+    fn rows(self) -> &'static [(&'static str, &'static str, &'static str)] {
+        match self {
+            Self::Equal => &[
+                ("tcp", "TCP", "reliable"),
+                ("one", "SCTP", ONE),
+                ("equal", "SCTP", BOTH),
+                ("equal-dtls", DTLS, BOTH),
+                ("mptcp-equal", "TCP", ONE),
+            ],
+            Self::Rtts => &[("rtt-10-100", "SCTP", BOTH), ("mptcp-rtt-10-100", "TCP", ONE)],
+            Self::Rates => &[("rate-2-18", "SCTP", BOTH), ("mptcp-rate-2-18", "TCP", ONE)],
+        }
+    }
+}
+
 /// What is between the client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Core {
@@ -76,13 +117,12 @@ struct Transfer {
 }
 
 impl Place {
-    fn build(lab: &Lab, seed: u64, bytes: usize, core_is: Core) -> Result<Self> {
+    fn build(lab: &Lab, seed: u64, bytes: usize, links: Links, core_is: Core) -> Result<Self> {
         let mut plan = Plan::new(seed);
         let [client, core, server] =
             [("client", Kind::Host), ("core", Kind::Router), ("server", Kind::Host)].map(|(n, k)| plan.add(n, k));
-        let link = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE);
-        for name in ["one", "two"] {
-            plan.connect(name, client, core, link.clone(), link.clone());
+        for (name, link) in ["one", "two"].into_iter().zip(links.configs()) {
+            plan.connect(name, client, core, link.clone(), link);
         }
         plan.connect("far", core, server, LinkConfig::default(), LinkConfig::default());
         plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
@@ -128,6 +168,16 @@ impl Place {
             addresses: [format!("{old}/{prefix}"), format!("{new}/{prefix}")],
             up,
         })
+    }
+
+    /// Tells the kernels that TCP with several paths may open one from the client's second address (RFC 8684): their path
+    /// managers open none by themselves.
+    fn manage_paths(&self) -> Result<()> {
+        let limits = "mptcp limits set subflows 2 add_addr_accepted 2\n";
+        let second = self.addresses[0].split('/').next().unwrap_or_default();
+        self.net.netns("server")?.ip(limits)?;
+        self.net.netns("client")?.ip(&format!("{limits}mptcp endpoint add {second} dev eth1 subflow\n"))?;
+        Ok(())
     }
 
     /// Starts a server that serves the file over SCTP over DTLS, with a certificate that it makes.
@@ -225,46 +275,71 @@ fn runs(lab: &Lab) -> usize {
 fn drawing(out: &mut Outcome, title: &str, curves: Vec<Curve>) {
     let (x, y) = (Axis::linear("time", "s"), Axis::linear("received", "MB"));
     let panel = Panel::Lines(Lines { title: title.into(), x, y, curves });
-    let caption = "Two networks of 10 Mbit/s, 20 ms there and back; the first run of each.";
+    let caption = "Two networks of 10 Mbit/s, 20 ms there and back, unless the name says otherwise; the first run of each.";
     out.drawings.push(Drawing::new("course", title.to_owned(), caption, vec![panel]));
 }
 
 pub(super) fn e5(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome { runs: Some(runs(lab)), ..Outcome::default() };
     let mut curves = Vec::new();
-    let mut place = Place::build(lab, lab.seed, if lab.quick { BYTES.1 } else { BYTES.0 }, Core::Router)?;
-    place.serve_secure(lab)?;
-    let variants =
-        [("tcp", "TCP", "reliable"), ("one", "SCTP", ONE), ("equal", "SCTP", BOTH), ("equal-dtls", DTLS, BOTH)];
-    for (variant, transport, needs) in variants {
-        let mut rates = Vec::new();
-        for run in 0..runs(lab) {
-            (lab.progress)(&format!("{variant}, run {} of {}", run + 1, runs(lab)));
-            let transfer = place.fetch(lab, transport, needs, |_, _| Ok(()))?;
-            if !transfer.whole {
-                return failed(format!("{variant}: the file did not arrive whole"));
-            }
-            let rate = place.contents.len() as f64 * 8e-6 / transfer.seconds;
-            out.sample("goodput_mbit", variant, "", run, rate);
-            rates.push(rate);
-            if run == 0 {
-                curves.push(transfer.curve(variant));
-            }
+    for links in Links::ALL {
+        let wanted = |(variant, ..): &&(&str, &str, &str)| lab.is_wanted(variant);
+        let rows: Vec<_> = links.rows().iter().filter(wanted).collect();
+        if rows.is_empty() {
+            continue;
         }
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        let f = Figure::new("E5", "goodput_mbit", variant, "Mbit/s").value(mean, rates.len()).needs(RUNS.0);
-        out.figures.push(match variant {
-            "equal" => f.published("18").judge(Bound::AtLeast(18.5)),
-            "equal-dtls" => f.published("18").judge(Bound::AtLeast(18.0)),
-            "tcp" => f.published("9"),
-            _ => f,
-        });
-    }
-    if let Some(why) = place.net.disturbance(f64::INFINITY)? {
-        (lab.progress)(&why);
+        let bytes = if lab.quick { BYTES.1 } else { BYTES.0 };
+        let mut place = Place::build(lab, lab.seed, bytes, links, Core::Router)?;
+        if rows.iter().any(|(_, transport, _)| *transport == DTLS) {
+            place.serve_secure(lab)?;
+        }
+        place.manage_paths()?;
+        for (variant, transport, needs) in rows {
+            let (rates, course) = e5_row(lab, &place, variant, (transport, needs), &mut out)?;
+            curves.push(course);
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let f = Figure::new("E5", "goodput_mbit", *variant, "Mbit/s").value(mean, rates.len()).needs(RUNS.0);
+            out.figures.push(match *variant {
+                "equal" => f.published("18").judge(Bound::AtLeast(18.5)),
+                "rtt-10-100" | "rate-2-18" => f.judge(Bound::AtLeast(18.5)),
+                "equal-dtls" => f.published("18").judge(Bound::AtLeast(18.0)),
+                "tcp" => f.published("9"),
+                _ => f,
+            });
+        }
+        if let Some(why) = place.net.disturbance(f64::INFINITY)? {
+            (lab.progress)(&why);
+        }
     }
     drawing(&mut out, "E5: one file over two networks", curves);
     Ok(out)
+}
+
+/// The rates of all runs of one row, in Mbit/s, and the course of the first.
+fn e5_row(
+    lab: &Lab,
+    place: &Place,
+    variant: &str,
+    (transport, needs): (&str, &str),
+    out: &mut Outcome,
+) -> Result<(Vec<f64>, Curve)> {
+    let mut rates = Vec::new();
+    let mut course = None;
+    for run in 0..runs(lab) {
+        (lab.progress)(&format!("{variant}, run {} of {}", run + 1, runs(lab)));
+        let transfer = place.fetch(lab, transport, needs, |_, _| Ok(()))?;
+        if !transfer.whole {
+            return failed(format!("{variant}: the file did not arrive whole"));
+        }
+        let rate = place.contents.len() as f64 * 8e-6 / transfer.seconds;
+        out.sample("goodput_mbit", variant, "", run, rate);
+        rates.push(rate);
+        course.get_or_insert_with(|| transfer.curve(variant));
+    }
+    match course {
+        Some(course) => Ok((rates, course)),
+        None => failed("no run was asked for"),
+    }
 }
 
 /// What happens to the networks in E6, from 5 s on.
@@ -301,7 +376,7 @@ impl Failure {
     }
 
     fn begins(self, net: &live::Lab, [old, new]: &[String; 2]) -> Result<()> {
-        let dead = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE).with_down(true);
+        let dead = LinkConfig::rate(RATE, DELAY).with_queue(queue(RATE)).with_down(true);
         let client = net.netns("client")?;
         match self {
             Self::Blackhole => cut(net, "one", &dead)?,
@@ -320,7 +395,7 @@ impl Failure {
     }
 
     fn ends(self, net: &live::Lab) -> Result<()> {
-        let alive = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE);
+        let alive = LinkConfig::rate(RATE, DELAY).with_queue(queue(RATE));
         match self {
             Self::Blackhole => cut(net, "one", &alive),
             Self::Both => cut(net, "two", &alive),
@@ -350,7 +425,7 @@ pub(super) fn e6(lab: &Lab) -> Result<Outcome> {
             // What has happened to a host stays with it.
             let bytes = if lab.quick { BYTES_E6 / 4 } else { BYTES_E6 };
             let core = if *failure == Failure::Rebind { Core::Nat } else { Core::Router };
-            let place = Place::build(lab, lab.seed + run as u64, bytes, core)?;
+            let place = Place::build(lab, lab.seed + run as u64, bytes, Links::Equal, core)?;
             let (mut begun, mut ended) = (None, None);
             let fails = match failure {
                 Failure::Rebind => REBINDS.saturating_sub(place.up.elapsed()),

@@ -9,15 +9,15 @@ const PACKET: u64 = 1500 * 8;
 
 /// One link.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Side {
+pub(in crate::experiments) struct Side {
     /// In Mbit/s.
-    pub(super) rate: u64,
+    pub(in crate::experiments) rate: u64,
     /// Round trip in milliseconds, half of it each way.
-    pub(super) rtt: u64,
+    pub(in crate::experiments) rtt: u64,
     /// Standard deviation of the delay of each direction in milliseconds.
-    pub(super) deviation: u64,
+    pub(in crate::experiments) deviation: u64,
     /// Share of packets that are lost, in each direction.
-    pub(super) loss: f64,
+    pub(in crate::experiments) loss: f64,
 }
 
 impl Side {
@@ -34,7 +34,7 @@ impl Side {
     }
 
     /// One direction. `Queue::Deep`: 1,000 packets, and jitter reorders, as netem does it.
-    pub(super) fn link(&self, queue: Queue) -> LinkConfig {
+    pub(in crate::experiments) fn link(&self, queue: Queue) -> LinkConfig {
         let mut link = LinkConfig::rate(self.rate * 1_000_000, Duration::from_micros(self.rtt * 500));
         let bdp = self.rate * 1000 * self.rtt / PACKET;
         (link.queue, link.reorder) = match queue {
@@ -50,7 +50,7 @@ impl Side {
 
 /// What waits in front of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queue {
+pub(in crate::experiments) enum Queue {
     /// 1,000 packets; packets may overtake others.
     Deep,
     /// What is under way in a round trip; they keep their order.
@@ -60,10 +60,10 @@ pub(super) enum Queue {
 /// Two links, and what was published of them: goodput of the better one alone, with default
 /// settings, and with the best of them, in Mbit/s; nothing where there was none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Environment {
-    pub(super) name: &'static str,
-    pub(super) sides: [Side; 2],
-    pub(super) published: &'static str,
+pub(in crate::experiments) struct Environment {
+    pub(in crate::experiments) name: &'static str,
+    pub(in crate::experiments) sides: [Side; 2],
+    pub(in crate::experiments) published: &'static str,
 }
 
 const fn pair(name: &'static str, a: Side, b: Side, published: &'static str) -> Environment {
@@ -72,7 +72,7 @@ const fn pair(name: &'static str, a: Side, b: Side, published: &'static str) -> 
 
 const PLAIN: Side = Side::new(50, 20);
 
-pub(super) const ALL: [Environment; 16] = [
+pub(in crate::experiments) const ALL: [Environment; 16] = [
     pair("alike", PLAIN, PLAIN, "40.6, 73.9, 58.0"),
     pair("rtt-40", PLAIN, Side::new(50, 40), "40.5, 0.85, 49.0"),
     pair("rtt-70", PLAIN, Side::new(50, 70), "40.6, 1.25, 36.5"),

@@ -2,7 +2,7 @@
 //! better link alone, and goes on within round trips when a link dies. In virtual time; the
 //! association is opened as the engine opens it.
 
-mod environments;
+pub(super) mod environments;
 mod failover;
 mod fairness;
 mod transfer;

@@ -5,8 +5,9 @@
 //!
 //! *Invariants*: only this host is served; a switch is thrown by a POST of the page itself; what is kept of the past is bounded.
 
-use super::{BOTH, DELAY, PATIENCE, Place, QUEUE, RATE, cut};
+use super::{BOTH, DELAY, Links, PATIENCE, Place, RATE, cut, queue};
 use crate::experiments::Lab;
+use crate::experiments::links::environments::{self, Queue};
 use crate::measure::{MeasureError, Result};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -56,10 +57,52 @@ impl Switch {
     }
 }
 
+/// What the two networks are like: those of E5, and the pairs of I1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice(usize);
+
+impl Choice {
+    const E5: Self = Self(0);
+
+    fn all() -> impl Iterator<Item = Self> {
+        (0..=environments::ALL.len()).map(Self)
+    }
+
+    fn name(self) -> &'static str {
+        self.0.checked_sub(1).and_then(|i| environments::ALL.get(i)).map_or("E5", |e| e.name)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::all().find(|choice| choice.name() == name)
+    }
+
+    /// The links, and their rates in Mbit/s.
+    fn links(self) -> [(LinkConfig, f64); 2] {
+        match self.0.checked_sub(1).and_then(|i| environments::ALL.get(i)) {
+            Some(e) => e.sides.map(|side| (side.link(Queue::Deep), side.rate as f64)),
+            None => [0, 1].map(|_| (LinkConfig::rate(RATE, DELAY).with_queue(queue(RATE)), RATE as f64 * 1e-6)),
+        }
+    }
+
+    /// In words.
+    fn text(self) -> String {
+        let Some(e) = self.0.checked_sub(1).and_then(|i| environments::ALL.get(i)) else {
+            return "E5: two of 10 Mbit/s, 20 ms there and back".to_owned();
+        };
+        let [a, b] = e.sides.map(|s| {
+            let jitter = if s.deviation > 0 { format!(" ±{}", s.deviation) } else { String::new() };
+            let loss = if s.loss > 0.0 { format!(", {} % lost", s.loss * 100.0) } else { String::new() };
+            format!("{} Mbit/s, {}{jitter} ms{loss}", s.rate, s.rtt)
+        });
+        format!("{}: {a}; {b}", e.name)
+    }
+}
+
 /// What the page asks for, or whoever has started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Throw(Switch, bool),
+    Choose(Choice),
     End,
 }
 
@@ -70,7 +113,7 @@ type Shared = Arc<Mutex<String>>;
 /// # Errors
 /// The networks cannot be built, or the port is taken.
 pub(crate) fn run(lab: &Lab, port: u16) -> Result<()> {
-    let place = Place::build(lab, lab.seed, BYTES, super::Core::Router)?;
+    let place = Place::build(lab, lab.seed, BYTES, Links::Equal, super::Core::Router)?;
     let (throw, thrown) = channel();
     let shared = Shared::default();
     let (told, address) = channel();
@@ -94,6 +137,7 @@ struct Show<'a> {
     /// SCTP may pass, and each of the links works.
     sctp: bool,
     links: [bool; 2],
+    choice: Choice,
     samples: VecDeque<Value>,
     events: VecDeque<Value>,
     over: String,
@@ -106,9 +150,9 @@ impl<'a> Show<'a> {
         let status = place.dir.join("run");
         let (samples, events) = (VecDeque::new(), VecDeque::new());
         // As in the founding document: at first SCTP does not get through, and programs run over TCP.
-        let (sctp, links, over) = (false, [true; 2], String::new());
+        let (sctp, links, over, choice) = (false, [true; 2], String::new(), Choice::E5);
         let began = Instant::now();
-        Self { lab, place, shared, began, sctp, links, samples, events, transfer: None, over, status }
+        Self { lab, place, shared, began, sctp, links, choice, samples, events, transfer: None, over, status }
     }
 
     fn go_on(mut self, asked: &Receiver<Asked>) -> Result<()> {
@@ -132,6 +176,7 @@ impl<'a> Show<'a> {
             next += TICK;
             match asked.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Asked::Throw(switch, on)) => self.throw(switch, on)?,
+                Ok(Asked::Choose(choice)) => self.choose(choice)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Asked::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -173,9 +218,19 @@ impl<'a> Show<'a> {
         self.set_links()
     }
 
+    fn choose(&mut self, choice: Choice) -> Result<()> {
+        if self.choice == choice {
+            return Ok(());
+        }
+        self.choice = choice;
+        let text = format!("other networks: {}", choice.text());
+        self.happened(&text);
+        self.set_links()
+    }
+
     fn set_links(&self) -> Result<()> {
-        for (name, up) in ["one", "two"].into_iter().zip(self.links) {
-            let mut link = LinkConfig::rate(RATE, DELAY).with_queue(QUEUE).with_down(!up);
+        for ((name, up), (link, _)) in ["one", "two"].into_iter().zip(self.links).zip(self.choice.links()) {
+            let mut link = link.with_down(!up);
             if !self.sctp {
                 link = link.with_filter(Filter::drop(Match::Service(Protocol::Udp, neater_sctp::UDP_PORT)));
             }
@@ -219,7 +274,9 @@ impl<'a> Show<'a> {
         }
         let view = json!({
             "at": self.at(), "sctp": self.sctp, "one": self.links[0], "two": self.links[1], "transfer": status,
-            "samples": self.samples, "events": self.events, "rate": RATE as f64 * 1e-6,
+            "samples": self.samples, "events": self.events, "rate": self.choice.links().map(|(_, rate)| rate).iter().sum::<f64>() / 2.0,
+            "links": self.choice.name(),
+            "choices": Choice::all().map(|c| json!([c.name(), c.text()])).collect::<Vec<_>>(),
         });
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = view.to_string();
     }
@@ -305,13 +362,21 @@ fn answer<B>(request: &Request<B>, shared: &Shared, throw: &Sender<Asked>) -> Re
         }
         (&Method::POST, path) => {
             let mut words = path.trim_start_matches('/').split('/');
-            let (switch, on) = (words.next().and_then(Switch::named), words.next());
-            match (switch, on) {
+            let (name, word) = (words.next().unwrap_or_default(), words.next());
+            let choice = word.filter(|_| name == "links").and_then(Choice::named);
+            match (Switch::named(name), word) {
+                _ if choice.is_some() => {
+                    let _ = choice.map(|choice| throw.send(Asked::Choose(choice)));
+                    make(StatusCode::ACCEPTED, "application/json", "{}".to_owned())
+                }
                 (Some(switch), Some(on @ ("on" | "off"))) => {
                     let _ = throw.send(Asked::Throw(switch, on == "on"));
                     make(StatusCode::ACCEPTED, "application/json", "{}".to_owned())
                 }
-                _ => refuse(StatusCode::NOT_FOUND, "a switch is /sctp, /one or /two, and then /on or /off"),
+                _ => refuse(
+                    StatusCode::NOT_FOUND,
+                    "a switch is /sctp, /one or /two, and then /on or /off; networks are /links/ and a name",
+                ),
             }
         }
         _ => refuse(StatusCode::NOT_FOUND, "there are / and /state"),
@@ -340,7 +405,10 @@ mod tests {
         let done = ask(Method::POST, "/two/off", &[host, own]);
         assert_eq!(done, (StatusCode::ACCEPTED, Some(Asked::Throw(Switch::Link(1), false))));
         assert_eq!(ask(Method::POST, "/sctp/on", &[host, own]).1, Some(Asked::Throw(Switch::Sctp, true)));
+        assert_eq!(ask(Method::POST, "/links/lte-geo", &[host, own]).1, Some(Asked::Choose(Choice(15))));
+        assert_eq!(ask(Method::POST, "/links/E5", &[host, own]).1, Some(Asked::Choose(Choice::E5)));
         for (path, headers, status) in [
+            ("/links/none", &[host, own][..], StatusCode::NOT_FOUND),
             ("/two/maybe", &[host, own][..], StatusCode::NOT_FOUND),
             ("/three/on", &[host, own], StatusCode::NOT_FOUND),
             ("/two/off", &[host, ("origin", "http://evil.example")], StatusCode::FORBIDDEN),
