@@ -9,6 +9,10 @@
 //! page of a portal, another version), gives its piece back, and in the end gives up alone; one
 //! that hangs does not keep the end waiting, because ways without work fetch again what others have
 //! not finished. No single answer makes away with what came.
+//!
+//! A request costs a round trip in which its way carries nothing. So a way asks for a run of pieces
+//! at once: half of what would be its share of all that is left by the rates seen so far, which
+//! gets shorter towards the end, so that all ways end together.
 
 use super::kept::Kept;
 use super::progress::Progress;
@@ -16,6 +20,7 @@ use super::target::{Target, Version};
 use super::transfer::{BUSY_MOST, Done, Outcome, content_range, retry_after, version};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use core::ops::Range;
 use core::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::HeaderValue;
@@ -62,6 +67,8 @@ pub(super) struct Way {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     bytes: u64,
+    /// How long it was fetching what it has brought.
+    busy: Duration,
     pieces: u64,
     failures: u32,
     transport: Option<Transport>,
@@ -147,17 +154,44 @@ impl Drop for Running {
 }
 
 impl Board {
-    /// A piece to be fetched: one that was not requested yet, or else one that the fewest others
-    /// fetch. None if all are there.
-    fn take(&mut self) -> Option<usize> {
-        let open = |i: &usize| self.pieces[*i] != State::There;
+    /// Pieces in a row to be fetched by a way: those that were not requested yet, or else one that
+    /// the fewest others fetch. None if all are there.
+    fn take(&mut self, way: usize) -> Option<Range<usize>> {
+        if let Some(first) = self.pieces.iter().position(|state| *state == State::Wanted) {
+            let most = self.run(way);
+            let run = self.pieces[first..].iter().take(most).take_while(|state| **state == State::Wanted).count();
+            self.pieces[first..first + run].fill(State::Asked(1));
+            return Some(first..first + run);
+        }
         let asked = |i: &usize| match self.pieces[*i] {
             State::Asked(n) => n,
             _ => 0,
         };
+        let open = |i: &usize| self.pieces[*i] != State::There;
         let piece = (0..self.pieces.len()).filter(open).min_by_key(asked)?;
         self.pieces[piece] = State::Asked(asked(&piece) + 1);
-        Some(piece)
+        Some(piece..piece + 1)
+    }
+
+    /// How many pieces a way may ask for at once: half of its share of what is left, at least one;
+    /// one as long as it has brought nothing.
+    fn run(&self, way: usize) -> usize {
+        let rate = |c: &Counts| c.bytes as f64 / c.busy.as_secs_f64().max(1e-3);
+        // What others will bring that have brought nothing yet is not known: as much as the best.
+        let best = self.counts.iter().map(rate).fold(0.0, f64::max);
+        let others = self.counts.iter().filter(|c| c.gave_up.is_none());
+        let all: f64 = others.map(|c| if c.bytes == 0 { best } else { rate(c) }).sum();
+        let own = rate(&self.counts[way]);
+        let wanted = self.pieces.iter().filter(|state| **state == State::Wanted).count();
+        let share = if all > 0.0 { (own / all).min(1.0) } else { 0.0 };
+        ((wanted as f64 * share / 2.0) as usize).max(1)
+    }
+
+    /// Gives back what has not come of a run.
+    fn give_back_all(&mut self, run: Range<usize>) {
+        for piece in run {
+            self.give_back(piece);
+        }
     }
 
     fn give_back(&mut self, piece: usize) {
@@ -191,23 +225,23 @@ impl Shared {
         self.kept.keep(|| self.board().pieces.iter().map(|state| *state == State::There).collect())
     }
 
-    /// The first and the last byte of a piece.
-    fn span(&self, piece: usize) -> (u64, u64) {
-        let first = piece as u64 * self.kept.piece;
-        (first, (first + self.kept.piece).min(self.total) - 1)
+    /// The first and the last byte of pieces in a row.
+    fn span(&self, run: &Range<usize>) -> (u64, u64) {
+        let at = |piece: usize| (piece as u64 * self.kept.piece).min(self.total);
+        (at(run.start), at(run.end) - 1)
     }
 
-    /// Fetches a piece by one way; false if another was quicker. What came of it is written, even
-    /// if the rest does not come.
-    async fn fetch(&self, way: usize, client: &Client, piece: usize) -> Result<bool, Trouble> {
-        let (first, last) = self.span(piece);
+    /// Fetches pieces in a row by one way. What came of them is written, even if the rest does not
+    /// come.
+    async fn fetch(&self, way: usize, client: &Client, run: &Range<usize>) -> Result<(), Trouble> {
+        let (first, last) = self.span(run);
         let mut at = first;
         // An answer may hold less than was asked for, and declares that: the client is to ask for
         // the rest (RFC 9110 section 15.3.7).
         for _ in 0..ANSWERS_EACH {
-            match self.fetch_from(way, client, piece, (at, last)).await? {
-                None => return Ok(false),
-                Some(next) if next == last + 1 => return Ok(true),
+            match self.fetch_from(way, client, run, (at, last)).await? {
+                None => return Ok(()),
+                Some(next) if next == last + 1 => return Ok(()),
                 Some(next) => at = next,
             }
         }
@@ -218,17 +252,50 @@ impl Shared {
         )))
     }
 
-    /// Fetches a piece from a byte on, as far as one answer brings it: the first byte that is
-    /// missing then. None: another was quicker.
+    /// Fetches pieces from a byte on, as far as one answer brings them: the first byte that is
+    /// missing then. None: others were quicker with all that is left of them.
     async fn fetch_from(
         &self,
         way: usize,
         client: &Client,
-        piece: usize,
+        run: &Range<usize>,
         (first, last): (u64, u64),
     ) -> Result<Option<u64>, Trouble> {
         let options = asking(&self.options, first, last, self.kept.version.validator());
         let mut response = client.get(&self.url, &options).await.map_err(|e| trouble(&e))?;
+        let range = self.checked(&response, first, last)?;
+        self.board().counts[way].transport = Some(response.transport().clone());
+        let mut at = first;
+        while let Some(data) = response.chunk().await.map_err(|e| trouble(&e))? {
+            if at + data.len() as u64 > range.last + 1 {
+                return Err(Trouble::Broken("more came than was asked for".into()));
+            }
+            let written = self.kept.file.write_all_at(&data, at);
+            written.map_err(|e| Trouble::Fatal(super::file("write", &self.kept.path, &e)))?;
+            let before = at;
+            at += data.len() as u64;
+            let mut board = self.board();
+            board.counts[way].bytes += data.len() as u64;
+            for piece in run.clone().filter(|piece| (before..at).contains(&self.span(&(*piece..piece + 1)).1)) {
+                if board.pieces[piece] != State::There {
+                    board.has_come(piece);
+                    board.counts[way].pieces += 1;
+                }
+            }
+            let here = (at / self.kept.piece) as usize;
+            if run.clone().filter(|piece| *piece >= here).all(|piece| board.pieces[piece] == State::There) {
+                return Ok(None);
+            }
+        }
+        if at == range.last + 1 {
+            Ok(Some(at))
+        } else {
+            Err(Trouble::Broken(format!("only {} of {} bytes came", at - first, range.last + 1 - first)))
+        }
+    }
+
+    /// What an answer brings of the bytes that were asked for.
+    fn checked(&self, response: &Response, first: u64, last: u64) -> Result<super::transfer::Range, Trouble> {
         let other = || Trouble::Strange("the server sends another version of the file".into());
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
@@ -244,7 +311,7 @@ impl Shared {
             }
             status => {
                 let what = format!("the server answered {}", super::transfer::status(status));
-                return Err(match busy(&response) {
+                return Err(match busy(response) {
                     Some(after) => Trouble::Busy(what, after),
                     None => Trouble::Broken(what),
                 });
@@ -257,26 +324,7 @@ impl Shared {
         if range.total.is_some_and(|t| t != self.total) || !self.is_also(response.headers()) {
             return Err(other());
         }
-        self.board().counts[way].transport = Some(response.transport().clone());
-        let mut at = first;
-        while let Some(data) = response.chunk().await.map_err(|e| trouble(&e))? {
-            if at + data.len() as u64 > range.last + 1 {
-                return Err(Trouble::Broken("more came than was asked for".into()));
-            }
-            let written = self.kept.file.write_all_at(&data, at);
-            written.map_err(|e| Trouble::Fatal(super::file("write", &self.kept.path, &e)))?;
-            at += data.len() as u64;
-            let mut board = self.board();
-            board.counts[way].bytes += data.len() as u64;
-            if board.pieces[piece] == State::There {
-                return Ok(None);
-            }
-        }
-        if at == range.last + 1 {
-            Ok(Some(at))
-        } else {
-            Err(Trouble::Broken(format!("only {} of {} bytes came", at - first, range.last + 1 - first)))
-        }
+        Ok(range)
     }
 
     /// Whether an answer is about the version that is fetched, as far as it shows.
@@ -288,14 +336,16 @@ impl Shared {
     async fn work(self: Arc<Self>, way: usize, client: Client) {
         let (mut failures, mut wait) = (0, FIRST_WAIT);
         loop {
-            let Some(piece) = self.board().take() else { return };
+            let Some(run) = self.board().take(way) else { return };
             if failures > u32::from(self.retries) {
                 wait = LONGEST_WAIT;
             }
-            let done = self.fetch(way, &client, piece).await;
+            let began = Instant::now();
+            let done = self.fetch(way, &client, &run).await;
+            self.board().counts[way].busy += began.elapsed();
             let least = if let Err(Trouble::Busy(_, after)) = &done { *after } else { Duration::ZERO };
             failures = if done.is_ok() { 0 } else { failures + 1 };
-            let goes_on = self.note(way, piece, done, failures);
+            let goes_on = self.note(way, run, done, failures);
             if self.board().is_over() {
                 self.changed.notify_one();
                 return;
@@ -312,19 +362,15 @@ impl Shared {
         }
     }
 
-    /// Writes down what became of a piece; whether the way goes on.
-    fn note(&self, way: usize, piece: usize, done: Result<bool, Trouble>, failures: u32) -> bool {
+    /// Writes down what became of pieces; whether the way goes on.
+    fn note(&self, way: usize, run: Range<usize>, done: Result<(), Trouble>, failures: u32) -> bool {
         let mut board = self.board();
         let strange = matches!(done, Err(Trouble::Strange(_)));
         let long = matches!(done, Err(Trouble::Busy(_, after)) if after > BUSY_MOST);
         match done {
-            Ok(whole) => {
+            Ok(()) => {
                 // A way that had failed for long is as good as any again.
                 board.counts[way].gave_up = None;
-                if whole && board.pieces[piece] != State::There {
-                    board.has_come(piece);
-                    board.counts[way].pieces += 1;
-                }
                 true
             }
             Err(Trouble::Fatal(failure)) => {
@@ -332,7 +378,7 @@ impl Shared {
                 false
             }
             Err(Trouble::Broken(why) | Trouble::Strange(why) | Trouble::Busy(why, _)) => {
-                board.give_back(piece);
+                board.give_back_all(run);
                 board.counts[way].failures += 1;
                 // What wants to be left alone for so long does not keep the end waiting.
                 if failures > u32::from(self.retries) || long {
@@ -664,17 +710,34 @@ mod tests {
     #[test]
     fn what_nobody_has_asked_for_comes_first_and_what_hangs_is_asked_for_again() {
         let mut b = board(2);
-        assert_eq!((b.take(), b.take()), (Some(0), Some(1)));
+        assert_eq!((b.take(0), b.take(1)), (Some(0..1), Some(1..2)));
         b.has_come(1);
-        assert_eq!(b.take(), Some(0), "by a second way");
+        assert_eq!(b.take(1), Some(0..1), "by a second way");
         b.give_back(0);
         assert_eq!(b.pieces[0], State::Asked(1));
         b.has_come(0);
         b.has_come(0);
         assert!(b.is_over());
-        assert_eq!((b.left, b.take()), (0, None));
+        assert_eq!((b.left, b.take(0)), (0, None));
         b.give_back(0);
         assert_eq!(b.pieces[0], State::There, "what is there stays");
+    }
+
+    #[test]
+    fn a_way_asks_for_half_of_its_share_of_what_is_left() {
+        let mut b = board(101);
+        assert_eq!((b.take(0), b.take(1)), (Some(0..1), Some(1..2)), "nothing is known yet");
+        b.counts[0] = Counts { bytes: 9000, busy: Duration::from_secs(1), ..Counts::default() };
+        // As long as nothing came by the other, that may be as fast.
+        assert_eq!(b.take(0), Some(2..26));
+        b.counts[1] = Counts { bytes: 2000, busy: Duration::from_secs(2), ..Counts::default() };
+        assert_eq!(b.take(0), Some(26..59), "nine tenths of 75, halved");
+        assert_eq!(b.take(1), Some(59..61));
+        // What was given back is filled first, and no run goes over what another has.
+        b.give_back_all(30..32);
+        assert_eq!(b.take(0), Some(30..32));
+        b.counts[0].gave_up = Some("x".into());
+        assert_eq!(b.take(1), Some(61..81), "there is nobody else");
     }
 
     #[test]
