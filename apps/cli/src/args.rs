@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// What the paths of running transfers of `neater get` carry, live
     Paths(PathsArgs),
+    /// From which addresses the system opens further paths below TCP (MPTCP)
+    Mptcp(MptcpArgs),
     /// Look at policies: check files, explain a decision, run tests
     Policy(PolicyArgs),
     /// Manage policies for the programs of this host: NEAT's sockets, and REST
@@ -392,7 +394,8 @@ const PATHS_HELP: &str = "Examples:
 
 Transfers of this user that have run for a second report their paths: the interface, the address
 of this host, whether data goes this way, how much of it lately, the round-trip time and losses. Those
-over QUIC, TLS and TCP have one path; SCTP with multipath=Active has one by each network.
+over QUIC, and over TLS and TCP without MPTCP, have one path; SCTP with multipath=Active has one by each
+network, and TCP with it those that the system opens (`neater mptcp`).
 
 Exit code 0: there was a transfer; 1: there was none.
 JSON events: paths (of a transfer), none.";
@@ -409,6 +412,37 @@ pub(crate) struct PathsArgs {
     /// Seconds from one look to the next
     #[arg(short, long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub(crate) interval: core::time::Duration,
+}
+
+const MPTCP_HELP: &str = "Examples:
+  neater mptcp                         the limits, and the addresses that paths begin at
+  sudo neater mptcp --use wlan0 --use wwan0
+  sudo neater mptcp --forget wwan0
+  sudo neater mptcp --accepted 2       on a server: use addresses that a peer announces
+
+A connection over TCP or TLS with multipath=Active begins with one path. Linux opens further ones from the
+addresses that are listed here, and from no other; NetworkManager and systemd-networkd may list them,
+too. What is set here holds for all programs of this host, until it is started again. Listeners accept
+several paths unless multipath=Disabled; they accept as many as these limits allow.
+
+Exit code 0: done; 1: the kernel has no MPTCP, or refused.
+JSON events: mptcp.";
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = MPTCP_HELP, after_long_help = format!("{MPTCP_HELP}\n\n{EXITS}"))]
+pub(crate) struct MptcpArgs {
+    /// Let paths begin at the addresses of this interface; may be repeated
+    #[arg(long = "use", value_name = "INTERFACE")]
+    pub(crate) using: Vec<String>,
+    /// Let no more paths begin there; may be repeated
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) forget: Vec<String>,
+    /// How many further paths a connection may have, 0 to 8; --use raises it as far as it takes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=8))]
+    pub(crate) subflows: Option<u8>,
+    /// How many announced addresses of its peer a connection may use, 0 to 8
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=8))]
+    pub(crate) accepted: Option<u8>,
 }
 
 const PING_HELP: &str = "Examples:

@@ -15,6 +15,7 @@ mod explain;
 mod get;
 mod lab;
 mod man;
+mod mptcp;
 mod outcomes;
 mod paths;
 mod ping;
@@ -43,6 +44,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Serve(args) => on_tokio(serve::run(args, output)),
         Command::Explain(args) => on_tokio(signals::unless_interrupted(explain::run(args, output))),
         Command::Paths(args) => on_tokio(signals::unless_interrupted(paths::run(args, output))),
+        Command::Mptcp(args) => mptcp::run(&args, output),
         Command::Ping(args) => on_tokio(ping::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Pm(_) => {

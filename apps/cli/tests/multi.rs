@@ -230,6 +230,40 @@ fn both_interfaces_bring_pieces_and_a_policy_chooses_among_them() {
 fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
     let Some(mut two) = Two::links("one", 20, 12 << 20) else { return };
     two.serve_over("TCP,SCTP", "0.0.0.0", "www");
+    carried_by_both(&two, &["--multi", "--transport", "SCTP"]);
+}
+
+/// Over MPTCP the system opens the second path, once it was told of the second interface.
+#[test]
+fn over_mptcp_one_connection_has_both_interfaces_and_its_paths_are_shown() {
+    let Some(mut two) = Two::links("mptcp", 20, 12 << 20) else { return };
+    let manage = |space: &str, args: &[&str]| {
+        let ran = run(two.inside(space).args(["mptcp", "--json", "--subflows", "2"]).args(args));
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        ran.events().pop().unwrap_or_default()
+    };
+    if !std::path::Path::new("/proc/sys/net/mptcp").exists() {
+        say_skipped("get over MPTCP: this kernel has none");
+        return;
+    }
+    manage(&two.spaces[1], &[]);
+    for _ in 0..2 {
+        let told = manage(&two.spaces[0], &["--use", "a2"]);
+        let endpoints = told["endpoints"].as_array().cloned().unwrap_or_default();
+        assert_eq!((endpoints.len(), &told["subflows"]), (1, &Value::from(2)), "{told}");
+        assert_eq!((&endpoints[0]["address"], &endpoints[0]["interface"]), (&"10.78.2.1".into(), &"a2".into()));
+        assert_eq!(endpoints[0]["purposes"], serde_json::json!(["subflow"]));
+    }
+    two.serve_over("TCP", "0.0.0.0", "www");
+    carried_by_both(&two, &["--transport", "TCP", "--needs", "multipath=Active"]);
+    let told = run(two.inside(&two.spaces[0]).args(["mptcp", "--json", "--forget", "a2"])).events().pop();
+    assert_eq!(told.expect("an event")["endpoints"], serde_json::json!([]));
+    let refused = run(two.inside(&two.spaces[0]).args(["mptcp", "--use", "nothing"]));
+    assert!(refused.code == 1 && refused.err.contains("there is no interface nothing"), "{}", refused.err);
+}
+
+/// Fetches the file over one connection, and sees that both interfaces carry a good part of it.
+fn carried_by_both(two: &Two, how: &[&str]) {
     // Both interfaces lead to the address that is asked for, the first one more directly.
     for (via, metric) in [(&["dev", "a1"][..], "100"), (&["via", "10.78.2.2", "dev", "a2"][..], "200")] {
         let route = [&["-n", &two.spaces[0], "route", "add", "10.78.1.2/32"], via, &["metric", metric]].concat();
@@ -238,7 +272,7 @@ fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
     let run_dir = two.folder.path("run");
     std::fs::create_dir_all(&run_dir).expect("a folder");
     let mut get = two.inside(&two.spaces[0]);
-    get.args(["get", "--json", "--multi", "--transport", "SCTP", "--no-policy", "-o"]).arg(two.folder.path("out"));
+    get.args(["get", "--json", "--no-policy"]).args(how).arg("-o").arg(two.folder.path("out"));
     get.arg("http://10.78.1.2:8080/big").env("XDG_RUNTIME_DIR", &run_dir).stdout(Stdio::piped());
     let get = get.spawn().expect("started");
     // Where the transfer fails there is nothing to wait for.
