@@ -3,6 +3,7 @@
 
 pub(crate) mod watch;
 
+use super::links::environments;
 use super::{Lab, Outcome};
 use crate::measure::{MeasureError, Result, failed};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
@@ -32,13 +33,13 @@ const START: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How often it is looked how much has arrived.
 const TICK: Duration = Duration::from_millis(10);
-const BOTH: &str = "multipath=Active,multipathPolicy=Aggregate";
-const ONE: &str = "multipath=Active";
+pub(in crate::experiments) const BOTH: &str = "multipath=Active,multipathPolicy=Aggregate";
+pub(in crate::experiments) const ONE: &str = "multipath=Active";
 /// SCTP over DTLS, by the server that has a certificate.
 const DTLS: &str = "SCTP/DTLS";
 
 /// A client with two networks, and a server that serves one file.
-struct Place {
+pub(in crate::experiments) struct Place {
     // Ends before its host does.
     server: Option<Running>,
     net: live::Lab,
@@ -55,25 +56,34 @@ struct Place {
 
 /// What the client's two networks are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Links {
+pub(in crate::experiments) enum Links {
     /// Both of 10 Mbit/s and 20 ms there and back.
     Equal,
     /// Both of 10 Mbit/s, 10 and 100 ms there and back.
     Rtts,
     /// 2 and 18 Mbit/s, 20 ms there and back.
     Rates,
+    /// A pair of I1, by its place in the list, with queues of 1,000 packets.
+    Pair(usize),
 }
 
 impl Links {
     const ALL: [Self; 3] = [Self::Equal, Self::Rtts, Self::Rates];
 
     fn configs(self) -> [LinkConfig; 2] {
+        if let Some(pair) = self.pair() {
+            return pair.sides.map(|side| side.link(environments::Queue::Deep));
+        }
         let (rates, delays) = match self {
-            Self::Equal => ([RATE; 2], [DELAY; 2]),
+            Self::Equal | Self::Pair(_) => ([RATE; 2], [DELAY; 2]),
             Self::Rtts => ([RATE; 2], [Duration::from_millis(5), Duration::from_millis(50)]),
             Self::Rates => ([2_000_000, 18_000_000], [DELAY; 2]),
         };
         [0, 1].map(|i| LinkConfig::rate(rates[i], delays[i]).with_queue(queue(rates[i])))
+    }
+
+    fn pair(self) -> Option<&'static environments::Environment> {
+        if let Self::Pair(at) = self { environments::ALL.get(at) } else { None }
     }
 
     /// What is fetched over them in E5: a name, the transport, what is needed of it.
@@ -87,6 +97,7 @@ impl Links {
                 ("mptcp-equal", "TCP", ONE),
             ],
             Self::Rtts => &[("rtt-10-100", "SCTP", BOTH), ("mptcp-rtt-10-100", "TCP", ONE)],
+            Self::Pair(_) => &[],
             Self::Rates => &[("rate-2-18", "SCTP", BOTH), ("mptcp-rate-2-18", "TCP", ONE)],
         }
     }
@@ -94,7 +105,7 @@ impl Links {
 
 /// What is between the client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Core {
+pub(in crate::experiments) enum Core {
     Router,
     /// A NAT box, which at [`REBINDS`] gives every mapping another port.
     Nat,
@@ -117,7 +128,13 @@ struct Transfer {
 }
 
 impl Place {
-    fn build(lab: &Lab, seed: u64, bytes: usize, links: Links, core_is: Core) -> Result<Self> {
+    pub(in crate::experiments) fn build(
+        lab: &Lab,
+        seed: u64,
+        bytes: usize,
+        links: Links,
+        core_is: Core,
+    ) -> Result<Self> {
         let mut plan = Plan::new(seed);
         let [client, core, server] =
             [("client", Kind::Host), ("core", Kind::Router), ("server", Kind::Host)].map(|(n, k)| plan.add(n, k));
@@ -172,7 +189,7 @@ impl Place {
 
     /// Tells the kernels that TCP with several paths may open one from the client's second address (RFC 8684): their path
     /// managers open none by themselves.
-    fn manage_paths(&self) -> Result<()> {
+    pub(in crate::experiments) fn manage_paths(&self) -> Result<()> {
         let limits = "mptcp limits set subflows 2 add_addr_accepted 2\n";
         let second = self.addresses[0].split('/').next().unwrap_or_default();
         self.net.netns("server")?.ip(limits)?;
@@ -207,12 +224,39 @@ impl Place {
         failed("the server over DTLS has not made a certificate")
     }
 
+    /// Fetches the file over this transport, as `get` does with these options besides.
+    pub(in crate::experiments) fn fetch_by(
+        &self,
+        lab: &Lab,
+        transport: &str,
+        needs: &str,
+        more: &[&str],
+    ) -> Result<f64> {
+        let transfer = self.fetch_with(lab, transport, needs, more, |_, _| Ok(()))?;
+        if transfer.whole {
+            Ok(transfer.seconds)
+        } else {
+            failed(format!("over {transport} the file did not arrive whole"))
+        }
+    }
+
     /// Fetches the file over this transport. `happens` is called again and again with the time since the start.
     fn fetch(
         &self,
         lab: &Lab,
         transport: &str,
         needs: &str,
+        happens: impl FnMut(&live::Lab, Duration) -> Result<()>,
+    ) -> Result<Transfer> {
+        self.fetch_with(lab, transport, needs, &[], happens)
+    }
+
+    fn fetch_with(
+        &self,
+        lab: &Lab,
+        transport: &str,
+        needs: &str,
+        more: &[&str],
         mut happens: impl FnMut(&live::Lab, Duration) -> Result<()>,
     ) -> Result<Transfer> {
         let file = self.dir.join("got");
@@ -228,7 +272,8 @@ impl Place {
             }
             None => (self.url.clone(), vec![transport]),
         };
-        let get = Cmd::new(lab.programs.neater()?).args(["get", &url, "--needs", needs, "--transport"]).args(how);
+        let get =
+            Cmd::new(lab.programs.neater()?).args(["get", &url, "--needs", needs, "--transport"]).args(how).args(more);
         let get = get.arg("-o").arg(&file).limit(PATIENCE);
         let begin = Instant::now();
         let running = self.net.spawn("client", get)?;
@@ -275,7 +320,8 @@ fn runs(lab: &Lab) -> usize {
 fn drawing(out: &mut Outcome, title: &str, curves: Vec<Curve>) {
     let (x, y) = (Axis::linear("time", "s"), Axis::linear("received", "MB"));
     let panel = Panel::Lines(Lines { title: title.into(), x, y, curves });
-    let caption = "Two networks of 10 Mbit/s, 20 ms there and back, unless the name says otherwise; the first run of each.";
+    let caption =
+        "Two networks of 10 Mbit/s, 20 ms there and back, unless the name says otherwise; the first run of each.";
     out.drawings.push(Drawing::new("course", title.to_owned(), caption, vec![panel]));
 }
 

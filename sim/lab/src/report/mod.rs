@@ -24,6 +24,8 @@ pub enum Bound {
     LowAtMost(f64),
     /// The lower end of the interval is at least this: the bound is shown to hold.
     LowAtLeast(f64),
+    /// The upper end of the interval is at least this: the bound cannot be excluded to hold.
+    HighAtLeast(f64),
 }
 
 impl Bound {
@@ -31,7 +33,7 @@ impl Bound {
     #[must_use]
     pub const fn number(self) -> f64 {
         match self {
-            Self::AtMost(b) | Self::AtLeast(b) | Self::LowAtMost(b) | Self::LowAtLeast(b) => b,
+            Self::AtMost(b) | Self::AtLeast(b) | Self::LowAtMost(b) | Self::LowAtLeast(b) | Self::HighAtLeast(b) => b,
         }
     }
 
@@ -41,6 +43,7 @@ impl Bound {
             Self::AtLeast(_) => "value at least",
             Self::LowAtMost(_) => "ci_low at most",
             Self::LowAtLeast(_) => "ci_low at least",
+            Self::HighAtLeast(_) => "ci_high at least",
         }
     }
 }
@@ -240,6 +243,7 @@ impl Figure {
                 Bound::AtLeast(b) => self.value.map(|v| v >= b),
                 Bound::LowAtMost(b) => self.ci_low.map(|v| v <= b),
                 Bound::LowAtLeast(b) => self.ci_low.map(|v| v >= b),
+                Bound::HighAtLeast(b) => self.ci_high.map(|v| v >= b),
             }
         };
         self
@@ -395,6 +399,8 @@ mod tests {
         assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtMost(1.1)).met, Some(true));
         assert_eq!(figure().estimate(wide, 30).void_if(true).judge(Bound::LowAtMost(1.1)).met, None);
         assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtLeast(1.1)).met, Some(false));
+        assert_eq!(figure().estimate(wide, 30).judge(Bound::HighAtLeast(wide.high + 0.1)).met, Some(false));
+        assert_eq!(figure().estimate(wide, 30).judge(Bound::HighAtLeast(wide.high)).met, Some(true));
         assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtLeast(1.0)).met, Some(true));
         assert_eq!(figure().missing("not built").judge(Bound::AtMost(1.0)).met, None);
     }

@@ -5,6 +5,7 @@
 pub(super) mod environments;
 mod failover;
 mod fairness;
+mod live;
 mod transfer;
 
 use super::multipath::{each, jobs};
@@ -14,6 +15,8 @@ use crate::measure::stats::{Estimate, quantile};
 use crate::plot::{Bars, Drawing, Panel, Row};
 use crate::report::{Bound, Figure};
 use crate::simulate::sweep;
+pub(super) use live::i1_live;
+
 use environments::{ALL, Environment, Queue};
 use failover::{Load, Resumed};
 use neater_sctp::{Coupling, Multipath};

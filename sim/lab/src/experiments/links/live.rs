@@ -1,0 +1,82 @@
+//! I1 with real packets: the commands that users run, between hosts of the lab, over the pairs of links.
+
+use super::environments::ALL;
+use super::{BYTES, estimate};
+use crate::experiments::networks::{BOTH, Core, Links, ONE, Place};
+use crate::experiments::{Lab, Outcome};
+use crate::measure::Result;
+use crate::plot::{Bars, Drawing, Panel, Row};
+use crate::report::{Bound, Figure};
+
+/// Runs of each row: full and quick.
+const RUNS: (usize, usize) = (5, 1);
+/// With --quick, every so many pairs.
+const EVERY: usize = 8;
+/// What is judged, and what is shown beside it: a name, the transport, what is needed of it over both links and over one.
+const SERIES: [(&str, &str, &str, &str); 2] =
+    [("sctp", "SCTP", BOTH, "multipath=Disabled"), ("mptcp", "TCP", ONE, "multipath=Disabled")];
+
+/// One comparison: seconds over both links, over the better one, and over that once more.
+struct Run {
+    both: f64,
+    better: f64,
+    again: f64,
+}
+
+fn run(lab: &Lab, place: &Place, (transport, both, one): (&str, &str, &str)) -> Result<Run> {
+    let alone = |interface: &str| place.fetch_by(lab, transport, one, &["--interface", interface]);
+    let (first, second) = (alone("eth0")?, alone("eth1")?);
+    let both = place.fetch_by(lab, transport, both, &[])?;
+    let again = alone(if first <= second { "eth0" } else { "eth1" })?;
+    Ok(Run { both, better: first.min(second), again })
+}
+
+pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
+    let count = lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 });
+    let mut out = Outcome { runs: Some(count), ..Outcome::default() };
+    let mut rows = Vec::new();
+    for (at, e) in ALL.iter().enumerate().filter(|(at, e)| lab.is_wanted(e.name) && (!lab.quick || at % EVERY == 0)) {
+        let place = Place::build(lab, lab.seed, BYTES as usize, Links::Pair(at), Core::Router)?;
+        place.manage_paths()?;
+        for (series, transport, both, one) in SERIES {
+            let mut runs = Vec::new();
+            for n in 0..count {
+                (lab.progress)(&format!("{} over {series}, run {} of {count}", e.name, n + 1));
+                runs.push(run(lab, &place, (transport, both, one))?);
+            }
+            rows.push(figure(&mut out, (e.name, series), &runs));
+        }
+    }
+    let panel = Panel::Bars(Bars { title: "real packets".into(), unit: "1".into(), rows });
+    let caption = "Goodput of 20 MiB over both links, over that of the better one alone; means and 95 % intervals.";
+    out.drawings.push(Drawing::new("ratio-live", "I1: real packets".to_owned(), caption, vec![panel]));
+    Ok(out)
+}
+
+fn figure(out: &mut Outcome, (name, series): (&str, &str), runs: &[Run]) -> Row {
+    let variant = format!("{series}-{name}");
+    let ratios: Vec<f64> = runs.iter().map(|r| r.better / r.both).collect();
+    let controls: Vec<f64> = runs.iter().map(|r| r.better / r.again).collect();
+    for (i, r) in runs.iter().enumerate() {
+        for (which, seconds) in [("both", r.both), ("better", r.better), ("again", r.again)] {
+            out.sample("seconds", which, &variant, i, seconds);
+        }
+    }
+    let (e, control) = (estimate(&ratios), estimate(&controls));
+    let f = Figure::new("I1L", "ratio_to_best", variant.clone(), "1").estimate(e, runs.len());
+    let mbit = |pick: &dyn Fn(&Run) -> f64| {
+        runs.iter().map(|r| BYTES as f64 * 8e-6 / pick(r)).sum::<f64>() / runs.len().max(1) as f64
+    };
+    let f = f.with("goodput_mbit", mbit(&|r| r.both)).with("better_alone_mbit", mbit(&|r| r.better));
+    let f = f.with("control", vec![control.low, control.high]);
+    // A row fails only where its whole interval lies below, and the control's does not: then it is not the machine.
+    let judged = series == SERIES[0].0 && control.high >= 0.97;
+    out.figures.push(if judged { f.needs(RUNS.0).judge(Bound::HighAtLeast(0.97)) } else { f });
+    Row {
+        label: variant,
+        series: series.to_owned(),
+        value: Some(e.value),
+        interval: Some((e.low, e.high)),
+        bound: Some(0.97),
+    }
+}
