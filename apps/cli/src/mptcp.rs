@@ -8,7 +8,6 @@
 use crate::args::MptcpArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use neli::attr::Attribute;
 use neli::consts::nl::NlmF;
 use neli::consts::socket::NlFamily;
 use neli::err::RouterError;

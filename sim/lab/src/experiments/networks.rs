@@ -21,7 +21,7 @@ const RATE: u64 = 10_000_000;
 const DELAY: Duration = Duration::from_millis(10);
 /// Of each network, in both directions: 100 ms.
 fn queue(rate: u64) -> QueueLimit {
-    QueueLimit::Bytes(rate as usize / 80)
+    QueueLimit::Bytes(rate / 80)
 }
 /// What is transferred, in bytes: full and quick.
 const BYTES: (usize, usize) = (64_000_000, 4_000_000);
