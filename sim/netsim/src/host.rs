@@ -59,6 +59,8 @@ pub(crate) struct ConnEntry {
     pub(crate) owner: Owner,
     /// Pairs of addresses that it is known by besides, the one that was left last first.
     pub(crate) others: Vec<Pair>,
+    /// Addresses of this host whose paths were refused: they are not tried again.
+    pub(crate) refused: Vec<IpAddr>,
     /// Its deadline, as the world knows it.
     pub(crate) alarm: Alarm,
     /// The way of its segments, and the version of the world's routes that it is from.
@@ -68,7 +70,8 @@ pub(crate) struct ConnEntry {
 impl ConnEntry {
     pub(crate) fn new(conn: Conn, pair: Pair, interface: Option<u32>, owner: Owner) -> Self {
         let (local, remote) = pair;
-        Self { conn, local, remote, interface, owner, others: Vec::new(), alarm: Alarm::default(), route: None }
+        let (others, refused) = (Vec::new(), Vec::new());
+        Self { conn, local, remote, interface, owner, others, refused, alarm: Alarm::default(), route: None }
     }
 }
 

@@ -53,6 +53,9 @@ impl Host {
                 self.take_pair(key, other);
             }
             self.drop_pair(key, pair);
+            if let Some(entry) = self.conns.get_mut(key) {
+                entry.refused.push(pair.0.ip());
+            }
             return true;
         }
         // Its way back is the one by which the peer's news come.
@@ -99,7 +102,7 @@ impl Sim {
             .filter(|i| tied.is_none_or(|index| index == i.public.index))
             .flat_map(|i| i.public.addrs.iter().filter(|a| !a.deprecated).map(|a| a.addr));
         addresses
-            .filter(|a| a.is_ipv4() == remote.is_ipv4())
+            .filter(|a| a.is_ipv4() == remote.is_ipv4() && !entry.refused.contains(a))
             .map(|a| (SocketAddr::new(a, local.port()), remote))
             .find(|pair| {
                 let routed = || self.lookup(id, remote.ip(), tied, Some(pair.0.ip()), None).is_ok();

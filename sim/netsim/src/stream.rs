@@ -85,8 +85,7 @@ impl Sim {
         let key = host.sockets.insert(stream(host.conns.next_key()));
         let owner = Owner::Socket(key);
         let interface = options.interface;
-        let conn =
-            host.add_conn(ConnEntry::new(conn, (local, remote), interface, owner));
+        let conn = host.add_conn(ConnEntry::new(conn, (local, remote), interface, owner));
         for option in &options.set {
             if let (SocketOption::IcmpErrors(on), Some(socket)) = (option, host.sockets.get_mut(key)) {
                 socket.wants_icmp = *on;

@@ -449,9 +449,8 @@ impl<N: Net> Engine<N> {
 
     /// Whether an attempt that asked for several paths may use them.
     fn step_about_paths(&mut self, conn: Key, session: SessionId, (stack, addr): (Stack, SocketAddr)) {
-        if self.is_watched(conn)
-            && let Some(agreed) = self.carriers.agreed_on_paths(&self.cx, session)
-        {
+        let asked = self.conns.get(conn).is_some_and(|c| c.request.setups.socket_options(stack).multipath);
+        if asked && let Some(agreed) = self.carriers.agreed_on_paths(&self.cx, session) {
             self.step(conn, Step::SeveralPaths { stack, addr, agreed });
         }
     }

@@ -221,7 +221,13 @@ impl Conn {
 
     pub(super) fn send_reset(&mut self) {
         let seq = self.snd.max;
-        self.output.push_back(Segment { seq, ack: Some(self.rcv.nxt), rst: true, multipath: self.agreed.multipath, ..Segment::default() });
+        self.output.push_back(Segment {
+            seq,
+            ack: Some(self.rcv.nxt),
+            rst: true,
+            multipath: self.agreed.multipath,
+            ..Segment::default()
+        });
     }
 
     /// Beside the option of MPTCP there is room for one block.
