@@ -434,8 +434,8 @@ pub(crate) struct MptcpArgs {
     /// Let paths begin at the addresses of this interface; may be repeated
     #[arg(long = "use", value_name = "INTERFACE")]
     pub(crate) using: Vec<String>,
-    /// Let no more paths begin there; may be repeated
-    #[arg(long, value_name = "INTERFACE")]
+    /// Let no more paths begin at this interface, or at this address; may be repeated
+    #[arg(long, value_name = "INTERFACE|ADDRESS")]
     pub(crate) forget: Vec<String>,
     /// How many further paths a connection may have, 0 to 8; --use raises it as far as it takes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=8))]

@@ -72,8 +72,10 @@ struct Limits {
 pub(crate) fn run(args: &MptcpArgs, output: &Output) -> Result<Exit, Failure> {
     let manager = Manager::open()?;
     for name in &args.forget {
-        let index = index_of(name)?;
-        for endpoint in manager.endpoints()?.iter().filter(|e| e.interface == index) {
+        let address: Option<IpAddr> = name.parse().ok();
+        let index = if address.is_some() { None } else { Some(index_of(name)?) };
+        let fits = |e: &&Endpoint| address.map_or(Some(e.interface) == index, |a| e.address == a);
+        for endpoint in manager.endpoints()?.iter().filter(fits) {
             manager.delete(endpoint)?;
         }
     }
@@ -102,7 +104,7 @@ fn use_interface(manager: &Manager, name: &str) -> Result<(), Failure> {
             .advise("give it one first: ip address add ADDRESS dev NAME"));
     }
     let known = manager.endpoints()?;
-    for address in addresses.into_iter().filter(|a| known.iter().all(|e| e.address != *a)) {
+    for address in addresses.into_iter().filter(|a| known.iter().all(|e| e.address != *a || e.flags & SUBFLOW == 0)) {
         manager.add(address, index)?;
     }
     Ok(())

@@ -88,7 +88,10 @@ impl Sim {
         }
         let known = host.conns.get(key).and_then(|e| fresh.or(e.others.last().copied()));
         let Some(pair) = known else { return false };
-        host.take_pair(key, pair);
+        if self.lookup(id, pair.1.ip(), None, Some(pair.0.ip()), None).is_err() {
+            return false;
+        }
+        self.host(id).take_pair(key, pair);
         true
     }
 

@@ -67,7 +67,8 @@ pub(super) struct Way {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     bytes: u64,
-    /// How long it was fetching what it has brought.
+    /// What it had brought at the end of its last run, and how long it had been fetching by then.
+    measured: u64,
     busy: Duration,
     pieces: u64,
     failures: u32,
@@ -168,7 +169,8 @@ impl Board {
             _ => 0,
         };
         let open = |i: &usize| self.pieces[*i] != State::There;
-        let piece = (0..self.pieces.len()).filter(open).min_by_key(asked)?;
+        // The last one: its run comes to that last.
+        let piece = (0..self.pieces.len()).rev().filter(open).min_by_key(asked)?;
         self.pieces[piece] = State::Asked(asked(&piece) + 1);
         Some(piece..piece + 1)
     }
@@ -176,11 +178,11 @@ impl Board {
     /// How many pieces a way may ask for at once: half of its share of what is left, at least one;
     /// one as long as it has brought nothing.
     fn run(&self, way: usize) -> usize {
-        let rate = |c: &Counts| c.bytes as f64 / c.busy.as_secs_f64().max(1e-3);
+        let rate = |c: &Counts| c.measured as f64 / c.busy.as_secs_f64().max(1e-3);
         // What others will bring that have brought nothing yet is not known: as much as the best.
         let best = self.counts.iter().map(rate).fold(0.0, f64::max);
         let others = self.counts.iter().filter(|c| c.gave_up.is_none());
-        let all: f64 = others.map(|c| if c.bytes == 0 { best } else { rate(c) }).sum();
+        let all: f64 = others.map(|c| if c.measured == 0 { best } else { rate(c) }).sum();
         let own = rate(&self.counts[way]);
         let wanted = self.pieces.iter().filter(|state| **state == State::Wanted).count();
         let share = if all > 0.0 { (own / all).min(1.0) } else { 0.0 };
@@ -235,18 +237,21 @@ impl Shared {
     /// come.
     async fn fetch(&self, way: usize, client: &Client, run: &Range<usize>) -> Result<(), Trouble> {
         let (first, last) = self.span(run);
-        let mut at = first;
+        let (mut at, mut answers) = (first, 0);
         // An answer may hold less than was asked for, and declares that: the client is to ask for
         // the rest (RFC 9110 section 15.3.7).
-        for _ in 0..ANSWERS_EACH {
+        while answers < ANSWERS_EACH {
+            let before = at;
             match self.fetch_from(way, client, run, (at, last)).await? {
                 None => return Ok(()),
                 Some(next) if next == last + 1 => return Ok(()),
                 Some(next) => at = next,
             }
+            let piece = self.kept.piece;
+            answers = if at / piece > before / piece { 0 } else { answers + 1 };
         }
         Err(Trouble::Broken(format!(
-            "only {} of {} bytes came in {ANSWERS_EACH} answers",
+            "only {} of {} bytes came in answers of less than a piece",
             at - first,
             last + 1 - first
         )))
@@ -276,14 +281,17 @@ impl Shared {
             at += data.len() as u64;
             let mut board = self.board();
             board.counts[way].bytes += data.len() as u64;
-            for piece in run.clone().filter(|piece| (before..at).contains(&self.span(&(*piece..piece + 1)).1)) {
-                if board.pieces[piece] != State::There {
+            let (from, here) = ((before / self.kept.piece) as usize, (at / self.kept.piece) as usize);
+            for piece in from.max(run.start)..(here + 1).min(run.end) {
+                let came = (before..at).contains(&self.span(&(piece..piece + 1)).1);
+                if came && board.pieces[piece] != State::There {
                     board.has_come(piece);
                     board.counts[way].pieces += 1;
                 }
             }
-            let here = (at / self.kept.piece) as usize;
-            if run.clone().filter(|piece| *piece >= here).all(|piece| board.pieces[piece] == State::There) {
+            let rest = here.max(run.start)..run.end;
+            // Few look further than the next piece.
+            if board.pieces[rest].iter().all(|state| *state == State::There) {
                 return Ok(None);
             }
         }
@@ -340,11 +348,19 @@ impl Shared {
             if failures > u32::from(self.retries) {
                 wait = LONGEST_WAIT;
             }
-            let began = Instant::now();
+            let (began, had) = (Instant::now(), self.board().counts[way].pieces);
             let done = self.fetch(way, &client, &run).await;
-            self.board().counts[way].busy += began.elapsed();
+            let brought = self.ran(way, had, began.elapsed());
             let least = if let Err(Trouble::Busy(_, after)) = &done { *after } else { Duration::ZERO };
-            failures = if done.is_ok() { 0 } else { failures + 1 };
+            failures = match &done {
+                Ok(()) => 0,
+                // What breaks after some pieces is not what brings nothing.
+                Err(_) if brought => 1,
+                Err(_) => failures + 1,
+            };
+            if brought {
+                wait = FIRST_WAIT;
+            }
             let goes_on = self.note(way, run, done, failures);
             if self.board().is_over() {
                 self.changed.notify_one();
@@ -360,6 +376,15 @@ impl Shared {
             tokio::time::sleep(wait.max(least)).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
+    }
+
+    /// A run is over: whether any piece of it came by this way.
+    fn ran(&self, way: usize, had: u64, took: Duration) -> bool {
+        let mut board = self.board();
+        let counts = &mut board.counts[way];
+        counts.busy += took;
+        counts.measured = counts.bytes;
+        counts.pieces > had
     }
 
     /// Writes down what became of pieces; whether the way goes on.
@@ -727,10 +752,10 @@ mod tests {
     fn a_way_asks_for_half_of_its_share_of_what_is_left() {
         let mut b = board(101);
         assert_eq!((b.take(0), b.take(1)), (Some(0..1), Some(1..2)), "nothing is known yet");
-        b.counts[0] = Counts { bytes: 9000, busy: Duration::from_secs(1), ..Counts::default() };
+        b.counts[0] = Counts { measured: 9000, busy: Duration::from_secs(1), ..Counts::default() };
         // As long as nothing came by the other, that may be as fast.
         assert_eq!(b.take(0), Some(2..26));
-        b.counts[1] = Counts { bytes: 2000, busy: Duration::from_secs(2), ..Counts::default() };
+        b.counts[1] = Counts { measured: 2000, busy: Duration::from_secs(2), ..Counts::default() };
         assert_eq!(b.take(0), Some(26..59), "nine tenths of 75, halved");
         assert_eq!(b.take(1), Some(59..61));
         // What was given back is filled first, and no run goes over what another has.

@@ -399,7 +399,9 @@ impl<N: Net> Engine<N> {
         let interface = path.interface.filter(|_| !here);
         let bare = request.setups.option_for_family(stack, addr.is_ipv4()).map_err(AttemptError::Net)?;
         let options = if interface.is_some() || local.is_some() || !more.is_empty() || bare.is_some() {
-            let mut with = SocketOptions { interface, local, ..base.clone() };
+            // Further paths would leave by whatever interface the system's path manager knows.
+            let multipath = base.multipath && interface.is_none();
+            let mut with = SocketOptions { interface, local, multipath, ..base.clone() };
             with.set.extend(bare);
             with.set.extend_from_slice(more);
             custom = with;

@@ -62,7 +62,7 @@ impl Association {
     fn worth_copying(&self, now: Instant, index: usize, everything: bool) -> Option<Vec<u64>> {
         let path = &self.paths[index];
         let here = path.rtt.smoothed()? + path.rtt.variation().unwrap_or_default();
-        let room = usize::from(path.room) - 12;
+        let room = usize::from(path.room).saturating_sub(12 + self.auth_overhead());
         let (mut tsns, mut size) = (Vec::new(), 0);
         for (tsn, sent) in self.out.iter().take(LOOK) {
             if sent.fate != Fate::InFlight || sent.path == path.id || sent.copied {
@@ -75,8 +75,12 @@ impl Association {
             if !everything && !late && due <= now + here {
                 continue;
             }
+            // One that is too long for this path stays where it is.
+            if usize::from(sent.size) > room {
+                continue;
+            }
             size += usize::from(sent.size);
-            if size > room && !tsns.is_empty() {
+            if size > room {
                 break;
             }
             tsns.push(tsn);

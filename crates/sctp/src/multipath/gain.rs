@@ -97,9 +97,13 @@ impl Gain {
     /// An acknowledgment has come. `paths`: those that are active, others are `None`.
     pub(crate) fn update(&mut self, now: Instant, paths: &[Option<Tally>]) {
         self.unused.resize(paths.len(), (None, Duration::ZERO));
-        for (until, _) in &mut self.unused {
+        for ((until, rest), tally) in self.unused.iter_mut().zip(paths) {
             if until.is_some_and(|at| at <= now) {
                 *until = None;
+            }
+            // What failed, or is gone, may come back as another network.
+            if tally.is_none() {
+                (*until, *rest) = (None, Duration::ZERO);
             }
         }
         let round = paths.iter().flatten().map(|t| t.round_trip).max().unwrap_or_default().max(LEAST_ROUND);

@@ -162,7 +162,7 @@ impl Faster {
 
     /// What they carry in that time, in bytes.
     fn carry(&self, time: Duration) -> u64 {
-        u64::try_from(u128::from(self.rate) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+        u64::try_from(u128::from(self.rate).saturating_mul(time.as_nanos()) / 1_000_000_000).unwrap_or(u64::MAX)
     }
 }
 

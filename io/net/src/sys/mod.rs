@@ -38,9 +38,9 @@ use shell as platform;
 pub(crate) use platform::{
     ForkGuard, HOSTS, NameWatch, PathMonitor, Poller, RESOLV_CONF, RouterSocket, SourceProbe, UdpSupport, WakeHandle,
     abort, awake_time, boot_time, close, io_error, list_interfaces, local_addr, raw_obstacle, raw_open, set_option,
-    stream_info, stream_paths, strip_headers, take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read_once,
-    tcp_shutdown_write, tcp_write, tcp_write_once, told, udp_connect, udp_lite_obstacle, udp_open, udp_recv, udp_send,
-    wall_time,
+    stream_info, stream_paths, strip_headers, take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen,
+    tcp_read_once, tcp_shutdown_write, tcp_write, tcp_write_once, told, udp_connect, udp_lite_obstacle, udp_open,
+    udp_recv, udp_send, wall_time,
 };
 
 /// A descriptor of the platform.

@@ -8,8 +8,7 @@
 use super::{Fd, Outgoing, PathChange, Traits};
 use core::convert::Infallible;
 use neater_base::net::{
-    ErrorKind, IcmpError, Interface, NetError, Ready, RecvBatch, SocketOption, SocketOptions, StreamInfo,
-    StreamPaths,
+    ErrorKind, IcmpError, Interface, NetError, Ready, RecvBatch, SocketOption, SocketOptions, StreamInfo, StreamPaths,
 };
 use neater_base::{Instant, WallTime};
 use std::io::{self, IoSlice};

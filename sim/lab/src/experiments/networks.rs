@@ -31,6 +31,8 @@ const RUNS: (usize, usize) = (10, 1);
 const PORT: u16 = 8080;
 const START: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(300);
+/// A server serves all runs of its place.
+const SERVING: Duration = Duration::from_secs(4 * 3600);
 /// How often it is looked how much has arrived.
 const TICK: Duration = Duration::from_millis(10);
 pub(in crate::experiments) const BOTH: &str = "multipath=Active,multipathPolicy=Aggregate";
@@ -172,8 +174,7 @@ impl Place {
         fs::write(dir.join("www").join("file"), &contents)?;
         let url = format!("http://{}:{PORT}/file", net.address("server", false)?);
         let serve = Cmd::new(lab.programs.neater()?).args(["serve", "--plain", "--transport", "TCP,SCTP"]);
-        let serve =
-            serve.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]).arg(dir.join("www")).limit(PATIENCE * 8);
+        let serve = serve.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]).arg(dir.join("www")).limit(SERVING);
         let server = net.serve("server", serve, PORT, START)?;
         Ok(Self {
             server: Some(server),
@@ -204,7 +205,7 @@ impl Place {
         let serve = Cmd::new(lab.programs.neater()?).args(["serve", "--transport", "SCTP", "--bind", "0.0.0.0"]);
         // A port for SCTP that the server in the clear does not have.
         let serve = serve.args(["--port", "8443", "--udp-port", "9900", "--name", &at]).arg("--cert-dir");
-        let serve = serve.arg(&certificates).arg(self.dir.join("www")).limit(PATIENCE * 8);
+        let serve = serve.arg(&certificates).arg(self.dir.join("www")).limit(SERVING);
         let running = self.net.spawn("server", serve)?;
         let begin = Instant::now();
         let shown = |file: &fs::DirEntry| {
@@ -339,7 +340,9 @@ pub(super) fn e5(lab: &Lab) -> Result<Outcome> {
         if rows.iter().any(|(_, transport, _)| *transport == DTLS) {
             place.serve_secure(lab)?;
         }
-        place.manage_paths()?;
+        if rows.iter().any(|(variant, ..)| variant.starts_with("mptcp")) {
+            place.manage_paths()?;
+        }
         for (variant, transport, needs) in rows {
             let (rates, course) = e5_row(lab, &place, variant, (transport, needs), &mut out)?;
             curves.push(course);

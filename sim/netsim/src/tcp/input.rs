@@ -15,7 +15,13 @@ impl Conn {
         match self.state {
             State::Closed => return,
             State::SynSent => self.in_syn_sent(now, segment),
-            _ => self.in_synchronized(now, segment, may_establish),
+            _ => {
+                // The options do not come through: from here on it is TCP (RFC 8684 section 3.7).
+                if !segment.syn && !segment.rst && segment.multipath.is_none() {
+                    self.agreed.multipath = None;
+                }
+                self.in_synchronized(now, segment, may_establish);
+            }
         }
         if !self.is_closed() {
             self.transmit(now);

@@ -13,6 +13,7 @@ use crate::context::Context;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{Net, SocketOption, StreamPaths};
+use std::net::IpAddr;
 
 /// How long the peer may be silent while the address is gone: as long as the answer of a server to
 /// which a QUIC session moves is waited for.
@@ -37,14 +38,21 @@ impl SocketCarrier {
             let Some((keep_alive, timeout)) = ch.used_by.conn().and_then(&usual) else { continue };
             let Ok(local) = cx.net.local_addr(ch.sock) else { continue };
             let ip = local.ip().to_canonical();
-            let here = interfaces.iter().any(|i| i.addrs.iter().any(|a| a.addr == ip));
-            let gone = !here && !ip.is_loopback() && !ip.is_unspecified();
-            let stranded = gone && !matches!(cx.net.stream_paths(ch.sock), Some(StreamPaths::Several(_)));
+            let here = |ip: IpAddr| interfaces.iter().any(|i| i.addrs.iter().any(|a| a.addr == ip.to_canonical()));
+            let gone = !here(ip) && !ip.is_loopback() && !ip.is_unspecified();
+            let paths = if gone { cx.net.stream_paths(ch.sock) } else { None };
+            let (several, elsewhere) = match &paths {
+                Some(StreamPaths::Several(subflows)) => (true, subflows.iter().any(|s| here(s.local.ip()))),
+                _ => (false, false),
+            };
+            let stranded = gone && !elsewhere;
             if stranded == ch.stranded {
                 continue;
             }
             ch.stranded = stranded;
             let (keep_alive, timeout) = match stranded {
+                // The system may yet find another path, which asking the peer makes it look for.
+                true if several => (Some(ASKED), timeout),
                 true => (Some(ASKED), Some(timeout.map_or(PATIENCE, |t| t.min(PATIENCE)))),
                 false => (keep_alive, timeout),
             };

@@ -1,13 +1,15 @@
 //! TCP over several paths (MPTCP, RFC 8684), as Linux has it (`Documentation/networking/mptcp.rst`,
 //! `include/uapi/linux/mptcp.h` of the kernel).
 
+use super::Result;
 use super::addr::RawAddr;
 use super::errno::check;
 use super::info::{TcpInfo, UNCONNECTED, summarise};
 use super::socket::{get_int, open_as};
 use crate::sys::{Fd, Traits};
-use neater_base::net::{SocketOptions, StreamPaths, Subflow};
-use std::os::fd::OwnedFd;
+use neater_base::net::{ErrorKind, NetError, SocketOptions, StreamPaths, Subflow};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 const SOL_MPTCP: libc::c_int = 284;
 /// `MPTCP_INFO`: fails once the connection has fallen back to TCP.
@@ -57,25 +59,41 @@ pub(crate) fn stream_paths(fd: Fd) -> Option<StreamPaths> {
     // SAFETY: `peer` has room for `len` bytes.
     check(unsafe { libc::getpeername(fd, peer.as_mut_ptr(), &mut len) }).ok()?;
     match flags(fd) {
-        None => return Some(StreamPaths::FellBack),
-        Some(flags) if flags & FALLBACK != 0 => return Some(StreamPaths::FellBack),
-        Some(flags) if flags & REMOTE_KEY == 0 => return None,
-        Some(_) => {}
+        Err(e) if e.code == Some(libc::EOPNOTSUPP) || e.code == Some(libc::ENOPROTOOPT) => {
+            return has_info().then_some(StreamPaths::FellBack);
+        }
+        Err(_) => return None,
+        Ok(flags) if flags & FALLBACK != 0 => return Some(StreamPaths::FellBack),
+        Ok(flags) if flags & REMOTE_KEY == 0 => return None,
+        Ok(_) => {}
     }
     let infos = array::<{ size_of::<TcpInfo>() }>(fd, TCP_INFO);
     let addresses = array::<{ 2 * ADDRESS }>(fd, SUBFLOW_ADDRS);
+    // One has come or gone between the two questions: what belongs together is not known.
+    if infos.len() != addresses.len() {
+        return Some(StreamPaths::Several(Vec::new()));
+    }
     let subflows = infos.iter().zip(&addresses).filter_map(|((info, len), (address, _))| subflow(info, *len, address));
     Some(StreamPaths::Several(subflows.collect()))
 }
 
+/// Whether this kernel has `MPTCP_INFO` at all (Linux 5.16): without it a fall-back shows nowhere.
+fn has_info() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let traits = Traits { stream: true, v6: false };
+        open(traits, &SocketOptions::default()).is_some_and(|fd| flags(fd.as_raw_fd()).is_ok())
+    })
+}
+
 /// The flags of `struct mptcp_info`, which come after eight bytes of counts.
-fn flags(fd: Fd) -> Option<u32> {
+fn flags(fd: Fd) -> Result<u32> {
     // Longer than the structure of any kernel so far, of which as much as fits is copied.
     let mut info = [0u32; 64];
     let mut len = size_of_val(&info) as libc::socklen_t;
     // SAFETY: `info` is writable for `len` bytes, and any bytes are valid numbers.
-    check(unsafe { libc::getsockopt(fd, SOL_MPTCP, INFO, info.as_mut_ptr().cast(), &mut len) }).ok()?;
-    (len >= 12).then_some(info[2])
+    check(unsafe { libc::getsockopt(fd, SOL_MPTCP, INFO, info.as_mut_ptr().cast(), &mut len) })?;
+    if len >= 12 { Ok(info[2]) } else { Err(NetError::new(ErrorKind::Unsupported)) }
 }
 
 /// The entries of an array, and how many bytes of each the kernel has filled.

@@ -74,6 +74,14 @@ pub(crate) fn tcp_connect_error(fd: Fd) -> Result<()> {
 /// # Errors
 /// The error of the operating system.
 pub(crate) fn tcp_listen(local: &SocketAddr, options: &SocketOptions) -> Result<Fd> {
+    match listen_at(local, options) {
+        // Whatever such a socket cannot do, one of ordinary TCP may.
+        Err(_) if options.multipath => listen_at(local, &SocketOptions { multipath: false, ..options.clone() }),
+        result => result,
+    }
+}
+
+fn listen_at(local: &SocketAddr, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: true, v6: local.is_ipv6() };
     let fd = open(traits, options)?;
     if !options.reuse_address {
