@@ -96,12 +96,17 @@ impl Association {
 
     /// A path has shown that it works.
     pub(super) fn answered(&mut self, index: usize) {
+        let afresh = self.multipath().is_some_and(|m| m.leave_silent);
         let path = &mut self.paths[index];
         if path.state == PathState::Removed {
             return;
         }
         path.mtu.start();
         if path.answered() {
+            if afresh {
+                path.rtt.measure_afresh();
+                path.heartbeat.wanted |= path.heartbeat.is_idle();
+            }
             let (id, route) = (path.id, path.route);
             self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
             self.choose_path();

@@ -13,16 +13,19 @@ pub(crate) struct Rtt {
     smoothed: Option<(Duration, Duration)>,
     least: Option<Duration>,
     rto: Duration,
+    /// The next measurement counts as the first one.
+    afresh: bool,
 }
 
 impl Rtt {
     pub(crate) const fn new(config: RtoConfig) -> Self {
-        Self { config, smoothed: None, least: None, rto: config.initial }
+        Self { config, smoothed: None, least: None, rto: config.initial, afresh: false }
     }
 
     /// Rules C2 and C3: a measurement, which also takes back any doubling.
     pub(crate) fn sample(&mut self, rtt: Duration) {
-        let (srtt, var) = match self.smoothed {
+        let afresh = core::mem::take(&mut self.afresh);
+        let (srtt, var) = match self.smoothed.filter(|_| !afresh) {
             None => (rtt, rtt / 2),
             Some((srtt, var)) => ((srtt * 7 + rtt) / 8, (var * 3 + srtt.abs_diff(rtt)) / 4),
         };
@@ -30,6 +33,12 @@ impl Rtt {
         self.smoothed = Some((srtt, var));
         self.least = Some(self.least.map_or(rtt, |l| l.min(rtt)));
         self.rto = (srtt + 4 * var).clamp(self.config.min, self.config.max);
+    }
+
+    /// What was measured says little of what is to come: the path has been away, and the queue that
+    /// it had built with it.
+    pub(crate) fn measure_afresh(&mut self) {
+        self.afresh = true;
     }
 
     /// Rule E2: the timer has expired.
@@ -99,6 +108,18 @@ mod tests {
         // RTTVAR = 3/4 * 50 + 1/4 * 80, SRTT = 7/8 * 100 + 1/8 * 180.
         assert_eq!((rtt.smoothed(), rtt.variation()), (Some(110 * MS), Some(Duration::from_micros(57_500))));
         assert_eq!((rtt.rto(), rtt.least()), (340 * MS, Some(100 * MS)));
+    }
+
+    #[test]
+    fn a_path_that_was_away_is_measured_afresh() {
+        let mut rtt = Rtt::new(RtoConfig { initial: 1000 * MS, min: 10 * MS, max: 60_000 * MS });
+        rtt.sample(800 * MS);
+        rtt.measure_afresh();
+        assert_eq!(rtt.smoothed(), Some(800 * MS), "as long as there is nothing better");
+        rtt.sample(20 * MS);
+        assert_eq!((rtt.smoothed(), rtt.variation()), (Some(20 * MS), Some(10 * MS)));
+        rtt.sample(28 * MS);
+        assert_eq!(rtt.smoothed(), Some(21 * MS));
     }
 
     #[test]
