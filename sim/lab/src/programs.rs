@@ -323,8 +323,8 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
         Wanted { flows: true, .. } => cargo.args(["-p", "neater-peers", "--bin", FLOW_PEER]),
         _ => &mut cargo,
     };
-    // Linking it takes minutes: a quick look is without it.
-    if wanted.peers {
+    // Linking it takes minutes: where only what is wanted is built, do without.
+    if wanted.peers || all {
         cargo.args(["-p", "libneat", "--lib"]);
     }
     if all || wanted.neater {
