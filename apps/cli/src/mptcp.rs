@@ -1,6 +1,6 @@
 //! `neater mptcp`: what the system's path manager opens further paths from (MPTCP, RFC 8684).
 //!
-//! Linux opens a second path of a connection only from addresses that its path manager was told of,
+//! Linux opens a second path of a connection only from addresses that its path manager was given,
 //! and as many as its limits allow; NetworkManager and systemd-networkd may do that, and this
 //! command does. *Responsible for* the requests to the kernel (`mptcp_pm` of generic netlink,
 //! `Documentation/netlink/specs/mptcp_pm.yaml`), which neli carries.

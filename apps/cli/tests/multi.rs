@@ -233,7 +233,7 @@ fn over_sctp_one_association_has_both_interfaces_and_its_paths_are_shown() {
     carried_by_both(&two, &["--multi", "--transport", "SCTP"]);
 }
 
-/// Over MPTCP the system opens the second path, once it was told of the second interface.
+/// Over MPTCP the system opens the second path, once it knows the second interface.
 #[test]
 fn over_mptcp_one_connection_has_both_interfaces_and_its_paths_are_shown() {
     let Some(mut two) = Two::links("mptcp", 20, 12 << 20) else { return };

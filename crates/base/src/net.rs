@@ -241,7 +241,7 @@ pub struct SocketOptions {
     pub udp_lite: bool,
     /// With [`Net::connect`] and [`Net::listen`]: TCP that offers, or accepts, several paths
     /// (MPTCP, RFC 8684). Where the system has none of that, or cannot set the other options on
-    /// such a socket, it is ordinary TCP: [`Net::stream_paths`] says what it is.
+    /// such a socket, it is ordinary TCP: [`Net::stream_paths`] reports what it is.
     pub multipath: bool,
 }
 

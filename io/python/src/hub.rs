@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// How many waiters are woken in one turn of an event loop: what they do next keeps the loop's other
-/// tasks waiting, a tenth of a millisecond each where they open connections.
+/// How many waiters are woken in one turn of an event loop: what they do next keeps the loop's
+/// other tasks waiting, a tenth of a millisecond each where they open connections.
 const WAKES: usize = 16;
 
 /// What is to be done for a waiter.

@@ -202,16 +202,6 @@ impl Carriers {
         }]
     }
 
-    /// Whether the peer takes part where several paths were asked for below a session; `None`: they
-    /// were not, or its protocol has a handshake of its own for that.
-    pub(crate) fn agreed_on_paths<N: Net>(&self, cx: &Context<N>, session: SessionId) -> Option<bool> {
-        let SessionId::Channel(channel) = session else { return None };
-        match self.sockets.tcp_paths(cx, channel) {
-            TcpPaths::Several(_) => Some(true),
-            TcpPaths::One(why) => why.map(|_| false),
-        }
-    }
-
     /// Changes the endpoints of a flow's transport.
     pub(crate) fn change_endpoints<N: Net>(
         &mut self,

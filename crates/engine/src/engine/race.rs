@@ -449,35 +449,25 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether an attempt that asked for several paths may use them.
-    fn step_about_paths(&mut self, conn: Key, session: SessionId, (stack, addr): (Stack, SocketAddr)) {
-        let asked = self.conns.get(conn).is_some_and(|c| c.request.setups.socket_options(stack).multipath);
-        if asked && let Some(agreed) = self.carriers.agreed_on_paths(&self.cx, session) {
-            self.step(conn, Step::SeveralPaths { stack, addr, agreed });
-        }
-    }
-
     /// The whole stack of an attempt is up.
     pub(crate) fn attempt_established(&mut self, conn: Key, candidate: Option<CandidateId>, session: SessionId) {
         let Some(c) = self.conns.get(conn) else { return };
         if c.state != ConnectionState::Establishing {
             return;
         }
+        let described = self.carriers.describe(session);
+        let asked = described.is_some_and(|(stack, _)| c.request.setups.socket_options(stack).multipath);
+        if let Some((stack, addr)) = described.filter(|_| candidate.is_some() || self.is_watched(conn)) {
+            self.step(conn, Step::Established { stack, addr });
+            if asked && let Some(agreed) = self.carriers.sockets.agreed_on_paths(&self.cx, session) {
+                self.step(conn, Step::SeveralPaths { stack, addr, agreed });
+            }
+        }
         let Some(id) = candidate else {
             // The cached outcome: it wins at once, over a race that may have begun meanwhile.
-            if self.is_watched(conn)
-                && let Some((stack, addr)) = self.carriers.describe(session)
-            {
-                self.step(conn, Step::Established { stack, addr });
-                self.step_about_paths(conn, session, (stack, addr));
-            }
             self.become_established(conn, session);
             return;
         };
-        if let Some((stack, addr)) = self.carriers.describe(session) {
-            self.step(conn, Step::Established { stack, addr });
-            self.step_about_paths(conn, session, (stack, addr));
-        }
         self.race_input(conn, Input::Progress { candidate: id, progress: Progress::Established });
         self.drain_race(conn);
     }

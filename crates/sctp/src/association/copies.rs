@@ -235,7 +235,7 @@ impl Association {
             path.cc.on_congestion(&Loss { now, cause: Cause::Loss, flight });
         }
         self.stats.silences += 1;
-        // What told the peer to move on may have been lost there, and no timer would send it again.
+        // What made the peer move on may have been lost there, and no timer would send it again.
         self.outbox.forward |= self.out.has_advanced();
         self.failed(index, false);
         self.after_losses(now);

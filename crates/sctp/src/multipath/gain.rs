@@ -62,7 +62,7 @@ pub(crate) struct Gain {
     since: Option<Instant>,
     wait: Duration,
     /// Which path has added nothing in the last trial: chance may have been at work, one more
-    /// tells.
+    /// decides.
     suspected: Option<usize>,
     /// Delivered when counting began, by path.
     at: Vec<u64>,

@@ -35,8 +35,8 @@ impl Rtt {
         self.rto = (srtt + 4 * var).clamp(self.config.min, self.config.max);
     }
 
-    /// What was measured says little of what is to come: the path has been away, and the queue that
-    /// it had built with it.
+    /// What was measured shows little of what is to come: the path has been away, and the queue
+    /// that it had built with it.
     pub(crate) fn measure_afresh(&mut self) {
         self.afresh = true;
     }

@@ -1,7 +1,7 @@
 //! TCP over several paths (MPTCP, RFC 8684): what is known of each. The system chooses among them;
 //! what this engine does is to ask for them, and to report what has become of that.
 
-use crate::carrier::SocketCarrier;
+use crate::carrier::{SessionId, SocketCarrier};
 use crate::context::Context;
 use crate::path::{PathInfo, PathUse};
 use neater_base::Key;
@@ -28,6 +28,16 @@ impl SocketCarrier {
             Some(StreamPaths::Several(subflows)) => {
                 TcpPaths::Several(subflows.iter().map(|subflow| describe(cx, subflow)).collect())
             }
+        }
+    }
+
+    /// Whether the peer takes part where several paths were asked for below a session; `None`: they
+    /// were not, or its protocol has a handshake of its own for that.
+    pub(crate) fn agreed_on_paths<N: Net>(&self, cx: &Context<N>, session: SessionId) -> Option<bool> {
+        let SessionId::Channel(channel) = session else { return None };
+        match self.tcp_paths(cx, channel) {
+            TcpPaths::Several(_) => Some(true),
+            TcpPaths::One(why) => why.map(|_| false),
         }
     }
 }

@@ -3,9 +3,9 @@
 //! *Responsible for* how long they are waited for: TCP cannot move, and its own patience is a
 //! quarter of an hour, or for ever where nothing is sent. The address may come back: a lease is
 //! renewed, a cable was pulled for a moment. One with several paths goes on by another, or ends
-//! when the system finds none (RFC 8684 section 3.3.6). *Not responsible for* noticing that addresses have
-//! changed (the engine), nor for what a program asks for (`connTimeout`, `keepAliveTimeout`), which
-//! holds again when the address is back.
+//! when the system finds none (RFC 8684 section 3.3.6). *Not responsible for* noticing that
+//! addresses have changed (the engine), nor for what a program asks for (`connTimeout`,
+//! `keepAliveTimeout`), which holds again when the address is back.
 
 use crate::carrier::SocketCarrier;
 use crate::carrier::channel::Channel;

@@ -12,7 +12,7 @@ fn wants(set: &[SocketOption]) -> SocketOptions {
 fn here() -> bool {
     // SAFETY: takes numbers and returns a new descriptor.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP) };
-    // SAFETY: the descriptor is nobody else's.
+    // SAFETY: the descriptor is owned here.
     unsafe { libc::close(fd) };
     if fd < 0 {
         eprintln!("skipped: no MPTCP on this machine");
