@@ -17,7 +17,7 @@ pub struct PathInfo {
     /// Its state.
     pub state: PathUse,
     /// Why it carries new data or does not, in words, where several work and the transport chooses
-    /// among them.
+    /// among them; why there is one, where several were asked for.
     pub why: Option<&'static str>,
     /// Smoothed round-trip time, once measured.
     pub rtt: Option<core::time::Duration>,

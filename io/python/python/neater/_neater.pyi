@@ -710,6 +710,10 @@ class PathInfo:
     def state(self) -> str:
         """`unconfirmed`, `in-use`, `standby`, `potentially-failed` or `inactive`."""
     @property
+    def why(self) -> str | None:
+        """Why it carries new data or does not, where the transport chooses among several that work; why there is one path, where several
+        were asked for."""
+    @property
     def rtt(self) -> float | None:
         """Smoothed round-trip time in seconds, once measured."""
     @property
