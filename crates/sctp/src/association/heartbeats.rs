@@ -65,14 +65,21 @@ impl Association {
         if info.path == CANDIDATE {
             return self.adopt(arrived, info.nonce);
         }
+        let leaves_silent = self.multipath().is_some_and(|m| m.leave_silent);
         let Some(path) = self.paths.get_mut(usize::from(info.path.0)) else { return };
         let Some((rtt, once)) = path.heartbeat.answered(arrived.now, info.nonce) else {
             return self.probe_answered(arrived.now, usize::from(info.path.0), info.nonce);
         };
+        let back = leaves_silent && !path.is_active();
+        if back {
+            path.rtt.measure_afresh();
+        }
         if once {
             path.rtt.sample(rtt);
         } else {
             path.rtt.undo_back_off();
+            // Which of several was answered is not known: one more measures.
+            path.heartbeat.wanted |= back;
         }
         let left = self.is_back(arrived.now, usize::from(info.path.0));
         let path = &mut self.paths[usize::from(info.path.0)];
@@ -94,19 +101,27 @@ impl Association {
         self.errors = 0;
     }
 
+    /// What was sent on a path has been acknowledged. Data that was sent again measures nothing (RFC
+    /// 9260 section 6.3.1, rule C5): where the path has been away, a heartbeat shows how long a
+    /// round trip is now that nothing waits there.
+    pub(super) fn answered_by_data(&mut self, index: usize) {
+        let leaves_silent = self.multipath().is_some_and(|m| m.leave_silent);
+        let path = &mut self.paths[index];
+        if leaves_silent && !path.is_active() {
+            path.rtt.measure_afresh();
+            path.heartbeat.wanted |= path.heartbeat.is_idle();
+        }
+        self.answered(index);
+    }
+
     /// A path has shown that it works.
     pub(super) fn answered(&mut self, index: usize) {
-        let afresh = self.multipath().is_some_and(|m| m.leave_silent);
         let path = &mut self.paths[index];
         if path.state == PathState::Removed {
             return;
         }
         path.mtu.start();
         if path.answered() {
-            if afresh {
-                path.rtt.measure_afresh();
-                path.heartbeat.wanted |= path.heartbeat.is_idle();
-            }
             let (id, route) = (path.id, path.route);
             self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
             self.choose_path();

@@ -41,7 +41,7 @@ impl Association {
                 self.paths[f.path].rtt.sample(now - f.at);
             }
             if self.paths[f.path].errors > 0 {
-                self.answered(f.path);
+                self.answered_by_data(f.path);
             }
         }
         let Some(to) = self.out.advanced() else { return };

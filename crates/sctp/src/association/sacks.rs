@@ -181,7 +181,7 @@ impl Association {
             // Of a chunk that was sent on several paths it is not known on which it arrived (RFC
             // 7829 section 3.2, 9 and 10).
             if path.ack.certain && (path.errors > 0 || !path.is_active()) {
-                self.answered(index);
+                self.answered_by_data(index);
             }
         }
         if !duplicates.is_empty() {
