@@ -279,6 +279,9 @@ pub(crate) struct Sctp {
     unaccepted: VecDeque<u32>,
     /// Our directions that are to end as soon as everything on them is acknowledged.
     ending: VecDeque<u16>,
+    /// Streams that the peer wants no more of, as long as not everything on them is acknowledged;
+    /// and when it is, in bytes acknowledged in all.
+    stops: Vec<(u32, u64)>,
     /// It is in [`SctpEndpoint::ending`].
     listed: bool,
     /// The peer is asked to take note of such ends.

@@ -235,6 +235,7 @@ impl SctpCarrier {
             uses: 0,
             unaccepted: VecDeque::new(),
             ending: VecDeque::new(),
+            stops: Vec::new(),
             listed: false,
             resetting: false,
             left: Vec::new(),
