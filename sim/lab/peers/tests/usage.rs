@@ -6,6 +6,7 @@ use std::process::Command;
 fn an_unknown_mode_is_refused_with_the_usage() {
     let programs = [
         env!("CARGO_BIN_EXE_peer-neater"),
+        env!("CARGO_BIN_EXE_peer-noq"),
         env!("CARGO_BIN_EXE_peer-policy"),
         env!("CARGO_BIN_EXE_peer-quinn"),
         env!("CARGO_BIN_EXE_peer-sctp"),

@@ -1,0 +1,166 @@
+//! The peer on noq, a QUIC with several paths (draft-ietf-quic-multipath): a server that sends as many bytes as it is
+//! asked for, and a client that fetches them over a path from each of its addresses.
+//!
+//! The window of the stream is larger than noq's default, which is meant for 100 Mbit/s and 100 ms on one path; everything
+//! else is its default.
+
+mod args;
+mod sockets;
+
+use args::{Args, Mode};
+use neater_peers::credentials;
+use neater_peers::peer::{SERVER_NAME, fail, next_piece, payload};
+use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use noq::{ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, Incoming, Path, PathError, PathId};
+use noq::{PathStatus, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use serde_json::json;
+use sockets::{Local, Sockets};
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+const ALPN: &[u8] = b"neater";
+/// Of a stream. noq closes a connection whose stream has more than 1,024 gaps, and packets of 1,200 bytes that come by two
+/// paths in turn make 900 of them in this: with 16 MiB, one transfer in ten on loopback ended so.
+const WINDOW: u32 = 2 << 20;
+/// Paths of a connection.
+const PATHS: u32 = 8;
+/// How often it is tried to open a path while the peer's connection IDs for it are under way.
+const TICK: Duration = Duration::from_millis(2);
+
+fn main() {
+    let args = Args::from_env();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap_or_else(|e| fail("runtime", &e));
+    let limit = args.limit;
+    let work = async {
+        match args.mode {
+            Mode::Serve => serve(&args).await,
+            Mode::Get => get(&args).await,
+        }
+    };
+    match runtime.block_on(async { tokio::time::timeout(limit, work).await }) {
+        Ok(Ok(())) => {}
+        Ok(Err(e)) => fail("noq", &reasons(&e)),
+        Err(_) => fail("noq", &format!("not done after {limit:?}")),
+    }
+}
+
+/// An error with what it comes from: noq's errors of streams say that the connection was lost, and their source why.
+fn reasons(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    let mut error: &dyn Error = error;
+    while let Some(source) = error.source() {
+        text = format!("{text}: {source}");
+        error = source;
+    }
+    text
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    config.max_concurrent_multipath_paths(PATHS);
+    config.stream_receive_window(VarInt::from_u32(WINDOW));
+    Arc::new(config)
+}
+
+async fn serve(args: &Args) -> io::Result<()> {
+    let tls = credentials::server(&args.credentials, &[ALPN])?;
+    let crypto = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(transport());
+    let endpoint = Endpoint::server(config, args.addr)?;
+    println!("{}", json!({ "listening": endpoint.local_addr()?.to_string() }));
+    while let Some(incoming) = endpoint.accept().await {
+        tokio::spawn(async move {
+            if let Err(e) = answer(incoming).await {
+                eprintln!("a connection has failed: {}", reasons(&e));
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Sends as many bytes as the first eight of a stream ask for.
+async fn answer(incoming: Incoming) -> io::Result<()> {
+    let connection = incoming.await?;
+    let (mut send, mut recv) = connection.accept_bi().await?;
+    let mut wanted = [0; 8];
+    recv.read_exact(&mut wanted).await.map_err(io::Error::other)?;
+    let mut left = u64::from_be_bytes(wanted);
+    while left > 0 {
+        let piece = payload(next_piece(left, left));
+        send.write_all(piece).await?;
+        left -= piece.len() as u64;
+    }
+    send.finish()?;
+    // The client closes when it has everything.
+    connection.closed().await;
+    Ok(())
+}
+
+async fn get(args: &Args) -> io::Result<()> {
+    let tls = credentials::client(&args.credentials, &[ALPN])?;
+    let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).map_err(io::Error::other)?));
+    config.transport_config(transport());
+    let sockets = Box::new(Sockets::bind(&args.local)?);
+    let endpoint =
+        Endpoint::new_with_abstract_socket(EndpointConfig::default(), None, sockets, Arc::new(TokioRuntime))?;
+    let begin = Instant::now();
+    let connection = endpoint.connect_with(config, args.addr, SERVER_NAME).map_err(io::Error::other)?.await?;
+    // Its statistics are kept as long as this is.
+    let first = connection.path(PathId::ZERO);
+    let further = args.local.iter().skip(1).map(|local| {
+        let path = FourTuple::new(args.addr, Some(local.ip));
+        tokio::spawn(open(connection.clone(), path))
+    });
+    let further: Vec<_> = further.collect();
+    let (mut send, mut recv) = connection.open_bi().await?;
+    send.write_all(&args.bytes.to_be_bytes()).await?;
+    send.finish()?;
+    let mut bytes = 0;
+    while let Some(chunk) = recv.read_chunk(usize::MAX).await? {
+        bytes += chunk.len() as u64;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut paths = vec![first];
+    for opening in further {
+        paths.push(opened(opening).await);
+    }
+    let carried = args.local.iter().zip(&paths).map(|(local, path): (&Local, _)| {
+        let received = path.as_ref().map_or(0, |p| p.stats().udp_rx.bytes);
+        json!({ "local": local.ip.to_string(), "bytes": received })
+    });
+    let carried: Vec<_> = carried.collect();
+    println!("{}", json!({ "peer": "noq", "bytes": bytes, "seconds": seconds, "paths": carried }));
+    connection.close(0u32.into(), b"");
+    endpoint.wait_idle().await;
+    if bytes == args.bytes { Ok(()) } else { Err(io::Error::other("not as many bytes came as were asked for")) }
+}
+
+/// Opens a path, as soon as the peer has given connection IDs for it.
+async fn open(connection: Connection, path: FourTuple) -> Result<Path, PathError> {
+    loop {
+        match connection.open_path(path, PathStatus::Available).await {
+            Err(PathError::RemoteCidsExhausted) => tokio::time::sleep(TICK).await,
+            opened => return opened,
+        }
+    }
+}
+
+/// The path, if it was opened before the transfer was over.
+async fn opened(opening: JoinHandle<Result<Path, PathError>>) -> Option<Path> {
+    if !opening.is_finished() {
+        opening.abort();
+    }
+    match opening.await {
+        Ok(Ok(path)) => Some(path),
+        Ok(Err(e)) => {
+            eprintln!("a path was not opened: {e}");
+            None
+        }
+        Err(_) => None,
+    }
+}
