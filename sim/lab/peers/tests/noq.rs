@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const PEER: &str = env!("CARGO_BIN_EXE_peer-noq");
+/// Of each path, in bytes per second: loopback loses packets where all is sent at once, the first of a path among them.
+const RATE: u64 = 8_000_000;
 
 /// A server that ends with the test.
 struct Server {
@@ -20,7 +22,8 @@ impl Server {
         std::fs::create_dir_all(&credentials).expect("a directory");
         neater_peers::credentials::generate(&credentials).expect("a certificate");
         let mut serve = Command::new(PEER);
-        serve.args(["serve", "--bind", "127.0.0.1", "--port", "0", "--credentials"]).arg(&credentials);
+        serve.args(["serve", "--bind", "127.0.0.1", "--port", "0", "--rate", &RATE.to_string(), "--credentials"]);
+        serve.arg(&credentials);
         let mut child = serve.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -49,15 +52,14 @@ impl Drop for Server {
 
 #[test]
 fn a_transfer_has_a_path_from_each_address_and_all_carry_data() {
-    const BYTES: u64 = 50_000_000;
+    const BYTES: u64 = RATE;
     let server = Server::start("paths");
     let got = server.get(BYTES, &["127.0.0.1", "127.0.0.2"]);
     assert_eq!(got["bytes"], BYTES);
     let paths = got["paths"].as_array().expect("paths");
     assert_eq!(paths.iter().map(|p| p["local"].as_str()).collect::<Vec<_>>(), [Some("127.0.0.1"), Some("127.0.0.2")]);
     let carried: Vec<u64> = paths.iter().filter_map(|p| p["bytes"].as_u64()).collect();
-    // More than what opening a path takes.
-    assert!(carried.iter().all(|n| *n > BYTES / 100) && carried.iter().sum::<u64>() > BYTES, "{got}");
+    assert!(carried.iter().all(|n| *n > BYTES / 4) && carried.iter().sum::<u64>() > BYTES, "{got}");
 }
 
 #[test]

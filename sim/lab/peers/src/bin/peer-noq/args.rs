@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "usage: serve --bind IP --port PORT --credentials DIR [--limit SECONDS]
+const USAGE: &str = "usage: serve --bind IP --port PORT --credentials DIR [--rate BYTES_PER_SECOND] [--limit SECONDS]
        get --addr IP:PORT --bytes N --local IP[%INTERFACE] [--local ...] --credentials DIR [--limit SECONDS]";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) struct Args {
     /// Where to listen or to connect.
     pub(crate) addr: SocketAddr,
     pub(crate) bytes: u64,
+    /// The most that is sent by each path, in bytes per second: noq paces every path so, not the connection.
+    pub(crate) rate: Option<u64>,
     /// From where paths begin; the connection by the first of them.
     pub(crate) local: Vec<Local>,
     /// Where the certificate of the run is.
@@ -50,6 +52,7 @@ impl Args {
             mode,
             addr: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             bytes: 0,
+            rate: None,
             local: Vec::new(),
             credentials: PathBuf::new(),
             limit: Duration::from_secs(120),
@@ -63,6 +66,7 @@ impl Args {
                 "--port" => a.addr.set_port(value.parse().map_err(|_| wrong())?),
                 "--addr" => a.addr = value.parse().map_err(|_| wrong())?,
                 "--bytes" => a.bytes = value.parse().map_err(|_| wrong())?,
+                "--rate" => a.rate = Some(value.parse().map_err(|_| wrong())?),
                 "--local" => a.local.push(local(value).ok_or_else(wrong)?),
                 "--credentials" => a.credentials = value.into(),
                 "--limit" => a.limit = Duration::from_secs(value.parse().map_err(|_| wrong())?),

@@ -59,10 +59,10 @@ fn reasons(error: &io::Error) -> String {
     text
 }
 
-fn transport() -> Arc<TransportConfig> {
+fn transport(args: &Args) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config.max_concurrent_multipath_paths(PATHS);
-    config.stream_receive_window(VarInt::from_u32(WINDOW));
+    config.stream_receive_window(VarInt::from_u32(WINDOW)).max_outgoing_bytes_per_second(args.rate);
     Arc::new(config)
 }
 
@@ -70,7 +70,7 @@ async fn serve(args: &Args) -> io::Result<()> {
     let tls = credentials::server(&args.credentials, &[ALPN])?;
     let crypto = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(transport());
+    config.transport_config(transport(args));
     let endpoint = Endpoint::server(config, args.addr)?;
     println!("{}", json!({ "listening": endpoint.local_addr()?.to_string() }));
     while let Some(incoming) = endpoint.accept().await {
@@ -104,14 +104,14 @@ async fn answer(incoming: Incoming) -> io::Result<()> {
 async fn get(args: &Args) -> io::Result<()> {
     let tls = credentials::client(&args.credentials, &[ALPN])?;
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).map_err(io::Error::other)?));
-    config.transport_config(transport());
+    config.transport_config(transport(args));
     let sockets = Box::new(Sockets::bind(&args.local)?);
     let endpoint =
         Endpoint::new_with_abstract_socket(EndpointConfig::default(), None, sockets, Arc::new(TokioRuntime))?;
     let begin = Instant::now();
     let connection = endpoint.connect_with(config, args.addr, SERVER_NAME).map_err(io::Error::other)?.await?;
     // Its statistics are kept as long as this is.
-    let first = connection.path(PathId::ZERO);
+    let first = connection.path(PathId::ZERO).map(|path| (path, Instant::now()));
     let further = args.local.iter().skip(1).map(|local| {
         let path = FourTuple::new(args.addr, Some(local.ip));
         tokio::spawn(open(connection.clone(), path))
@@ -130,8 +130,9 @@ async fn get(args: &Args) -> io::Result<()> {
         paths.push(opened(opening).await);
     }
     let carried = args.local.iter().zip(&paths).map(|(local, path): (&Local, _)| {
-        let received = path.as_ref().map_or(0, |p| p.stats().udp_rx.bytes);
-        json!({ "local": local.ip.to_string(), "bytes": received })
+        let received = path.as_ref().map_or(0, |(path, _)| path.stats().udp_rx.bytes);
+        let opened = path.as_ref().map(|(_, at)| at.duration_since(begin).as_secs_f64());
+        json!({ "local": local.ip.to_string(), "opened": opened, "bytes": received })
     });
     let carried: Vec<_> = carried.collect();
     println!("{}", json!({ "peer": "noq", "bytes": bytes, "seconds": seconds, "paths": carried }));
@@ -141,22 +142,22 @@ async fn get(args: &Args) -> io::Result<()> {
 }
 
 /// Opens a path, as soon as the peer has given connection IDs for it.
-async fn open(connection: Connection, path: FourTuple) -> Result<Path, PathError> {
+async fn open(connection: Connection, path: FourTuple) -> Result<(Path, Instant), PathError> {
     loop {
         match connection.open_path(path, PathStatus::Available).await {
             Err(PathError::RemoteCidsExhausted) => tokio::time::sleep(TICK).await,
-            opened => return opened,
+            opened => return opened.map(|path| (path, Instant::now())),
         }
     }
 }
 
 /// The path, if it was opened before the transfer was over.
-async fn opened(opening: JoinHandle<Result<Path, PathError>>) -> Option<Path> {
+async fn opened(opening: JoinHandle<Result<(Path, Instant), PathError>>) -> Option<(Path, Instant)> {
     if !opening.is_finished() {
         opening.abort();
     }
     match opening.await {
-        Ok(Ok(path)) => Some(path),
+        Ok(Ok(opened)) => Some(opened),
         Ok(Err(e)) => {
             eprintln!("a path was not opened: {e}");
             None
