@@ -29,7 +29,8 @@ const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsct
 const LIBNEAT: (&str, &str) = ("libneat", include_str!("../peers/libneat.c"));
 /// Its library, as cargo calls it, and as programs that are linked with it look for it.
 const LIBNEAT_LIBRARY: (&str, &str) = ("libneat.so", "libneat.so.0");
-const RUST_PEERS: [&str; 6] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp", "peer-policy", "peer-messages"];
+const RUST_PEERS: [&str; 7] =
+    ["peer-tokio", "peer-quinn", "peer-noq", "peer-neater", "peer-sctp", "peer-policy", "peer-messages"];
 /// The one that opens flows through the whole API.
 const FLOW_PEER: &str = "peer-neater";
 /// The command that users run.
@@ -48,6 +49,8 @@ pub enum Program {
     Tokio,
     /// quinn on tokio.
     Quinn,
+    /// noq, a QUIC with several paths, on tokio.
+    Noq,
     /// usrsctp over UDP, in C.
     Usrsctp,
     /// This project's SCTP over UDP, without the rest of it.
@@ -73,6 +76,7 @@ impl Program {
             Self::Libuv => "libuv",
             Self::Tokio => "tokio",
             Self::Quinn => "quinn",
+            Self::Noq => "noq",
             Self::Usrsctp => "usrsctp",
             Self::Sctp => "neater-sctp",
             Self::Policy => "neater-policy",
@@ -89,6 +93,7 @@ impl Program {
             Self::Libuv => "libuv",
             Self::Tokio => "peer-tokio",
             Self::Quinn => "peer-quinn",
+            Self::Noq => "peer-noq",
             Self::Usrsctp => "usrsctp",
             Self::Sctp => "peer-sctp",
             Self::Policy => "peer-policy",

@@ -541,19 +541,24 @@ pub const ALL: &[Experiment] = &[
         id: "I1L",
         title: "I1 with real packets",
         asked: "Is one download over two links slower than over the better one alone, by the command that users run?",
-        note: "`neater get` of 20 MiB, in hosts of the lab: over both links, over each alone, and once more over the better one, which is the \
+        note: "`neater get` of 20 MiB, in hosts of the lab: over both links, over each alone, and once more over each, which is the \
                control. `sctp`: over UDP, with Aggregate; `mptcp`: TCP with the kernel's MPTCP (CUBIC), its path manager told of the second \
-               address; both ends start the race, and the process, within the time. A row fails only where its interval lies below 0.97 and \
-               that of the control does not.",
+               address; both ends start the race, and the process, within the time. `noq`: as many bytes by noq, a QUIC with several paths \
+               (draft-ietf-quic-multipath; CUBIC, a window of 2 MiB), from its call to connect to the last byte. A row fails only where its \
+               interval lies below 0.97 and that of the control does not.",
         parameters: &[
             ("links", "the 16 pairs of I1, two of them with --quick"),
             ("queues", "1,000 packets"),
             ("runs", "5; 1 with --quick"),
         ],
         published: &[("as I1", "mqvpn, report of 2026-06-18, section 3.3")],
-        metrics: &[metric("ratio_to_best", "1", "sctp: the upper end of the interval at least 0.97; mptcp is shown")],
-        needs: &[Need::Lab, Need::Neater],
-        minutes: (2.0, 60.0),
+        metrics: &[metric(
+            "ratio_to_best",
+            "1",
+            "sctp: the upper end of the interval at least 0.97; mptcp and noq are shown",
+        )],
+        needs: &[Need::Lab, Need::Neater, Need::RustPeers],
+        minutes: (3.0, 90.0),
         run: links::i1_live,
     },
     Experiment {

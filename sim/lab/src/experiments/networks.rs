@@ -7,6 +7,7 @@ use super::links::environments;
 use super::{Lab, Outcome};
 use crate::measure::{MeasureError, Result, failed};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
+use crate::programs::Program;
 use crate::report::{Bound, Figure};
 use neater_emulator::plan::{Change, NatPlan, What};
 use neater_emulator::{self as live, Cmd, Kind, Options, Plan, Running};
@@ -29,6 +30,8 @@ const BYTES: (usize, usize) = (64_000_000, 4_000_000);
 const BYTES_E6: usize = 64_000_000;
 const RUNS: (usize, usize) = (10, 1);
 const PORT: u16 = 8080;
+/// Of the server on noq.
+const NOQ_PORT: u16 = 9443;
 const START: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A server serves all runs of its place.
@@ -50,6 +53,8 @@ pub(in crate::experiments) struct Place {
     contents: Vec<u8>,
     /// Serves the same over DTLS.
     secure: Option<(Running, String)>,
+    /// Sends as many bytes as it is asked for, by QUIC with several paths.
+    noq: Option<Running>,
     /// The address that the client's second interface has at first, and the one that it gets.
     addresses: [String; 2],
     /// When the networks came up.
@@ -117,6 +122,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.server.take();
         self.secure.take();
+        self.noq.take();
     }
 }
 
@@ -183,16 +189,22 @@ impl Place {
             url,
             contents,
             secure: None,
+            noq: None,
             addresses: [format!("{old}/{prefix}"), format!("{new}/{prefix}")],
             up,
         })
+    }
+
+    /// The address that the client's second interface has at first.
+    fn second(&self) -> &str {
+        self.addresses[0].split('/').next().unwrap_or_default()
     }
 
     /// Tells the kernels that TCP with several paths may open one from the client's second address (RFC 8684): their path
     /// managers open none by themselves.
     pub(in crate::experiments) fn manage_paths(&self) -> Result<()> {
         let limits = "mptcp limits set subflows 2 add_addr_accepted 2\n";
-        let second = self.addresses[0].split('/').next().unwrap_or_default();
+        let second = self.second();
         self.net.netns("server")?.ip(limits)?;
         self.net.netns("client")?.ip(&format!("{limits}mptcp endpoint add {second} dev eth1 subflow\n"))?;
         Ok(())
@@ -223,6 +235,43 @@ impl Place {
             std::thread::sleep(TICK);
         }
         failed("the server over DTLS has not made a certificate")
+    }
+
+    /// Starts a server on noq.
+    pub(in crate::experiments) fn serve_noq(&mut self, lab: &Lab) -> Result<()> {
+        let mut serve = lab.programs.command(Program::Noq, "serve")?;
+        serve.args(["--bind", "0.0.0.0", "--port", &NOQ_PORT.to_string(), "--limit", &SERVING.as_secs().to_string()]);
+        lab.programs.add_credentials(&mut serve);
+        let serve = Cmd::new(serve.get_program()).args(serve.get_args()).limit(SERVING);
+        let mut running = self.net.spawn("server", serve)?;
+        running.wait_for_output("listening", START)?;
+        self.noq = Some(running);
+        Ok(())
+    }
+
+    /// Fetches as many bytes as the file has from the server on noq, over a path by each of these interfaces; in seconds
+    /// from the call to connect to the last byte.
+    pub(in crate::experiments) fn fetch_noq(&self, lab: &Lab, interfaces: &[&str]) -> Result<f64> {
+        let at = self.net.address("server", false)?;
+        let mut get = lab.programs.command(Program::Noq, "get")?;
+        get.args(["--addr", &format!("{at}:{NOQ_PORT}"), "--bytes", &self.contents.len().to_string()]);
+        for interface in interfaces {
+            let own = match *interface {
+                "eth0" => self.net.address("client", false)?.to_string(),
+                _ => self.second().to_owned(),
+            };
+            get.args(["--local", &format!("{own}%{interface}")]);
+        }
+        get.args(["--limit", &PATIENCE.as_secs().to_string()]);
+        lab.programs.add_credentials(&mut get);
+        let get = Cmd::new(get.get_program()).args(get.get_args()).limit(PATIENCE);
+        let said = self.net.run("client", get)?.success()?.text();
+        let seen: serde_json::Value =
+            serde_json::from_str(said.trim()).map_err(|e| MeasureError::Failed(e.to_string()))?;
+        match seen["seconds"].as_f64() {
+            Some(seconds) if seen["bytes"] == self.contents.len() => Ok(seconds),
+            _ => failed(format!("over noq the bytes did not all arrive: {said}")),
+        }
     }
 
     /// Fetches the file over this transport, as `get` does with these options besides.

@@ -4,7 +4,7 @@ use super::environments::ALL;
 use super::{BYTES, estimate};
 use crate::experiments::networks::{BOTH, Core, Links, ONE, Place};
 use crate::experiments::{Lab, Outcome};
-use crate::measure::Result;
+use crate::measure::{MeasureError, Result};
 use crate::plot::{Bars, Drawing, Panel, Row};
 use crate::report::{Bound, Figure};
 
@@ -12,9 +12,43 @@ use crate::report::{Bound, Figure};
 const RUNS: (usize, usize) = (5, 1);
 /// With --quick, every so many pairs.
 const EVERY: usize = 8;
-/// What is judged, and what is shown beside it: a name, the transport, what is needed of it over both links and over one.
-const SERIES: [(&str, &str, &str, &str); 2] =
-    [("sctp", "SCTP", BOTH, "multipath=Disabled"), ("mptcp", "TCP", ONE, "multipath=Disabled")];
+/// The client's interfaces.
+const LINKS: [&str; 2] = ["eth0", "eth1"];
+/// What is judged, and what is shown beside it.
+const SERIES: [Series; 3] = [
+    Series { name: "sctp", by: By::Get { transport: "SCTP", both: BOTH } },
+    Series { name: "mptcp", by: By::Get { transport: "TCP", both: ONE } },
+    Series { name: "noq", by: By::Noq },
+];
+
+/// What is compared with itself, over both links and over one.
+#[derive(Clone, Copy, Debug)]
+struct Series {
+    name: &'static str,
+    by: By,
+}
+
+/// What fetches.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// `neater get` over a transport, and what it needs to take both links.
+    Get { transport: &'static str, both: &'static str },
+    /// The peer on noq.
+    Noq,
+}
+
+impl By {
+    /// Seconds of one transfer by these interfaces.
+    fn fetch(self, lab: &Lab, place: &Place, interfaces: &[&str]) -> Result<f64> {
+        match (self, interfaces) {
+            (Self::Noq, _) => place.fetch_noq(lab, interfaces),
+            (Self::Get { transport, .. }, [one]) => {
+                place.fetch_by(lab, transport, "multipath=Disabled", &["--interface", one])
+            }
+            (Self::Get { transport, both }, _) => place.fetch_by(lab, transport, both, &[]),
+        }
+    }
+}
 
 /// Seconds of one run: over both links, over each, and over each once more, which is the control.
 struct Run {
@@ -23,11 +57,9 @@ struct Run {
     again: [f64; 2],
 }
 
-fn run(lab: &Lab, place: &Place, (transport, both, one): (&str, &str, &str)) -> Result<Run> {
-    let alone = |interface: &str| place.fetch_by(lab, transport, one, &["--interface", interface]);
-    let first = [alone("eth0")?, alone("eth1")?];
-    let both = place.fetch_by(lab, transport, both, &[])?;
-    Ok(Run { both, alone: first, again: [alone("eth0")?, alone("eth1")?] })
+fn run(fetch: impl Fn(&[&str]) -> Result<f64>) -> Result<Run> {
+    let each = || -> Result<[f64; 2]> { Ok([fetch(&LINKS[..1])?, fetch(&LINKS[1..])?]) };
+    Ok(Run { alone: each()?, both: fetch(&LINKS)?, again: each()? })
 }
 
 pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
@@ -35,15 +67,23 @@ pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome { runs: Some(count), ..Outcome::default() };
     let mut rows = Vec::new();
     for (at, e) in ALL.iter().enumerate().filter(|(at, e)| lab.is_wanted(e.name) && (!lab.quick || at % EVERY == 0)) {
-        let place = Place::build(lab, lab.seed, BYTES as usize, Links::Pair(at), Core::Router)?;
+        let mut place = Place::build(lab, lab.seed, BYTES as usize, Links::Pair(at), Core::Router)?;
         place.manage_paths()?;
-        for (series, transport, both, one) in SERIES {
+        // It is shown only: the others are measured without it.
+        let noq = match place.serve_noq(lab) {
+            Err(MeasureError::MissingPeer(why)) => {
+                (lab.progress)(&why);
+                false
+            }
+            served => served.map(|()| true)?,
+        };
+        for series in SERIES.iter().filter(|s| noq || !matches!(s.by, By::Noq)) {
             let mut runs = Vec::new();
             for n in 0..count {
-                (lab.progress)(&format!("{} over {series}, run {} of {count}", e.name, n + 1));
-                runs.push(run(lab, &place, (transport, both, one))?);
+                (lab.progress)(&format!("{} over {}, run {} of {count}", e.name, series.name, n + 1));
+                runs.push(run(|interfaces| series.by.fetch(lab, &place, interfaces))?);
             }
-            rows.push(figure(&mut out, (e.name, series), &runs));
+            rows.push(figure(&mut out, (e.name, series.name), &runs));
         }
     }
     let panel = Panel::Bars(Bars { title: "real packets".into(), unit: "1".into(), rows });
@@ -74,7 +114,7 @@ fn figure(out: &mut Outcome, (name, series): (&str, &str), runs: &[Run]) -> Row 
     let f = f.with("goodput_mbit", mbit(&|r| r.both)).with("better_alone_mbit", mbit(&|r| r.alone[best]));
     let f = f.with("control", vec![control.low, control.high]);
     // A row fails only where its whole interval lies below, and the control's does not: then it is not the machine.
-    let judged = series == SERIES[0].0 && control.high >= 0.97;
+    let judged = series == SERIES[0].name && control.high >= 0.97;
     out.figures.push(if judged { f.needs(RUNS.0).judge(Bound::HighAtLeast(0.97)) } else { f });
     Row {
         label: variant,
