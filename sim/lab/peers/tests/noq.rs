@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const PEER: &str = env!("CARGO_BIN_EXE_peer-noq");
-/// Of each path, in bytes per second: loopback loses packets where all is sent at once, the first of a path among them.
+/// Of each path, in bytes per second: loopback loses packets where all is sent at once, the first
+/// of a path among them.
 const RATE: u64 = 8_000_000;
 
 /// A server that ends with the test.

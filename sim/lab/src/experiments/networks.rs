@@ -249,8 +249,8 @@ impl Place {
         Ok(())
     }
 
-    /// Fetches as many bytes as the file has from the server on noq, over a path by each of these interfaces; in seconds
-    /// from the call to connect to the last byte.
+    /// Fetches as many bytes as the file has from the server on noq, over a path by each of these
+    /// interfaces; in seconds from the call to connect to the last byte.
     pub(in crate::experiments) fn fetch_noq(&self, lab: &Lab, interfaces: &[&str]) -> Result<f64> {
         let at = self.net.address("server", false)?;
         let mut get = lab.programs.command(Program::Noq, "get")?;

@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// Where to listen or to connect.
     pub(crate) addr: SocketAddr,
     pub(crate) bytes: u64,
-    /// The most that is sent by each path, in bytes per second: noq paces every path so, not the connection.
+    /// The most that is sent by each path, in bytes per second: noq paces every path so, not the
+    /// connection.
     pub(crate) rate: Option<u64>,
     /// From where paths begin; the connection by the first of them.
     pub(crate) local: Vec<Local>,

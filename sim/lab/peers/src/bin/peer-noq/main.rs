@@ -1,8 +1,9 @@
-//! The peer on noq, a QUIC with several paths (draft-ietf-quic-multipath): a server that sends as many bytes as it is
-//! asked for, and a client that fetches them over a path from each of its addresses.
+//! The peer on noq, a QUIC with several paths (draft-ietf-quic-multipath): a server that sends as
+//! many bytes as it is asked for, and a client that fetches them over a path from each of its
+//! addresses.
 //!
-//! The window of the stream is larger than noq's default, which is meant for 100 Mbit/s and 100 ms on one path; everything
-//! else is its default.
+//! The window of the stream is larger than noq's default, which is meant for 100 Mbit/s and 100 ms
+//! on one path; everything else is its default.
 
 mod args;
 mod sockets;
@@ -22,8 +23,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 const ALPN: &[u8] = b"neater";
-/// Of a stream. noq closes a connection whose stream has more than 1,024 gaps, and packets of 1,200 bytes that come by two
-/// paths in turn make 900 of them in this: with 16 MiB, one transfer in ten on loopback ended so.
+/// Of a stream. noq closes a connection whose stream has more than 1,024 gaps, and packets of 1,200
+/// bytes that come by two paths in turn make 900 of them in this: with 16 MiB, one transfer in ten
+/// on loopback ended so.
 const WINDOW: u32 = 2 << 20;
 /// Paths of a connection.
 const PATHS: u32 = 8;
@@ -48,7 +50,8 @@ fn main() {
     }
 }
 
-/// An error with what it comes from: noq's errors of streams say that the connection was lost, and their source why.
+/// An error with what it comes from: noq's errors of streams say that the connection was lost, and
+/// their source why.
 fn reasons(error: &io::Error) -> String {
     let mut text = error.to_string();
     let mut error: &dyn Error = error;

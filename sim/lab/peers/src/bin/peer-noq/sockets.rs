@@ -1,5 +1,6 @@
-//! A socket for each local address as one: what is sent leaves by the socket of its source address, and so by the interface
-//! that this is bound to. noq's endpoint takes one socket, which the system routes by destination alone.
+//! A socket for each local address as one: what is sent leaves by the socket of its source address,
+//! and so by the interface that this is bound to. noq's endpoint takes one socket, which the system
+//! routes by destination alone.
 
 use noq::udp::{RecvMeta, Transmit};
 use noq::{AsyncUdpSocket, Runtime, TokioRuntime, UdpSender};
