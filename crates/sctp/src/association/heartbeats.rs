@@ -101,9 +101,9 @@ impl Association {
         self.errors = 0;
     }
 
-    /// What was sent on a path has been acknowledged. Data that was sent again measures nothing (RFC
-    /// 9260 section 6.3.1, rule C5): where the path has been away, a heartbeat shows how long a
-    /// round trip is now that nothing waits there.
+    /// What was sent on a path has been acknowledged. Data that was sent again measures nothing
+    /// (RFC 9260 section 6.3.1, rule C5): where the path has been away, a heartbeat shows how long
+    /// a round trip is now that nothing waits there.
     pub(super) fn answered_by_data(&mut self, index: usize) {
         let leaves_silent = self.multipath().is_some_and(|m| m.leave_silent);
         let path = &mut self.paths[index];

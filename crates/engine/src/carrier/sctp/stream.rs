@@ -245,8 +245,8 @@ impl SctpCarrier {
         let Some(a) = self.associations.get_mut(key) else { return };
         let buffered = self.endpoints.get(a.end).map_or(0, |e| e.endpoint.buffered(a.id) as u64);
         match a.streams.get(&stream).and_then(|s| s.user.conn()) {
-            // A peer that closes in order has read what it acknowledges, and its acknowledgement may
-            // come by another path: without it, what was sent would count as lost.
+            // A peer that closes in order has read what it acknowledges, and its acknowledgement
+            // may come by another path: without it, what was sent would count as lost.
             Some(_) if code == NO_CODE && !idle && !a.stops.iter().any(|(s, _)| *s == stream) => {
                 a.stops.push((stream, to + buffered));
                 let key_listed = core::mem::replace(&mut a.listed, true);
@@ -259,29 +259,26 @@ impl SctpCarrier {
         }
     }
 
-    /// Reports that the peer wants no more of streams on which everything is acknowledged.
-    fn report_stops(&mut self, key: Key) {
-        let Some(a) = self.associations.get_mut(key).filter(|a| !a.stops.is_empty()) else { return };
-        let waiting = core::mem::take(&mut a.stops);
-        let had = self.acknowledged(key);
-        // What the program has sent since is not waited for.
-        let waits = |(stream, to): &(u32, u64)| had < *to && !self.is_idle(key, *stream);
-        let (still, now): (Vec<_>, Vec<_>) = waiting.into_iter().partition(waits);
-        let Some(a) = self.associations.get_mut(key) else { return };
-        a.stops = still;
-        for (stream, _) in now {
-            if let Some(conn) = a.streams.get(&stream).and_then(|s| s.user.conn()) {
-                self.events.push_back(CarrierEvent::PeerStopped { conn, code: NO_CODE });
-            }
-        }
-    }
-
     /// Notifies the peer of the directions that are to end and on which everything is acknowledged;
     /// not where streams mean nothing to the peer.
     pub(super) fn end_streams(&mut self, key: Key) {
-        self.report_stops(key);
         let some = |a: &&mut Sctp| !(a.ending.is_empty() && a.stops.is_empty()) && a.lost.is_none();
         let Some(a) = self.associations.get_mut(key).filter(some) else { return };
+        if !a.stops.is_empty() {
+            // Of what the peer wants no more of, everything is acknowledged; what the program has
+            // sent since is not waited for.
+            let (waiting, had) = (core::mem::take(&mut a.stops), self.acknowledged(key));
+            let waits = |(stream, to): &(u32, u64)| had < *to && !self.is_idle(key, *stream);
+            let (still, now): (Vec<_>, Vec<_>) = waiting.into_iter().partition(waits);
+            let Some(a) = self.associations.get_mut(key) else { return };
+            a.stops = still;
+            for (stream, _) in now {
+                if let Some(conn) = a.streams.get(&stream).and_then(|s| s.user.conn()) {
+                    self.events.push_back(CarrierEvent::PeerStopped { conn, code: NO_CODE });
+                }
+            }
+        }
+        let Some(a) = self.associations.get_mut(key) else { return };
         let (id, mux, waits) = (a.id, a.mux, a.resetting);
         let Some(e) = self.endpoints.get_mut(a.end) else { return };
         let mut now = Vec::new();
