@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// How many waiters are woken in one turn of an event loop: what they do next keeps the loop's
 /// other tasks waiting, a tenth of a millisecond each where they open connections.
-const WAKES: usize = 16;
+const WAKES: usize = 8;
 
 /// What is to be done for a waiter.
 pub(crate) enum Target {
