@@ -399,8 +399,10 @@ impl<N: Net> Engine<N> {
         let interface = path.interface.filter(|_| !here);
         let bare = request.setups.option_for_family(stack, addr.is_ipv4()).map_err(AttemptError::Net)?;
         let options = if interface.is_some() || local.is_some() || !more.is_empty() || bare.is_some() {
-            // Further paths would leave by whatever interface the system's path manager knows.
-            let multipath = base.multipath && interface.is_none();
+            // Further paths would leave from whatever address and by whatever interface the
+            // system's path manager knows.
+            let free = interface.is_none() && local.is_none_or(|l| l.ip().is_unspecified());
+            let multipath = base.multipath && free;
             let mut with = SocketOptions { interface, local, multipath, ..base.clone() };
             with.set.extend(bare);
             with.set.extend_from_slice(more);

@@ -106,7 +106,7 @@ impl Lab {
     }
 
     /// Whether runs of an experiment are to be made again: the first time in this process that
-    /// somebody asks, if they are.
+    /// one is wanted, if they are.
     pub(crate) fn fresh(&self, id: &'static str) -> bool {
         self.fresh && self.freshened.borrow_mut().insert(id)
     }

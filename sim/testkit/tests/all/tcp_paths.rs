@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use neater_base::net::InterfaceKind;
-use neater_engine::{SendOptions, Stack, Step};
+use neater_engine::{LocalEndpoint, SendOptions, Stack, Step};
 use neater_link::LinkConfig;
 use neater_netsim::{IfaceId, LinkId};
 use neater_property::TransportProperties;
@@ -112,6 +112,24 @@ fn nothing_is_asked_for_without_the_property_and_nothing_on_a_host_that_cannot()
         town.play.world().set_multipath(town.play.host(town.client), can);
         let flow = open(&mut town, Stack::Tcp, multipath);
         assert_eq!((agreed(&mut town, flow), why(&mut town, flow)), (None, None), "{multipath} {can}");
+    }
+}
+
+/// Further paths would leave from other addresses, and by other interfaces, than the program has named.
+#[test]
+fn a_local_endpoint_that_was_named_is_the_only_one() {
+    let client: std::net::IpAddr = CLIENT_V4.parse().unwrap();
+    let free = LocalEndpoint::new().with_port(40_000);
+    let named = [LocalEndpoint::new().with_interface("eth0"), LocalEndpoint::new().with_ip_address(client)];
+    for (local, expected) in named.into_iter().map(|l| (l, None)).chain([(free, Some(true))]) {
+        let (mut town, ..) = town(Stack::Tcp, "");
+        let request = town.request(&ask(Stack::Tcp, "Active"));
+        let node = town.client;
+        let (remotes, locals) = ([server_v4()].into(), [local.clone()]);
+        let conn = town.play.engine(node).initiate_from(&request, &remotes, &locals, None).unwrap();
+        let flow = town.play.adopt(node, conn, Manner::patient());
+        town.play.run_for(S);
+        assert_eq!(agreed(&mut town, flow), expected, "{local:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! TCP with several paths (RFC 8684), as far as one host shows it.
 
 use super::*;
-use neater_base::net::{SocketOption, StreamPaths};
+use neater_base::net::{ErrorKind, SocketOption, StreamPaths};
 use std::io::IoSlice;
 
 fn wants(set: &[SocketOption]) -> SocketOptions {
@@ -51,6 +51,10 @@ fn both_ends_take_part_and_the_system_tells_of_their_path() {
             assert!(info.rtt.is_some() && info.congestion_window.is_some() && info.path_mtu.is_some(), "{info:?}");
             assert!(info.received.is_some_and(|n| n >= 5) && info.acknowledged.is_some_and(|n| n >= 5), "{info:?}");
             assert!(net.stream_info(sock).unwrap().rtt.is_some());
+            // What is asked later and cannot be had is refused, and not passed over.
+            let refused = net.set(sock, SocketOption::UserTimeout(Some(PATIENCE))).map_err(|e| e.kind);
+            assert_eq!(refused, Err(ErrorKind::Unsupported));
+            assert_eq!(net.set(sock, SocketOption::NoDelay(false)), Ok(()));
         }
     }
 }
