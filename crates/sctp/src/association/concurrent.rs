@@ -34,6 +34,8 @@ pub(super) struct Concurrent {
     pub(super) copies: Vec<super::copies::Copy>,
     /// Chunks of which a copy goes on this path now.
     pub(super) copying: (usize, Vec<u64>),
+    /// Until then nothing is looked at for that: there was nothing a moment ago.
+    pub(super) nothing_to_copy: Option<Instant>,
     /// Chunks that go once more on this path because they block the peer's window.
     rescue: (usize, Vec<u64>),
     /// When the chunk that blocks the window is late enough for that.
@@ -72,6 +74,7 @@ impl Association {
                 more: false,
                 copies: Vec::new(),
                 copying: (0, Vec::new()),
+                nothing_to_copy: None,
                 rescue: (0, Vec::new()),
                 rescue_at: None,
             })

@@ -19,6 +19,20 @@ use neater_cc::{Cause, Loss};
 const MOST: usize = 32;
 /// The most chunks that are looked at for that.
 const LOOK: usize = 4096;
+/// From one look that found nothing to the next, and the part of the round trip that it may last: a
+/// peer whose window is closed makes this side poll with each packet that it sends.
+const PAUSE: (Duration, u32) = (Duration::from_millis(1), 8);
+
+/// Of what copies are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Of all that is under way elsewhere.
+    Everything,
+    /// Of what would be acknowledged later there.
+    Later,
+    /// Of what is late by every measure.
+    Late,
+}
 
 /// A copy that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +47,18 @@ pub(super) struct Copy {
 impl Association {
     /// The path on which copies go now, other than `busy` ones: those that would arrive before what
     /// they are copies of; of everything where that is wanted. At the end of what there is to send,
-    /// or while nothing new may be sent.
+    /// or while nothing new may be sent: then only where a path would carry nothing else, for with
+    /// new data under way as much as it takes a copy is in the way of what comes next.
     pub(super) fn copy_path(&mut self, now: Instant, busy: u32) -> Option<usize> {
         let multipath = self.multipath()?;
         let everything = self.copies_everything();
         if !multipath.reinject && !everything || self.is_opening() || !self.out.any_in_flight() {
             return None;
         }
+        if !everything && self.concurrent(&multipath).nothing_to_copy.is_some_and(|until| now < until) {
+            return None;
+        }
+        let mut pause = None;
         let mut order: [usize; 32] = core::array::from_fn(|i| i);
         let order = order.get_mut(..self.paths.len())?;
         order.sort_by_key(|i| (self.paths[*i].rtt.smoothed().unwrap_or(Duration::MAX), *i));
@@ -49,17 +68,25 @@ impl Association {
             if !may || !self.may_leave(now, index) {
                 continue;
             }
-            if let Some(tsns) = self.worth_copying(now, index, everything) {
+            let wanted = match everything {
+                true => Wanted::Everything,
+                false if self.queues.is_empty() || self.paths[index].is_drained() => Wanted::Later,
+                false => Wanted::Late,
+            };
+            if let Some(tsns) = self.worth_copying(now, index, wanted) {
                 self.concurrent(&multipath).copying = (index, tsns);
                 return Some(index);
             }
+            let round_trip = self.paths[index].rtt.smoothed().unwrap_or_default();
+            pause = Some(pause.unwrap_or(PAUSE.0).min(round_trip / PAUSE.1));
         }
+        self.concurrent(&multipath).nothing_to_copy = pause.map(|p| now + p);
         None
     }
 
     /// What is under way elsewhere and would be acknowledged earlier if a copy went on this path,
     /// one packet of it.
-    fn worth_copying(&self, now: Instant, index: usize, everything: bool) -> Option<Vec<u64>> {
+    fn worth_copying(&self, now: Instant, index: usize, wanted: Wanted) -> Option<Vec<u64>> {
         let path = &self.paths[index];
         let here = path.rtt.smoothed()? + path.rtt.variation().unwrap_or_default();
         let room = usize::from(path.room).saturating_sub(12 + self.auth_overhead());
@@ -72,7 +99,12 @@ impl Association {
             let due = sent.sent_at + there.smoothed().unwrap_or(Duration::MAX);
             // One that is late by every measure may never come.
             let late = now > sent.sent_at + there.late();
-            if !everything && !late && due <= now + here {
+            let worth = match wanted {
+                Wanted::Everything => true,
+                Wanted::Later => late || due > now + here,
+                Wanted::Late => late,
+            };
+            if !worth {
                 continue;
             }
             // One that is too long for this path stays where it is.

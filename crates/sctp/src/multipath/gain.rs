@@ -3,7 +3,8 @@
 //! Two paths may lead through one bottleneck. Then both together carry what one does, and take
 //! twice the share of any other flow there. RFC 8382 looks for that in statistics of one-way
 //! delays; paths that are alike and full at the same time look the same there. Here one path is
-//! given a rest instead: where the others then carry what it did, twice in a row, it adds nothing.
+//! given a rest instead: where the others then carry what it did, three times in a row, it adds
+//! nothing.
 //!
 //! *Responsible for* when a path rests, and for what follows from it. *Not responsible for*
 //! counting.
@@ -26,6 +27,9 @@ const LONGEST_REST: Duration = Duration::from_secs(160);
 const BEFORE: u32 = 4;
 const DRAIN: u32 = 2;
 const DURING: u32 = 4;
+/// So many trials in a row must find that a path adds nothing: where delays vary and packets are
+/// lost, rates of a few round trips double by chance.
+const TRIALS: u32 = 3;
 /// No trial is shorter than this for each round trip: few packets are little evidence.
 const LEAST_ROUND: Duration = Duration::from_millis(20);
 
@@ -61,9 +65,9 @@ pub(crate) struct Gain {
     /// Since when several paths have been busy, or the last trial is over.
     since: Option<Instant>,
     wait: Duration,
-    /// Which path has added nothing in the last trial: chance may have been at work, one more
-    /// decides.
-    suspected: Option<usize>,
+    /// Which path has added nothing in the last trials, and in how many: chance may have been at
+    /// work.
+    suspected: Option<(usize, u32)>,
     /// Delivered when counting began, by path.
     at: Vec<u64>,
     /// Until when paths add nothing, and for how long that was, by path.
@@ -160,7 +164,7 @@ impl Gain {
         let in_turn = |i: &usize| (*i <= turn, *i);
         let candidates = (0..paths.len()).filter(busy);
         let rested = if count == 2 { candidates.max_by_key(slowest) } else { candidates.min_by_key(in_turn) };
-        let Some(rested) = self.suspected.filter(busy).or(rested) else { return };
+        let Some(rested) = self.suspected.map(|(path, _)| path).filter(busy).or(rested) else { return };
         self.turn = rested;
         self.note(paths);
         self.phase = Phase::Before { since: now, rested };
@@ -205,8 +209,9 @@ impl Gain {
             return;
         }
         self.wait = FIRST;
-        if self.suspected != Some(rested) && rest.is_zero() {
-            self.suspected = Some(rested);
+        let before = self.suspected.filter(|(path, _)| *path == rested).map_or(0, |(_, trials)| trials);
+        if before + 1 < TRIALS && rest.is_zero() {
+            self.suspected = Some((rested, before + 1));
             return;
         }
         self.suspected = None;

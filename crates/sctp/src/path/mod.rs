@@ -337,6 +337,14 @@ impl Path {
         Some(least + smoothed.saturating_sub(least).mul_f64(full))
     }
 
+    /// Whether less is under way than the path carries in its least round trip: it has no queue of
+    /// its own, and will have nothing to carry.
+    pub(crate) fn is_drained(&self) -> bool {
+        let (Some(smoothed), Some(least)) = (self.rtt.smoothed(), self.rtt.least()) else { return true };
+        let rounds = |bytes: u64, time: Duration| u128::from(bytes) * time.as_nanos();
+        rounds(self.in_flight, smoothed) < rounds(self.cc.window(), least)
+    }
+
     /// How long the answer to what was sent may take before the path counts as silent; `None`: it
     /// was not measured yet.
     pub(crate) fn probe_timeout(&self, ack_delay: Duration) -> Option<Duration> {

@@ -4,7 +4,7 @@
 use crate::support::{World, config, ms};
 use core::time::Duration;
 use neater_base::Instant;
-use neater_link::{Filter, LinkConfig, Match};
+use neater_link::{Filter, LinkConfig, Match, QueueLimit};
 use neater_sctp::{AssociationConfig, AssociationId, Multipath, PathScheduler, PathState, PathVerdict};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -186,4 +186,31 @@ fn a_path_says_why_it_is_not_used() {
     w.flush();
     let verdicts: Vec<_> = w.ends[0].paths(ids[0]).iter().map(|p| p.verdict).collect();
     assert_eq!(verdicts, [PathVerdict::Used, PathVerdict::FasterSuffice]);
+}
+
+/// Two paths that are alike, and a receive buffer that both together fill: a copy there would take
+/// the place of what comes next.
+#[test]
+fn a_full_receive_window_leads_to_no_copies_while_both_paths_have_enough_to_carry() {
+    let links =
+        [10, 10].map(|d| LinkConfig { queue: QueueLimit::Packets(1000), ..LinkConfig::rate(50_000_000, ms(d)) });
+    let (mut w, [a, b]) = world(Multipath::aggregate(), &links);
+    let (began, total) = (w.now, 20_000_000);
+    let (mut sent, mut read) = (0, 0);
+    while read < total {
+        while sent < total && w.ends[0].room(a) >= 10_000 {
+            w.send(0, a, 0, &[7; 10_000]);
+            sent += 10_000;
+        }
+        w.flush();
+        let next = w.now + ms(5);
+        while w.step(next) {
+            read += w.read(1, b).iter().map(|m| m.payload.len()).sum::<usize>();
+        }
+        w.now = next;
+    }
+    let rate = total as f64 * 8.0 / (w.now - began).as_secs_f64() / 1e6;
+    let copies = w.ends[0].association_stats(a).unwrap().copies;
+    assert!(copies < 100, "{copies} copies of {} packets", total / 1400);
+    assert!(rate > 85.0, "{rate} of 100 Mbit/s");
 }
