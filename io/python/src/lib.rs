@@ -30,6 +30,10 @@ mod values;
 
 use pyo3::prelude::*;
 
+/// Of what is Rust's here; Python has its own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The native module `neater._neater`.
 #[pymodule(gil_used = true)]
 mod _neater {

@@ -15,6 +15,7 @@
 
 mod direct;
 mod fresh;
+mod locals;
 mod names;
 mod net;
 mod paths;
@@ -32,6 +33,7 @@ pub use waker::Waker;
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
 use direct::DirectState;
 use fresh::Fresh;
+use locals::Locals;
 use names::Names;
 use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError, NetEvent, Ready, Sock, Token};
@@ -74,6 +76,7 @@ pub struct OsNet {
     waker: Waker,
     slots: Slots,
     datagrams: Datagrams,
+    locals: Locals,
     fresh: Fresh,
     /// By descriptor.
     directs: Vec<Option<Arc<DirectState>>>,
@@ -128,6 +131,7 @@ impl OsNet {
             waker,
             slots: Slots::default(),
             datagrams: Datagrams::default(),
+            locals: Locals::default(),
             fresh: Fresh::default(),
             directs: Vec::new(),
             udp: None,

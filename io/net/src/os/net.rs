@@ -385,6 +385,7 @@ impl Net for OsNet {
         if remote.is_ipv6() != v6 {
             return Err(NetError::new(ErrorKind::FamilyNotSupported));
         }
+        self.locals.forget(sock);
         sys::udp_connect(fd, &remote)?;
         if let Some(side) = self.datagrams.get_mut(index) {
             side.peer = Some(remote);
@@ -453,6 +454,9 @@ impl Net for OsNet {
     fn local_addr(&self, sock: Sock) -> Result<SocketAddr> {
         self.alive()?;
         let (fd, slot) = self.slots.get(sock)?;
+        if let Some(local) = self.locals.get(sock) {
+            return Ok(local);
+        }
         let mut local = sys::local_addr(fd)?;
         if let Kind::Datagram(index) = slot.kind
             && self.datagrams.get(index).is_some_and(|side| side.raw)
@@ -460,6 +464,7 @@ impl Net for OsNet {
             // The system puts the protocol there.
             local.set_port(0);
         }
+        self.locals.keep(sock, slot.kind, local);
         Ok(local)
     }
 

@@ -277,3 +277,25 @@ fn without_the_option_a_connected_socket_learns_of_a_refusal_by_an_error() {
     assert_eq!(net.take_icmp_error(a), None);
     assert_eq!(net.recv(a, &mut RecvBatch::default()).unwrap_err().kind, ErrorKind::ConnectionRefused);
 }
+
+#[test]
+fn the_local_address_is_asked_for_once_and_again_when_it_may_have_changed() {
+    let lo = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    let mut net = OsNet::new().unwrap();
+    let peer = net.udp(Token(1), at(lo), &bound(lo)).unwrap();
+    let remote = net.local_addr(peer).unwrap();
+    let wildcard = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+    let sock = net.udp(Token(2), at(lo), &bound(wildcard)).unwrap();
+    let before = net.local_addr(sock).unwrap();
+    assert!(before.ip().is_unspecified());
+    assert_eq!(net.locals.get(sock), Some(before));
+    net.udp_connect(sock, remote).unwrap();
+    assert_eq!(net.locals.get(sock), None);
+    assert_eq!(net.local_addr(sock).unwrap(), SocketAddr::new(remote.ip(), before.port()));
+    // The next socket may get the same descriptor.
+    net.close(sock);
+    let next = net.udp(Token(3), at(lo), &bound(lo)).unwrap();
+    assert_eq!(net.locals.get(next), None);
+    assert_ne!(net.local_addr(next).unwrap().port(), 0);
+    assert!(net.local_addr(sock).is_err());
+}
