@@ -108,6 +108,19 @@ impl Association {
         set
     }
 
+    /// The first lost chunk that goes on a path, among those that [`Self::lost_targets`] looks at.
+    pub(super) fn next_lost_on(&self, index: usize) -> Option<u64> {
+        let mut from = 0;
+        for _ in 0..LOOK {
+            let tsn = self.out.next_lost(from)?;
+            if self.paths.len() == 1 || self.retransmission_path(tsn) == index {
+                return Some(tsn);
+            }
+            from = tsn + 1;
+        }
+        None
+    }
+
     /// The path on which new data can leave now, other than `busy` ones.
     pub(super) fn fresh_path(&mut self, now: Instant, busy: PathSet) -> Option<usize> {
         let Some(multipath) = self.multipath().filter(|_| !self.is_opening()) else {

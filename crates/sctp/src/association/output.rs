@@ -248,7 +248,7 @@ impl Association {
             return (len > room).then_some(len);
         }
         let index = target.path.filter(|_| target.data)?;
-        let tsn = self.out.next_lost(0).filter(|tsn| self.retransmission_path(*tsn) == index)?;
+        let tsn = self.next_lost_on(index)?;
         let len = CommonHeader::LEN + self.auth_overhead() + usize::from(self.out.get(tsn)?.size);
         (len > room).then_some(len)
     }
@@ -383,7 +383,7 @@ impl Association {
     /// Chunks with data, lost ones first; returns their bytes.
     fn write_data(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, index: usize) -> u64 {
         let (mut bytes, mut earliest) = (0, false);
-        let mut from = 0;
+        let (mut from, mut left) = (0, false);
         while let Some(tsn) = self.out.next_lost(from) {
             from = tsn + 1;
             if self.paths.len() > 1 && self.retransmission_path(tsn) != index {
@@ -391,6 +391,7 @@ impl Association {
             }
             let Some(sent) = self.out.get(tsn) else { break };
             if self.write_chunk(packet, tsn, &sent.piece, false).is_err() {
+                left = true;
                 break;
             }
             bytes += u64::from(sent.size);
@@ -417,8 +418,8 @@ impl Association {
         // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
         let (full, mut fresh) = (self.fragment_size(), false);
         while !copies
+            && !left
             && (self.carries_new(index) || matches!(self.state, State::CookieEchoed(_)))
-            && self.out.next_lost(0).is_none_or(|tsn| self.retransmission_path(tsn) != index)
             && let Some(size) = self.write_new(now, packet, index, (full, bytes))
         {
             bytes += u64::from(size);

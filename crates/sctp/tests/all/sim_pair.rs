@@ -631,3 +631,10 @@ fn sim_what_was_given_up_is_reported_again_after_a_silence() {
 fn sim_a_path_that_alone_carries_data_does_not_rest() {
     assert!(run(29369, false).is_some(), "it was to end in order");
 }
+
+/// A lost chunk was longer than the packets of its path had become, and only of the first lost
+/// chunk, which went elsewhere, it was looked at: nothing left any more, not even answers.
+#[test]
+fn sim_a_long_chunk_that_was_lost_goes_alone_though_another_is_lost_before_it() {
+    assert!(run(3337, false).is_some(), "it was to end in order");
+}
