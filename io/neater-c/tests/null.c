@@ -132,12 +132,20 @@ static neater_preconnection *clear_tcp(void)
     return pre;
 }
 
+/* Everything, of which one call makes something. */
+static void everything(void)
+{
+    all();
+    neater_context_free(out_context);
+    out_context = NULL;
+}
+
 /* Calls everything in the callback of the connection that the listener has received. */
 static void within(neater_event *event, void *user)
 {
     if (event->kind == NEATER_EVENT_RECEIVED || event->kind == NEATER_EVENT_RECEIVED_PARTIAL) {
         ++*(int *)user;
-        all();
+        everything();
     }
 }
 
@@ -173,7 +181,7 @@ static void talk(void)
     }
     NEED(neater_connection_race(a_connection, &a_race) == NEATER_OK);
     NEED(neater_connection_group(a_connection, &a_group) == NEATER_OK);
-    all();
+    everything();
 
     NEED(neater_connection_set_callback(peer, within, &called) == NEATER_OK);
     NEED(neater_connection_receive(peer, NULL) == NEATER_OK);
