@@ -340,6 +340,7 @@ static void loops(void)
     timer.data = NULL;
     neat_free_ctx(ctx);
     CHECK(uv_run(loop, UV_RUN_DEFAULT) == 0 && ticks == 5);
+    CHECK(uv_loop_close(loop) == 0);
 }
 
 int main(int argc, char **argv)
