@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, build, port, prefix, run};
+use common::{Server, build, port, prefix, run, sanitizing};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,6 +22,7 @@ fn configure(name: &str, find: &str) -> (PathBuf, bool) {
     std::fs::write(folder.join("CMakeLists.txt"), project).expect("written");
     let mut cmake = Command::new("cmake");
     cmake.arg("-S").arg(&folder).arg("-B").arg(folder.join("build"));
+    cmake.envs(sanitizing().map(|option| ("CFLAGS", option)));
     let output = cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())).output().expect("cmake");
     (folder.join("build"), output.status.success())
 }

@@ -81,6 +81,11 @@ pub(crate) fn flags() -> Vec<String> {
 /// What this run of the tests has built.
 static FRESH: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
 
+/// The option for what `cargo xtask sanitize` sets, which has built the library with the same.
+pub(crate) fn sanitizing() -> Option<String> {
+    std::env::var("NEATER_SANITIZER").map(|s| format!("-fsanitize={s}")).ok()
+}
+
 /// Compiles a program of `examples/` or `tests/c/`.
 pub(crate) fn build(source: &str) -> PathBuf {
     build_with(source, "cc", &["-std=c99", "-D_GNU_SOURCE"], "")
@@ -101,8 +106,7 @@ pub(crate) fn build_with(source: &str, compiler: &str, options: &[&str], suffix:
     let _ = std::fs::remove_file(&program);
     let mut command = Command::new(compiler);
     command.args(options).args(["-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]).arg(&program);
-    // What `cargo xtask sanitize` sets, which has built the library with the same.
-    command.args(std::env::var("NEATER_SANITIZER").map(|s| format!("-fsanitize={s}")).ok());
+    command.args(sanitizing());
     if compiler.ends_with("++") {
         command.args(["-x", "c++"]);
     }

@@ -1,6 +1,6 @@
 //! The installed library, as pkg-config and CMake find it.
 
-use crate::tools::{folder, here, library, output, skip, which};
+use crate::tools::{folder, here, library, output, sanitizing, skip, which};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,7 +42,9 @@ fn pkg_config_has_what_compilers_need() {
     let built = ["echo_server", "echo_client"].map(|name| {
         let program = prefix().join(name);
         let source = here(&format!("examples/{name}.c"));
-        output(Command::new(&cc).arg("-o").arg(&program).arg(source).args(flags.split_whitespace()));
+        let mut command = Command::new(&cc);
+        command.arg("-o").arg(&program).arg(source).args(flags.split_whitespace()).args(sanitizing());
+        output(&mut command);
         program
     });
     echoes(&built[0], &built[1]);
@@ -64,6 +66,7 @@ fn cmake_finds_the_library_in_a_version_that_serves() {
         std::fs::write(project.join("CMakeLists.txt"), text).expect("written");
         let mut command = Command::new(&cmake);
         command.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
+        command.envs(sanitizing().map(|option| ("CFLAGS", option)));
         let done = command.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())).output().expect("cmake");
         (project.join("build"), done.status.success())
     };

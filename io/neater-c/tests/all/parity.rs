@@ -100,7 +100,9 @@ fn from_c() {
 /// not.
 #[test]
 fn from_c_under_valgrind() {
-    let Some(valgrind) = crate::tools::which("valgrind") else { skip!("no valgrind (apt-get install valgrind)") };
+    let Some(valgrind) = crate::tools::valgrind() else {
+        skip!("no valgrind (apt-get install valgrind), or a sanitizer instead")
+    };
     let Some(program) = compile("tests/parity.c") else { skip!("no C compiler (package gcc)") };
     let few = ["connect (tls)", "streams (sctp)", "race with a dead family", "bad input", "refused", "abort (tcp)"];
     for s in scenarios().into_iter().filter(|s| few.contains(&s.name.as_str())) {

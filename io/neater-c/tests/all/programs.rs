@@ -1,6 +1,6 @@
 //! The programs of `examples/`, built with plain `cc`, against each other and under valgrind.
 
-use crate::tools::{Finished, compile, end_of, here, run, sanitizer, skip, valgrind, which};
+use crate::tools::{Finished, compile, end_of, here, run, sanitizing, skip, valgrind, which};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -208,7 +208,7 @@ fn a_program_is_linked_statically_too() {
     let program = crate::tools::folder().join("static_echo_client");
     let mut command = Command::new(cc);
     command.args(crate::tools::STRICT).arg("-I").arg(here("include")).arg("-o").arg(&program);
-    command.args(sanitizer().map(|s| format!("-fsanitize={s}")));
+    command.args(sanitizing());
     command.arg(here("examples/echo_client.c")).arg(&library).args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-lc"]);
     let done = command.output().expect("a compiler");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -26,6 +26,11 @@ pub(crate) fn sanitizer() -> Option<String> {
     std::env::var("NEATER_SANITIZER").ok()
 }
 
+/// The option of compilers that builds and links programs with it.
+pub(crate) fn sanitizing() -> Option<String> {
+    sanitizer().map(|s| format!("-fsanitize={s}"))
+}
+
 /// Valgrind, unless a sanitizer watches already.
 pub(crate) fn valgrind() -> Option<PathBuf> {
     which("valgrind").filter(|_| sanitizer().is_none())
@@ -81,7 +86,7 @@ pub(crate) fn compile_with(source: &Path, more: &[&str]) -> Option<PathBuf> {
     let mut command = Command::new(cc);
     command.args(STRICT).arg("-g").arg("-I").arg(here("include")).arg("-o").arg(&output).arg(source);
     command.arg("-L").arg(folder()).arg("-lneater").arg(format!("-Wl,-rpath,{}", folder().display())).args(more);
-    command.args(sanitizer().map(|s| format!("-fsanitize={s}")));
+    command.args(sanitizing());
     let done = command.output().expect("a compiler");
     assert!(done.status.success(), "{}:\n{}", source.display(), String::from_utf8_lossy(&done.stderr));
     Some(output)
