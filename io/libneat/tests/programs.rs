@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Server, build, build_with, has, pem, port, prefix, program, run};
+use common::{Server, build, build_foreign, build_with, has, pem, port, prefix, program, run};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -87,6 +87,24 @@ fn sctp_over_udp_echoes_and_has_many_flows_on_one_association() {
     let out = run(&mut program(&bench, &["client", "127.0.0.1", &port, "6"]));
     assert_eq!(out.matches(": 200000 back").count(), 6, "{out}");
     assert_eq!(server.stop().matches("accepted").count(), 6);
+}
+
+/// A peer that is not ours, each end opening once: messages on several streams come back on those.
+#[test]
+fn messages_on_streams_are_echoed_between_libneat_and_usrsctp() {
+    let Some(usrsctp) = build_foreign("tests/c/usrsctp_echo.c", "usrsctp", "libusrsctp-dev") else { return };
+    let _turn = only_sctp();
+    let (echo, streams) = (build("examples/echo_server.c"), build("tests/c/streams.c"));
+    let at = port();
+    let server = Server::start(&echo, &["sctp", &at]);
+    let out = run(&mut program(&usrsctp, &["connect", &port(), &at, "5", "200", "6000", "9899"]));
+    assert_eq!(out, "200 messages back on 5 streams\n");
+    server.stop();
+    let at = port();
+    let server = Server::start(&usrsctp, &["serve", "9899", &at]);
+    let out = run(&mut program(&streams, &[&at, "5", "200", "6000"]));
+    assert_eq!(out, "200 messages back on 5 streams\n");
+    assert_eq!(server.stop(), "200 messages on 5 streams\n");
 }
 
 #[test]

@@ -89,6 +89,7 @@ const LAB: &[Want] = &[
 const UNIT: &[Want] = &[
     library("libuv", "libuv1-dev", "the loop of libneat, which does not link without it"),
     program("openssl", "openssl", "openssl as peer of libneat's programs"),
+    library("usrsctp", "libusrsctp-dev", "usrsctp as peer of libneat's programs"),
     program("tshark", "tshark", "packet records as Wireshark reads them"),
     program("strace", "strace", "which system calls a flow makes"),
     program("tinyproxy", "tinyproxy-bin", "tinyproxy as proxy of neater get"),

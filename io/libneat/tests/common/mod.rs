@@ -115,6 +115,23 @@ pub(crate) fn build_with(source: &str, compiler: &str, options: &[&str], suffix:
     program
 }
 
+/// Compiles a program on another library, as pkg-config describes it. `None` where that is not
+/// installed; the Debian package that has it is printed.
+pub(crate) fn build_foreign(source: &str, library: &str, package: &str) -> Option<PathBuf> {
+    let flags = Command::new("pkg-config").args(["--cflags", "--libs", library]).output().expect("pkg-config");
+    if !flags.status.success() {
+        eprintln!("SKIPPED: no {library} here (package {package})");
+        return None;
+    }
+    let built = prefix().join(Path::new(source).file_stem().expect("a name"));
+    let mut command = Command::new("cc");
+    command.args(["-std=c99", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
+    command.arg(&built).arg(here().join(source));
+    command.args(String::from_utf8_lossy(&flags.stdout).split_whitespace());
+    run(&mut command);
+    Some(built)
+}
+
 /// Whether programs run under valgrind: `NEAT_VALGRIND=1`.
 pub(crate) fn valgrind() -> bool {
     std::env::var_os("NEAT_VALGRIND").is_some()
