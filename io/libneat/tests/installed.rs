@@ -22,7 +22,7 @@ fn configure(name: &str, find: &str) -> (PathBuf, bool) {
     std::fs::write(folder.join("CMakeLists.txt"), project).expect("written");
     let mut cmake = Command::new("cmake");
     cmake.arg("-S").arg(&folder).arg("-B").arg(folder.join("build"));
-    cmake.envs(sanitizing().map(|option| ("CFLAGS", option)));
+    cmake.env("CFLAGS", sanitizing().join(" "));
     let output = cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())).output().expect("cmake");
     (folder.join("build"), output.status.success())
 }

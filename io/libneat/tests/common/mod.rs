@@ -81,9 +81,10 @@ pub(crate) fn flags() -> Vec<String> {
 /// What this run of the tests has built.
 static FRESH: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
 
-/// The option for what `cargo xtask sanitize` sets, which has built the library with the same.
-pub(crate) fn sanitizing() -> Option<String> {
-    std::env::var("NEATER_SANITIZER").map(|s| format!("-fsanitize={s}")).ok()
+/// What `cargo xtask sanitize` sets, which has built the library with the same sanitizer.
+pub(crate) fn sanitizing() -> Vec<String> {
+    let options = std::env::var("NEATER_SANITIZER").unwrap_or_default();
+    options.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Compiles a program of `examples/` or `tests/c/`.

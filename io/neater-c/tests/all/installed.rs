@@ -66,7 +66,7 @@ fn cmake_finds_the_library_in_a_version_that_serves() {
         std::fs::write(project.join("CMakeLists.txt"), text).expect("written");
         let mut command = Command::new(&cmake);
         command.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
-        command.envs(sanitizing().map(|option| ("CFLAGS", option)));
+        command.env("CFLAGS", sanitizing().join(" "));
         let done = command.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())).output().expect("cmake");
         (project.join("build"), done.status.success())
     };

@@ -21,19 +21,16 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
-/// The sanitizer with which the library was built, if it was: what `cargo xtask sanitize` sets.
-pub(crate) fn sanitizer() -> Option<String> {
-    std::env::var("NEATER_SANITIZER").ok()
-}
-
-/// The option of compilers that builds and links programs with it.
-pub(crate) fn sanitizing() -> Option<String> {
-    sanitizer().map(|s| format!("-fsanitize={s}"))
+/// The options for programs where the library was built with a sanitizer: what `cargo xtask
+/// sanitize` sets.
+pub(crate) fn sanitizing() -> Vec<String> {
+    let options = std::env::var("NEATER_SANITIZER").unwrap_or_default();
+    options.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Valgrind, unless a sanitizer watches already.
 pub(crate) fn valgrind() -> Option<PathBuf> {
-    which("valgrind").filter(|_| sanitizer().is_none())
+    which("valgrind").filter(|_| sanitizing().is_empty())
 }
 
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
