@@ -69,15 +69,19 @@ wait $server || [ $? = 130 ]
 step the policy manager, as its service runs it
 id neater
 [ "$(stat -c %U /etc/neater/pib)" = neater ]
-grep -q '^ExecStart=/usr/bin/neater pm --shared --sock /run/neater --pib /etc/neater/pib --cib /etc/neater/cib$' \
-    /lib/systemd/system/neater-pm.service
+unit=/lib/systemd/system/neater-pm.service
+exec="$(sed -n 's/^ExecStart=//p' $unit)"
+[ "$exec" = "/usr/bin/neater pm --shared --sock /run/neater --pib /etc/neater/pib --cib /etc/neater/cib" ]
+[ "$(dpkg-query -L neater-pm | grep -c -E '^/usr/bin/neater-pm$|/systemd/system/neater-pm.service$')" = 2 ]
+neater-pm --version | grep '^neater-pm '
+neater-pm --help | grep -q -e --shared
 install -d -o neater -g neater /run/neater
-setpriv --reuid neater --regid neater --clear-groups \
-    neater pm --shared --sock /run/neater --pib /etc/neater/pib --cib /etc/neater/cib --no-rest --no-pvd >pm.log 2>&1 &
+setpriv --reuid neater --regid neater --clear-groups $exec --no-rest --no-pvd >pm.log 2>&1 &
 manager=$!
 for i in $(seq 100); do [ -S /run/neater/neat_pm_socket ] && break; sleep 0.1; done
 neater policy ask --sock /run/neater '[{"transport": {"value": "TCP", "precedence": 1}}]' >answer || { cat pm.log; exit 1; }
 grep -q '"transport".*"value": "TCP"' answer
+[ "$(readlink /proc/$manager/exe)" = /usr/bin/neater-pm ]
 kill -INT $manager
 wait $manager || [ $? = 130 ]
 rm -r /run/neater
