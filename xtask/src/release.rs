@@ -25,7 +25,8 @@ const HEADERS: &[(&str, &str)] = &[
 /// The interface in Rust: the list that is kept, and the crate.
 const RUST: (&str, &str) = ("io/neater/public-api.txt", "neater");
 /// What a bill of materials is of: the package, and the name of its file.
-const BILLS: &[(&str, &str)] = &[("neater-cli", "neater"), ("libneat", "libneat"), ("neater-c", "libneater")];
+const BILLS: &[(&str, &str)] =
+    &[("neater-cli", "neater"), ("neater-pm", "neater-pm"), ("libneat", "libneat"), ("neater-c", "libneater")];
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +205,8 @@ fn rust_interface(root: &Path, version: &str) -> Result<Option<Baseline>, String
 /// Packs what a registry would be sent, without compiling it.
 fn pack(root: &Path, metadata: &serde_json::Value) -> Result<(), String> {
     let mut command = cargo(root);
-    command.args(["package", "--locked", "--no-verify", "--allow-dirty", "--quiet"]);
+    // A lock file of each would be made from what the registry has, where nothing is published yet.
+    command.args(["package", "--locked", "--no-verify", "--exclude-lockfile", "--allow-dirty", "--quiet"]);
     for package in workspace::array(metadata, "packages")? {
         let manifest = Path::new(workspace::string(package, "manifest_path")?);
         let dir = manifest.parent().and_then(|dir| dir.strip_prefix(root).ok()).map(Path::to_string_lossy);
