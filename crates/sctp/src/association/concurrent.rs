@@ -174,7 +174,7 @@ impl Association {
 
     /// Whether a path is not used, to see what it adds or because it adds nothing; never where
     /// nothing else is active.
-    fn is_resting(&self, index: usize) -> bool {
+    pub(super) fn is_resting(&self, index: usize) -> bool {
         let rests = |i: usize| self.concurrent.as_ref().is_some_and(|c| c.gain.rests(i));
         rests(index) && (0..self.paths.len()).any(|i| self.paths[i].is_active() && !rests(i))
     }

@@ -558,9 +558,23 @@ impl Association {
         self.queues.bytes() + self.out.payload()
     }
 
-    /// The congestion window of the current path.
+    /// What may leave on all paths that carry data while the slowest of them takes a round trip, in
+    /// bytes: so much waits for it where something is lost there.
     pub(crate) fn window(&self) -> u64 {
-        self.paths[self.current].cc.window()
+        if self.paths.len() == 1 || self.multipath().is_none() {
+            return self.paths[self.current].cc.window();
+        }
+        let carrying = || (0..self.paths.len()).filter(|i| self.carries_new(*i) && !self.is_resting(*i));
+        let rtt = |i: usize| self.paths[i].rtt.smoothed();
+        let slowest = carrying().filter_map(rtt).max();
+        let during = |i: usize| match (slowest, rtt(i)) {
+            (Some(slowest), Some(rtt)) => {
+                let turns = slowest.as_secs_f64() / rtt.as_secs_f64().max(1e-6);
+                (self.paths[i].cc.window() as f64 * turns) as u64
+            }
+            _ => self.paths[i].cc.window(),
+        };
+        carrying().map(during).sum::<u64>().max(self.paths[self.current].cc.window())
     }
 
     /// It is over. Everything that was not acknowledged is reported as failed.

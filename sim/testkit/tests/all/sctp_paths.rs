@@ -3,7 +3,7 @@
 use core::time::Duration;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_engine::{Event, LocalEndpoint, Notice, PathUse, SendOptions, Source, Stack};
-use neater_link::{Filter, LinkConfig, Match, NatConfig};
+use neater_link::{Filter, LinkConfig, Match, NatConfig, QueueLimit};
 use neater_netsim::{IfaceId, LinkId};
 use neater_property::{Role, TransportProperties};
 use neater_testkit::town::{CLIENT_V4, server_v4};
@@ -379,6 +379,35 @@ fn two_networks_carry_what_one_cannot_where_the_policy_is_to_aggregate() {
             let paths = town.play.engine(flow.node).paths(flow.conn);
             assert!(rate >= least && rate <= most, "{policy}: {rate} Mbit/s, {paths:?}");
         }
+    }
+}
+
+/// What is kept for the sending side follows all paths, and the slowest of them: while a loss there is found and mended, the other
+/// goes on (I2 with real packets had found that it followed one path).
+#[test]
+fn a_loss_on_one_network_does_not_stop_the_other_for_want_of_a_buffer() {
+    for (delays, least) in [([25, 25], 35.0), ([10, 50], 35.0)] {
+        let [one, two] = delays.map(|delay| {
+            let queue = QueueLimit::Packets(83);
+            LinkConfig { queue, ..LinkConfig::rate(20_000_000, delay * MS) }
+        });
+        let mut town = Plan::new(14).delay(MS).build();
+        town.listen(&ask(Stack::Sctp, &[]), 443, Manner { keeps: false, ..Manner::default() });
+        wifi(&town, &two);
+        let (up, down) = town.client_links;
+        for link in [up, down] {
+            town.play.world().set_link(link, one.clone());
+        }
+        let asked = ask(Stack::Sctp, &[("multipath", "Active"), ("multipathPolicy", "Aggregate")]);
+        let flow = town.open_to(&asked, &[server_v4()], Manner::default());
+        let message = bytes::Bytes::from_static(&[7; 1250]);
+        (0..45_000).for_each(|_| town.play.say(flow, message.clone(), SendOptions::default()));
+        town.play.run_for(4 * S);
+        let before = delivered(&mut town, flow);
+        town.play.run_for(6 * S);
+        let rate = (delivered(&mut town, flow) - before) as f64 * 8.0 / 6e6;
+        let paths = town.play.engine(flow.node).paths(flow.conn);
+        assert!(rate >= least, "{delays:?}: {rate} Mbit/s, {paths:?}");
     }
 }
 

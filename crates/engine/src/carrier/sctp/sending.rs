@@ -138,12 +138,12 @@ impl SctpCarrier {
         }
     }
 
-    /// The buffer follows the path: twice what may be in flight, as far as there is room for the
+    /// The buffer follows the paths: twice what may be in flight, as far as there is room for the
     /// windows of all.
     fn tune<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get(a.end) else { return };
-        let window = usize::try_from(2 * e.endpoint.window(a.id)).unwrap_or(usize::MAX);
+        let window = usize::try_from(e.endpoint.window(a.id).saturating_mul(2)).unwrap_or(usize::MAX);
         let (least, has) = (cx.limits.send_buffer, a.send_buffer);
         let want = window.clamp(least, SEND_BUFFER_MAX.max(least));
         if want <= has.saturating_add(has / 4) {
