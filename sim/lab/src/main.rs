@@ -110,8 +110,9 @@ enum Command {
         /// As --strict, for these experiments and not for the others; one that lacks what it needs is skipped all the same.
         #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = experiment, conflicts_with = "strict")]
         strict_for: Vec<&'static str>,
-        /// Only the points of A8 and S3, the parts of B0, the scenarios of F3 or the rows of PY and WEB0 whose names contain this: send-10MB,
-        /// 1kB-writes; delay, rate; one, two, domains; get, small, startup, serve-h2, syscalls, peers.
+        /// Only the points of A8 and S3, the parts of B0, the scenarios of F3, or the rows of E4b, E5, E6, I1L, I2L, PY, S1 and WEB0 whose
+        /// names contain this: send-10MB, 1kB-writes; delay, rate; one, two, domains; mptcp, alike, bottleneck, sctp-idle; get, small,
+        /// startup, serve-h2, syscalls, peers.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
@@ -155,6 +156,8 @@ enum Command {
 }
 
 const EVERYTHING: &str = "all";
+/// Experiments whose points can be chosen by `--only`.
+const WITH_ROWS: [&str; 12] = ["A8", "B0", "E4b", "E5", "E6", "F3", "I1L", "I2L", "PY", "S1", "S3", "WEB0"];
 
 fn experiment(text: &str) -> Result<&'static str, String> {
     if text.eq_ignore_ascii_case(EVERYTHING) {
@@ -222,11 +225,11 @@ fn main() -> ExitCode {
             strict_for,
             only,
         } => {
-            let chooses =
-                |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "E6", "F3", "PY", "S1", "S3", "WEB0"].contains(one));
-            if only.is_some() && !chooses(&ids) {
+            if only.is_some() && !matches!(ids.as_slice(), [one] if WITH_ROWS.contains(one)) {
+                let (last, others) = WITH_ROWS.split_last().unwrap_or((&"", &[]));
+                let others = others.join(", ");
                 eprintln!(
-                    "neater-lab: --only chooses among the points of A8, B0, E6, F3, PY, S1, S3 or WEB0; run that one alone, or leave it out"
+                    "neater-lab: --only chooses among the points of {others} or {last}; run that one alone, or leave it out"
                 );
                 return ExitCode::from(2);
             }

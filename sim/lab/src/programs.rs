@@ -29,8 +29,8 @@ const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsct
 const LIBNEAT: (&str, &str) = ("libneat", include_str!("../peers/libneat.c"));
 /// Its library, as cargo calls it, and as programs that are linked with it look for it.
 const LIBNEAT_LIBRARY: (&str, &str) = ("libneat.so", "libneat.so.0");
-const RUST_PEERS: [&str; 7] =
-    ["peer-tokio", "peer-quinn", "peer-noq", "peer-neater", "peer-sctp", "peer-policy", "peer-messages"];
+const RUST_PEERS: [&str; 8] =
+    ["peer-tokio", "peer-quinn", "peer-noq", "peer-neater", "peer-sctp", "peer-policy", "peer-messages", "peer-paced"];
 /// The one that opens flows through the whole API.
 const FLOW_PEER: &str = "peer-neater";
 /// The command that users run.
@@ -59,6 +59,8 @@ pub enum Program {
     Policy,
     /// Messages by this project's Rust API, both ends in one thread.
     Messages,
+    /// Messages by a plan, over every path there is, by this project's Rust API.
+    Paced,
     /// This project, driven by its descriptor.
     NeaterFd,
     /// This project, through its futures on tokio.
@@ -81,6 +83,7 @@ impl Program {
             Self::Sctp => "neater-sctp",
             Self::Policy => "neater-policy",
             Self::Messages => "rust-api",
+            Self::Paced => "neater-paced",
             Self::NeaterFd => "neater-fd",
             Self::Neater => "neater",
             Self::Libneat => "libneat",
@@ -98,6 +101,7 @@ impl Program {
             Self::Sctp => "peer-sctp",
             Self::Policy => "peer-policy",
             Self::Messages => "peer-messages",
+            Self::Paced => "peer-paced",
             Self::NeaterFd | Self::Neater => "peer-neater",
             Self::Libneat => "libneat",
         }

@@ -3,7 +3,7 @@
 
 pub(crate) mod watch;
 
-use super::links::environments;
+use super::links::{environments, failover};
 use super::{Lab, Outcome};
 use crate::measure::{MeasureError, Result, failed};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
@@ -12,10 +12,12 @@ use crate::report::{Bound, Figure};
 use neater_emulator::plan::{Change, NatPlan, What};
 use neater_emulator::{self as live, Cmd, Kind, Options, Plan, Running};
 use neater_link::{LinkConfig, NatConfig, QueueLimit};
+use neater_peers::paced::Load;
 use neater_scenario::NatChange;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const RATE: u64 = 10_000_000;
@@ -32,6 +34,10 @@ const RUNS: (usize, usize) = (10, 1);
 const PORT: u16 = 8080;
 /// Of the server on noq.
 const NOQ_PORT: u16 = 9443;
+/// Where links die: by its default noq keeps a dead path, and loses the connection with it.
+const NOQ_PATH_IDLE_MS: &str = "1500";
+/// Of the server that sends messages by a plan.
+const PACED_PORT: u16 = 9444;
 const START: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A server serves all runs of its place.
@@ -55,6 +61,10 @@ pub(in crate::experiments) struct Place {
     secure: Option<(Running, String)>,
     /// Sends as many bytes as it is asked for, by QUIC with several paths.
     noq: Option<Running>,
+    /// Sends messages by a plan.
+    paced: Option<Running>,
+    /// What the links are like.
+    links: Links,
     /// The address that the client's second interface has at first, and the one that it gets.
     addresses: [String; 2],
     /// When the networks came up.
@@ -70,6 +80,8 @@ pub(in crate::experiments) enum Links {
     Rtts,
     /// 2 and 18 Mbit/s, 20 ms there and back.
     Rates,
+    /// Those of I2, whose links die.
+    Deaths,
     /// A pair of I1, by its place in the list, with queues of 1,000 packets.
     Pair(usize),
 }
@@ -78,11 +90,14 @@ impl Links {
     const ALL: [Self; 3] = [Self::Equal, Self::Rtts, Self::Rates];
 
     fn configs(self) -> [LinkConfig; 2] {
+        if self == Self::Deaths {
+            return [failover::link(), failover::link()];
+        }
         if let Some(pair) = self.pair() {
             return pair.sides.map(|side| side.link(environments::Queue::Deep));
         }
         let (rates, delays) = match self {
-            Self::Equal | Self::Pair(_) => ([RATE; 2], [DELAY; 2]),
+            Self::Equal | Self::Pair(_) | Self::Deaths => ([RATE; 2], [DELAY; 2]),
             Self::Rtts => ([RATE; 2], [Duration::from_millis(5), Duration::from_millis(50)]),
             Self::Rates => ([2_000_000, 18_000_000], [DELAY; 2]),
         };
@@ -104,7 +119,7 @@ impl Links {
                 ("mptcp-equal", "TCP", ONE),
             ],
             Self::Rtts => &[("rtt-10-100", "SCTP", BOTH), ("mptcp-rtt-10-100", "TCP", ONE)],
-            Self::Pair(_) => &[],
+            Self::Pair(_) | Self::Deaths => &[],
             Self::Rates => &[("rate-2-18", "SCTP", BOTH), ("mptcp-rate-2-18", "TCP", ONE)],
         }
     }
@@ -123,6 +138,7 @@ impl Drop for Place {
         self.server.take();
         self.secure.take();
         self.noq.take();
+        self.paced.take();
     }
 }
 
@@ -179,20 +195,32 @@ impl Place {
         neater_base::Rng::from_number(seed).fill(&mut contents);
         fs::write(dir.join("www").join("file"), &contents)?;
         let url = format!("http://{}:{PORT}/file", net.address("server", false)?);
-        let serve = Cmd::new(lab.programs.neater()?).args(["serve", "--plain", "--transport", "TCP,SCTP"]);
-        let serve = serve.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]).arg(dir.join("www")).limit(SERVING);
-        let server = net.serve("server", serve, PORT, START)?;
-        Ok(Self {
-            server: Some(server),
+        let mut place = Self {
+            server: None,
             net,
             dir,
             url,
             contents,
             secure: None,
             noq: None,
+            paced: None,
+            links,
             addresses: [format!("{old}/{prefix}"), format!("{new}/{prefix}")],
             up,
-        })
+        };
+        // Where links die, another program has SCTP's port.
+        if links != Links::Deaths {
+            place.serve(lab)?;
+        }
+        Ok(place)
+    }
+
+    /// Starts a server that serves the file over TCP and SCTP.
+    fn serve(&mut self, lab: &Lab) -> Result<()> {
+        let serve = Cmd::new(lab.programs.neater()?).args(["serve", "--plain", "--transport", "TCP,SCTP"]);
+        let serve = serve.args(["--bind", "0.0.0.0", "--port", &PORT.to_string()]).arg(self.dir.join("www"));
+        self.server = Some(self.net.serve("server", serve.limit(SERVING), PORT, START)?);
+        Ok(())
     }
 
     /// The address that the client's second interface has at first.
@@ -241,12 +269,86 @@ impl Place {
     pub(in crate::experiments) fn serve_noq(&mut self, lab: &Lab) -> Result<()> {
         let mut serve = lab.programs.command(Program::Noq, "serve")?;
         serve.args(["--bind", "0.0.0.0", "--port", &NOQ_PORT.to_string(), "--limit", &SERVING.as_secs().to_string()]);
-        lab.programs.add_credentials(&mut serve);
+        self.add_to_noq(lab, &mut serve);
         let serve = Cmd::new(serve.get_program()).args(serve.get_args()).limit(SERVING);
         let mut running = self.net.spawn("server", serve)?;
         running.wait_for_output("listening", START)?;
         self.noq = Some(running);
         Ok(())
+    }
+
+    /// Starts a server that sends messages by a plan, over SCTP and TCP.
+    pub(in crate::experiments) fn serve_paced(&mut self, lab: &Lab) -> Result<()> {
+        let mut serve = lab.programs.command(Program::Paced, "serve")?;
+        serve.args(["--bind", "0.0.0.0", "--port", &PACED_PORT.to_string(), "--limit", &SERVING.as_secs().to_string()]);
+        let serve = Cmd::new(serve.get_program()).args(serve.get_args()).limit(SERVING);
+        let mut running = self.net.spawn("server", serve)?;
+        running.wait_for_output("listening", START)?;
+        self.paced = Some(running);
+        Ok(())
+    }
+
+    /// A client of one of the servers that send messages, which says when it is connected. `transport`:
+    /// that of the server over SCTP and TCP; otherwise it is the one on noq.
+    pub(in crate::experiments) fn ask_messages(
+        &self,
+        lab: &Lab,
+        transport: Option<&str>,
+        load: Load,
+        time: Duration,
+    ) -> Result<Running> {
+        let at = self.net.address("server", false)?;
+        let (program, port) = if transport.is_some() { (Program::Paced, PACED_PORT) } else { (Program::Noq, NOQ_PORT) };
+        let mut get = lab.programs.command(program, "get")?;
+        get.args(["--addr", &format!("{at}:{port}"), "--load", load.name(), "--ms", &time.as_millis().to_string()]);
+        match transport {
+            Some(transport) => {
+                get.args(["--transport", transport]);
+            }
+            None => {
+                let [first, second] = self.client_addresses()?;
+                get.args(["--local", &format!("{first}%eth0"), "--local", &format!("{second}%eth1")]);
+                self.add_to_noq(lab, &mut get);
+            }
+        }
+        let get = Cmd::new(get.get_program()).args(get.get_args()).limit(PATIENCE);
+        let mut running = self.net.spawn("client", get)?;
+        running.wait_for_output("open", START)?;
+        Ok(running)
+    }
+
+    /// What both ends on noq are told.
+    fn add_to_noq(&self, lab: &Lab, command: &mut Command) {
+        lab.programs.add_credentials(command);
+        if self.links == Links::Deaths {
+            command.args(["--path-idle", NOQ_PATH_IDLE_MS]);
+        }
+    }
+
+    /// The client's addresses, by their interfaces.
+    pub(in crate::experiments) fn client_addresses(&self) -> Result<[String; 2]> {
+        Ok([self.net.address("client", false)?.to_string(), self.second().to_owned()])
+    }
+
+    /// Bytes that each link has carried to the client so far.
+    pub(in crate::experiments) fn carried(&self) -> Result<[u64; 2]> {
+        let all = self.net.links()?;
+        let of = |name: &str| {
+            let towards = all.iter().filter(|l| l.link == name && l.to == "client");
+            towards.map(|l| l.delivered_bytes).sum()
+        };
+        Ok(["one", "two"].map(of))
+    }
+
+    /// Lets one of the links swallow everything from now on, or work again.
+    pub(in crate::experiments) fn set_down(&self, link: usize, down: bool) -> Result<()> {
+        let config = self.links.configs()[link].clone().with_down(down);
+        cut(&self.net, ["one", "two"][link], &config)
+    }
+
+    /// What happened that is no property of the links, and how late packets were.
+    pub(in crate::experiments) fn disturbance(&self) -> Result<Option<String>> {
+        Ok(self.net.disturbance(f64::INFINITY)?)
     }
 
     /// Fetches as many bytes as the file has from the server on noq, over a path by each of these
@@ -256,10 +358,8 @@ impl Place {
         let mut get = lab.programs.command(Program::Noq, "get")?;
         get.args(["--addr", &format!("{at}:{NOQ_PORT}"), "--bytes", &self.contents.len().to_string()]);
         for interface in interfaces {
-            let own = match *interface {
-                "eth0" => self.net.address("client", false)?.to_string(),
-                _ => self.second().to_owned(),
-            };
+            let [first, second] = self.client_addresses()?;
+            let own = if *interface == "eth0" { first } else { second };
             get.args(["--local", &format!("{own}%{interface}")]);
         }
         get.args(["--limit", &PATIENCE.as_secs().to_string()]);

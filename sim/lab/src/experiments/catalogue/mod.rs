@@ -16,7 +16,7 @@ mod sctp;
 use super::{Experiment, Metric, Need};
 use decisions::{F1, F3, X1, X2};
 use emulated::{B0, B1, B2, B3, B4};
-use paths::{E1, E2, E3, E4A, E4B, E5, E6, I1, I1L, I2};
+use paths::{E1, E2, E3, E4A, E4B, E5, E6, I1, I1L, I2, I2L};
 use programs::{BULK, F2, P1, PY, WEB0};
 use resources::{A1, A2, A3, A4, A5, A6, A7, A8, A9, A10, AR};
 use sctp::{D1, D2, S1, S2, S3};
@@ -47,6 +47,6 @@ const fn metric(name: &'static str, unit: &'static str, bound: &'static str) -> 
 
 /// All experiments, in the order of `run all`.
 pub const ALL: &[Experiment] = &[
-    A1, A2, A3, A4, A5, A6, A7, A8, A9, A10, AR, BULK, WEB0, PY, B0, B1, B2, B3, B4, I1, I1L, I2, S1, S2, S3, D1,
+    A1, A2, A3, A4, A5, A6, A7, A8, A9, A10, AR, BULK, WEB0, PY, B0, B1, B2, B3, B4, I1, I1L, I2, I2L, S1, S2, S3, D1,
     D2, E1, E2, E3, E4A, E4B, E5, E6, F1, F2, F3, P1, X1, X2,
 ];

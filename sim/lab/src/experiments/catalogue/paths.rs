@@ -53,18 +53,21 @@ pub(super) const I1L: Experiment = Experiment {
            control. `sctp`: over UDP, with Aggregate; `mptcp`: TCP with the kernel's MPTCP (CUBIC), its path manager told of the second \
            address; both ends start the race, and the process, within the time. `noq`: as many bytes by noq, a QUIC with several paths \
            (draft-ietf-quic-multipath; CUBIC, a window of 2 MiB), from its call to connect to the last byte. A row fails only where its \
-           interval lies below 0.97 and that of the control does not.",
+           interval lies below 0.97 and that of the control does not. `bottleneck_share`: both links lead to one bottleneck, and another host \
+           downloads over TCP by it; shares of the IP bytes from 10 to 60 s.",
     parameters: &[
         ("links", "the 16 pairs of I1, two of them with --quick"),
         ("queues", "1,000 packets"),
+        ("bottleneck", "20 Mbit/s, 40 ms, a queue of two bandwidth-delay products"),
         ("runs", "5; 1 with --quick"),
     ],
     published: &[("as I1", "mqvpn, report of 2026-06-18, section 3.3")],
     metrics: &[
         metric("ratio_to_best", "1", "sctp: the upper end of the interval at least 0.97; mptcp and noq are shown"),
+        metric("bottleneck_share", "1", "sctp: at most 0.6; mptcp and one path of TCP are shown"),
     ],
     needs: &[Need::Lab, Need::Neater, Need::RustPeers],
-    minutes: (3.0, 90.0),
+    minutes: (6.0, 110.0),
     run: links::i1_live,
 };
 
@@ -84,6 +87,30 @@ pub(super) const I2: Experiment = Experiment {
     needs: &[],
     minutes: (0.5, 5.0),
     run: links::i2,
+};
+
+pub(super) const I2L: Experiment = Experiment {
+    id: "I2L",
+    title: "I2 with real packets",
+    asked: "After which time does something arrive that had to be sent again, by neater's API, MPTCP and noq?",
+    note: "Messages of 1,250 bytes from a server to a client, in hosts of the lab. From the death of the link that has carried more of late \
+           (both directions swallow everything) to the end of the longest gap in what arrives in order; where nothing was sent, \
+           from the message to its arrival. The bound is I2's, from the round trips that the sender had measured before the death. \
+           `sctp`: over UDP, with Aggregate; `mptcp`: the kernel's, as in I1L; `noq`: as in I1L, with a keep-alive of each \
+           path every 0.5 s and an idle timeout of 1.5 s, without which a connection is lost with the path that carries it.",
+    parameters: &[
+        ("links", "two of 20 Mbit/s and 50 ms, queues of one bandwidth-delay product"),
+        ("application", "10 Mbit/s; all that both links do; silence for 0.5 to 2.5 s and a message"),
+        ("deaths", "50 of each; 2 with --quick"),
+    ],
+    published: &[],
+    metrics: &[
+        metric("resume_ms", "ms", "sctp-app-limited-p99 at most 250; mptcp and noq are shown"),
+        metric("within_bound", "1", "sctp: at least 0.99; mptcp and noq are shown"),
+    ],
+    needs: &[Need::Lab, Need::Neater, Need::RustPeers],
+    minutes: (2.5, 60.0),
+    run: links::i2_live,
 };
 
 pub(super) const E1: Experiment = Experiment {

@@ -5,6 +5,7 @@ use super::transfer::Flow;
 use bytes::Bytes;
 use neater_base::{Instant, Rng};
 use neater_link::{LinkConfig, QueueLimit};
+use neater_peers::paced::Load;
 use neater_sctp::Multipath;
 use std::time::Duration;
 
@@ -25,29 +26,6 @@ const ACK_DELAY: Duration = Duration::from_millis(100);
 /// What is granted beyond round trips and the probe timeout.
 const GRANTED: Duration = Duration::from_millis(25);
 
-/// What the application does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
-    /// It sends half of what one link carries.
-    AppLimited,
-    /// As much as both carry.
-    Full,
-    /// Nothing for seconds, and then a message.
-    Idle,
-}
-
-impl Load {
-    pub(super) const ALL: [Self; 3] = [Self::AppLimited, Self::Full, Self::Idle];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::AppLimited => "app-limited",
-            Self::Full => "full",
-            Self::Idle => "idle",
-        }
-    }
-}
-
 /// After which time it went on, and after which it should have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resumed {
@@ -55,9 +33,21 @@ pub(super) struct Resumed {
     pub(super) bound: Duration,
 }
 
+/// One direction of one link.
+pub(in crate::experiments) fn link() -> LinkConfig {
+    LinkConfig::rate(RATE, RTT / 2).with_queue(QueueLimit::Packets(QUEUE))
+}
+
+/// After which time something must have arrived: two round trips of the survivor, one probe timeout of
+/// the sender (RFC 8985 section 7.2), and what is granted beyond these.
+pub(super) fn bound(load: Load, survivor: Duration, dead: Duration) -> Duration {
+    let single = if load == Load::Idle { ACK_DELAY } else { Duration::ZERO };
+    2 * survivor + 2 * dead + single + GRANTED
+}
+
 /// One death. `None`: the flow did not go on.
 pub(super) fn run(load: Load, seed: u64) -> Option<Resumed> {
-    let link = LinkConfig::rate(RATE, RTT / 2).with_queue(QueueLimit::Packets(QUEUE));
+    let link = link();
     let mut rng = Rng::from_number(seed);
     let mut flow = Flow::open(&[link.clone(), link], &[], Some(Multipath::aggregate()), seed)?;
     let payload = Bytes::from(vec![7; MESSAGE]);
@@ -70,8 +60,7 @@ pub(super) fn run(load: Load, seed: u64) -> Option<Resumed> {
         _ => (0..paths.len()).max_by_key(|i| (paths[*i].in_flight, usize::MAX - i))?,
     };
     let survivor = paths.get(1 - dead)?.srtt?;
-    let single = if load == Load::Idle { ACK_DELAY } else { Duration::ZERO };
-    let bound = 2 * survivor + 2 * paths[dead].srtt? + single + GRANTED;
+    let bound = bound(load, survivor, paths[dead].srtt?);
     flow.world.set_down(dead, true);
     let before = flow.world.course.len();
     let from = if load == Load::Idle { dies + Duration::from_millis(500 + rng.below(2000)) } else { dies };

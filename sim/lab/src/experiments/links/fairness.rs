@@ -20,9 +20,14 @@ const CHANCE: Duration = Duration::from_millis(1);
 /// IPv4 and UDP.
 const HEADERS: u32 = 28;
 /// From when on and until when is counted.
-const FROM: Duration = Duration::from_secs(10);
-const UNTIL: Duration = Duration::from_secs(60);
+pub(super) const FROM: Duration = Duration::from_secs(10);
+pub(super) const UNTIL: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(10);
+
+/// One direction of the bottleneck, without chance.
+pub(super) fn link() -> LinkConfig {
+    LinkConfig::rate(RATE, RTT / 2).with_queue(QueueLimit::Packets(QUEUE))
+}
 
 #[derive(Clone)]
 struct Packet {
@@ -52,8 +57,7 @@ fn place(address: SocketAddr) -> (usize, usize) {
 
 impl Shared {
     fn new(multipath: Multipath, seed: u64) -> Self {
-        let mut link = LinkConfig::rate(RATE, RTT / 2).with_queue(QueueLimit::Packets(QUEUE));
-        link.jitter = Jitter::Uniform(CHANCE);
+        let link = LinkConfig { jitter: Jitter::Uniform(CHANCE), ..link() };
         let spread = [Some(multipath), Some(multipath), None, None];
         let endpoint = |(i, multipath)| Endpoint::new(end(i % 2 == 1, multipath), [seed as u8 ^ i as u8; 32], &[9; 32]);
         Self {

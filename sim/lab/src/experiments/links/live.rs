@@ -1,7 +1,7 @@
 //! I1 with real packets: the commands that users run, between hosts of the lab, over the pairs of links.
 
 use super::environments::ALL;
-use super::{BYTES, estimate};
+use super::{BYTES, estimate, live_fairness};
 use crate::experiments::networks::{BOTH, Core, Links, ONE, Place};
 use crate::experiments::{Lab, Outcome};
 use crate::measure::{MeasureError, Result};
@@ -65,7 +65,7 @@ fn run(fetch: impl Fn(&[&str]) -> Result<f64>) -> Result<Run> {
 pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
     let count = lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 });
     let mut out = Outcome { runs: Some(count), ..Outcome::default() };
-    let mut rows = Vec::new();
+    let (mut rows, shares) = (Vec::new(), live_fairness::bottleneck(lab, &mut out)?);
     for (at, e) in ALL.iter().enumerate().filter(|(at, e)| lab.is_wanted(e.name) && (!lab.quick || at % EVERY == 0)) {
         let mut place = Place::build(lab, lab.seed, BYTES as usize, Links::Pair(at), Core::Router)?;
         place.manage_paths()?;
@@ -86,9 +86,19 @@ pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
             rows.push(figure(&mut out, (e.name, series.name), &runs));
         }
     }
-    let panel = Panel::Bars(Bars { title: "real packets".into(), unit: "1".into(), rows });
-    let caption = "Goodput of 20 MiB over both links, over that of the better one alone; means and 95 % intervals.";
-    out.drawings.push(Drawing::new("ratio-live", "I1: real packets".to_owned(), caption, vec![panel]));
+    let mut draw = |name: &str, title: &str, caption: &str, rows: Vec<Row>| {
+        let panel = Panel::Bars(Bars { title: title.into(), unit: "1".into(), rows });
+        out.drawings.push(Drawing::new(name, format!("I1: {title}"), caption, vec![panel]));
+    };
+    if !rows.is_empty() {
+        let caption = "Goodput of 20 MiB over both links, over that of the better one alone; means and 95 % intervals.";
+        draw("ratio-live", "real packets", caption, rows);
+    }
+    if !shares.is_empty() {
+        let caption = "What a download over two paths through one bottleneck gets of it beside one flow of TCP with CUBIC, \
+                       from 10 to 60 s; `tcp`: over one path.";
+        draw("bottleneck-live", "a bottleneck that both paths share", caption, shares);
+    }
     Ok(out)
 }
 

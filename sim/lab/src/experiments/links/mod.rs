@@ -3,9 +3,11 @@
 //! association is opened as the engine opens it.
 
 pub(super) mod environments;
-mod failover;
+pub(super) mod failover;
 mod fairness;
 mod live;
+mod live_deaths;
+mod live_fairness;
 mod transfer;
 
 use super::multipath::{each, jobs};
@@ -16,9 +18,11 @@ use crate::plot::{Bars, Drawing, Panel, Row};
 use crate::report::{Bound, Figure};
 use crate::simulate::sweep;
 pub(super) use live::i1_live;
+pub(super) use live_deaths::i2_live;
 
 use environments::{ALL, Environment, Queue};
-use failover::{Load, Resumed};
+use failover::Resumed;
+use neater_peers::paced::Load;
 use neater_sctp::{Coupling, Multipath};
 use transfer::{Seen, transfer};
 

@@ -1,6 +1,6 @@
-//! The peer on noq, a QUIC with several paths (draft-ietf-quic-multipath): a server that sends as
-//! many bytes as it is asked for, and a client that fetches them over a path from each of its
-//! addresses.
+//! The peer on noq, a QUIC with several paths (draft-ietf-quic-multipath): a server that sends the
+//! bytes or the messages that it is asked for, and a client that fetches them over a path from each of
+//! its addresses.
 //!
 //! The window of the stream is larger than noq's default, which is meant for 100 Mbit/s and 100 ms
 //! on one path; everything else is its default.
@@ -10,10 +10,11 @@ mod sockets;
 
 use args::{Args, Mode};
 use neater_peers::credentials;
+use neater_peers::paced::{Arrivals, Asked, Load, MESSAGE, Pace, REQUEST, message};
 use neater_peers::peer::{SERVER_NAME, fail, next_piece, payload};
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, Incoming, Path, PathError, PathId};
-use noq::{PathStatus, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use noq::{PathStatus, ReadExactError, RecvStream, SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt};
 use serde_json::json;
 use sockets::{Local, Sockets};
 use std::error::Error;
@@ -31,6 +32,8 @@ const WINDOW: u32 = 2 << 20;
 const PATHS: u32 = 8;
 /// How often it is tried to open a path while the peer's connection IDs for it are under way.
 const TICK: Duration = Duration::from_millis(2);
+/// How often a sender of messages looks what its paths are like.
+const LOOK: Duration = Duration::from_millis(5);
 
 fn main() {
     let args = Args::from_env();
@@ -66,6 +69,9 @@ fn transport(args: &Args) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config.max_concurrent_multipath_paths(PATHS);
     config.stream_receive_window(VarInt::from_u32(WINDOW)).max_outgoing_bytes_per_second(args.rate);
+    if let Some(idle) = args.path_idle {
+        config.default_path_max_idle_timeout(Some(idle)).default_path_keep_alive_interval(Some(idle / 3));
+    }
     Arc::new(config)
 }
 
@@ -86,22 +92,61 @@ async fn serve(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends as many bytes as the first eight of a stream ask for.
+/// Sends what the first bytes of a stream ask for.
 async fn answer(incoming: Incoming) -> io::Result<()> {
     let connection = incoming.await?;
     let (mut send, mut recv) = connection.accept_bi().await?;
-    let mut wanted = [0; 8];
-    recv.read_exact(&mut wanted).await.map_err(io::Error::other)?;
-    let mut left = u64::from_be_bytes(wanted);
-    while left > 0 {
-        let piece = payload(next_piece(left, left));
-        send.write_all(piece).await?;
-        left -= piece.len() as u64;
+    let mut request = [0; REQUEST];
+    recv.read_exact(&mut request).await.map_err(io::Error::other)?;
+    match Asked::decode(&request) {
+        Some(Asked::Bytes(mut left)) => {
+            while left > 0 {
+                let piece = payload(next_piece(left, left));
+                send.write_all(piece).await?;
+                left -= piece.len() as u64;
+            }
+        }
+        Some(Asked::Messages(load, time)) => send_messages(&connection, &mut send, load, time).await?,
+        None => return Err(io::Error::other("it asked for nothing")),
     }
     send.finish()?;
     // The client closes when it has everything.
     connection.closed().await;
     Ok(())
+}
+
+async fn send_messages(connection: &Connection, send: &mut SendStream, load: Load, time: Duration) -> io::Result<()> {
+    let (begin, mut pace) = (Instant::now(), Pace::new(load, time));
+    let (mut looked, mut paths) = (None::<Instant>, Vec::new());
+    while let Some(due) = pace.next(begin.elapsed()) {
+        let early = due.saturating_sub(begin.elapsed());
+        if !early.is_zero() {
+            tokio::time::sleep(early).await;
+        }
+        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            looked = Some(Instant::now());
+            let each = (0..PATHS).filter_map(|id| connection.path(PathId::from(id)));
+            paths = each.filter_map(|p| Some((p.remote_address().ok()?.ip(), Some(p.stats().rtt)))).collect();
+        }
+        send.write_all(&message(paths.iter().copied())).await?;
+    }
+    Ok(())
+}
+
+/// Reads messages to the end of the stream, and prints when they came.
+async fn take_messages(recv: &mut RecvStream) {
+    let (mut arrivals, mut message) = (Arrivals::default(), [0; MESSAGE]);
+    let whole = loop {
+        match recv.read_exact(&mut message).await {
+            Ok(()) => arrivals.note(&message),
+            Err(ReadExactError::FinishedEarly(n)) => break n == 0,
+            Err(e) => {
+                eprintln!("{}", reasons(&io::Error::other(e)));
+                break false;
+            }
+        }
+    };
+    arrivals.print(whole);
 }
 
 async fn get(args: &Args) -> io::Result<()> {
@@ -121,8 +166,18 @@ async fn get(args: &Args) -> io::Result<()> {
     });
     let further: Vec<_> = further.collect();
     let (mut send, mut recv) = connection.open_bi().await?;
-    send.write_all(&args.bytes.to_be_bytes()).await?;
+    send.write_all(&args.asked.encode()).await?;
     send.finish()?;
+    let wanted = match args.asked {
+        Asked::Bytes(n) => n,
+        Asked::Messages(..) => {
+            println!("{}", json!({ "open": true }));
+            take_messages(&mut recv).await;
+            connection.close(0u32.into(), b"");
+            endpoint.wait_idle().await;
+            return Ok(());
+        }
+    };
     let mut bytes = 0;
     while let Some(chunk) = recv.read_chunk(usize::MAX).await? {
         bytes += chunk.len() as u64;
@@ -141,7 +196,7 @@ async fn get(args: &Args) -> io::Result<()> {
     println!("{}", json!({ "peer": "noq", "bytes": bytes, "seconds": seconds, "paths": carried }));
     connection.close(0u32.into(), b"");
     endpoint.wait_idle().await;
-    if bytes == args.bytes { Ok(()) } else { Err(io::Error::other("not as many bytes came as were asked for")) }
+    if bytes == wanted { Ok(()) } else { Err(io::Error::other("not as many bytes came as were asked for")) }
 }
 
 /// Opens a path, as soon as the peer has given connection IDs for it.
