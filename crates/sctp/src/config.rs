@@ -318,7 +318,8 @@ pub struct AssociationConfig {
     /// [`AssociationConfig::receive_buffer`]. [`INITIAL_BUFFER`].
     pub first_receive_buffer: u32,
     /// How many bytes of payload may wait to be sent or acknowledged, at most. Up to
-    /// [`INITIAL_BUFFER`] may at any time, more as the congestion windows grow.
+    /// [`INITIAL_BUFFER`] may at any time, more as the congestion windows grow and where a path is
+    /// slower than others.
     pub send_buffer: usize,
     /// How many messages may wait to be sent.
     pub max_messages: usize,

@@ -179,6 +179,11 @@ impl Association {
         rests(index) && (0..self.paths.len()).any(|i| self.paths[i].is_active() && !rests(i))
     }
 
+    /// Whether a path was found to add nothing.
+    pub(super) fn is_useless(&self, index: usize) -> bool {
+        self.concurrent.as_ref().is_some_and(|c| c.gain.is_useless(index))
+    }
+
     /// What was last made of a path.
     pub(super) fn verdict(&self, index: usize) -> PathVerdict {
         if self.multipath().is_none_or(|m| m.scheduler == PathScheduler::Preferred) {

@@ -47,6 +47,9 @@ use neater_sctp_wire::{StreamId, Tag, Tsn};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// How many round trips of a path, at most, others are waited for: so far one path may be slower.
+const MOST_TURNS: f64 = 16.0;
+
 /// The states of RFC 9260 section 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -558,23 +561,28 @@ impl Association {
         self.queues.bytes() + self.out.payload()
     }
 
-    /// What may leave on all paths that carry data while the slowest of them takes a round trip, in
-    /// bytes: so much waits for it where something is lost there.
+    /// How much may be under way or wait behind a loss, in bytes: the congestion window of the
+    /// current path. Where several paths are used for what they carry together: what leaves on all
+    /// of them while the slowest takes a round trip, for so much waits where something is lost there.
     pub(crate) fn window(&self) -> u64 {
-        if self.paths.len() == 1 || self.multipath().is_none() {
-            return self.paths[self.current].cc.window();
+        let one = self.paths[self.current].cc.window();
+        if self.paths.len() == 1 || self.multipath().is_none_or(|m| !m.scheduler.fills_all()) {
+            return one;
         }
-        let carrying = || (0..self.paths.len()).filter(|i| self.carries_new(*i) && !self.is_resting(*i));
+        let carrying = || (0..self.paths.len()).filter(|i| self.carries_new(*i) && !self.is_useless(*i));
         let rtt = |i: usize| self.paths[i].rtt.smoothed();
-        let slowest = carrying().filter_map(rtt).max();
-        let during = |i: usize| match (slowest, rtt(i)) {
-            (Some(slowest), Some(rtt)) => {
-                let turns = slowest.as_secs_f64() / rtt.as_secs_f64().max(1e-6);
-                (self.paths[i].cc.window() as f64 * turns) as u64
-            }
-            _ => self.paths[i].cc.window(),
+        // One that is only asked by heartbeats holds nothing that others could wait for; one that
+        // rests for a trial will again.
+        let holds = |i: &usize| self.paths[*i].in_flight > 0 || self.is_resting(*i);
+        let slowest = carrying().filter(holds).filter_map(rtt).max().unwrap_or_default();
+        let during = |i: usize| {
+            let turns = rtt(i).map_or(1.0, |rtt| slowest.as_secs_f64() / rtt.as_secs_f64().max(1e-6));
+            (self.paths[i].cc.window() as f64 * turns.clamp(1.0, MOST_TURNS)) as u64
         };
-        carrying().map(during).sum::<u64>().max(self.paths[self.current].cc.window())
+        let all = carrying().map(during).fold(0, u64::saturating_add);
+        // The peer decides how long a round trip takes, and what may be outstanding, too.
+        let outstanding = (self.out.flying() + self.window_left()) as u64;
+        all.min(outstanding).max(one)
     }
 
     /// It is over. Everything that was not acknowledged is reported as failed.

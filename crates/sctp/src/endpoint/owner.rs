@@ -138,8 +138,8 @@ impl Endpoint {
         self.act(id, |a| a.set_largest_packet(size));
     }
 
-    /// What may be in flight, in bytes: the congestion window of the path that data goes, and
-    /// where it goes on several, what leaves on all of them while the slowest takes a round trip.
+    /// The congestion window of the path that data goes, in bytes. Where several are used for what
+    /// they carry together: what leaves on all of them while the slowest takes a round trip.
     #[must_use]
     pub fn window(&self, id: AssociationId) -> u64 {
         self.live(id).map_or(0, Association::window)

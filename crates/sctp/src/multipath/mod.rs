@@ -48,6 +48,11 @@ impl PathScheduler {
     pub(crate) const fn estimates(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::Preferred)
     }
+
+    /// Whether it is for what all paths carry together, rather than for what arrives soonest.
+    pub(crate) const fn fills_all(self) -> bool {
+        matches!(self, Self::RoundRobin | Self::BlockingEstimation | Self::Adaptive)
+    }
 }
 
 /// Which path carries a chunk that was lost (Iyengar 2006, section 5). Always one that is active,

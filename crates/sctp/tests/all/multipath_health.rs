@@ -188,6 +188,37 @@ fn a_path_says_why_it_is_not_used() {
     assert_eq!(verdicts, [PathVerdict::Used, PathVerdict::FasterSuffice]);
 }
 
+/// What the owner keeps for sending is by this: a loss on the slow path takes two of its round trips,
+/// in which the fast one goes on. A slow path that carries nothing asks for nothing.
+#[test]
+fn what_may_wait_follows_the_slowest_path_that_carries_something() {
+    let links = [(10, 40), (100, 400)]
+        .map(|(d, q)| LinkConfig { queue: QueueLimit::Packets(q), ..LinkConfig::rate(20_000_000, ms(d)) });
+    for (multipath, follows) in [(Multipath::aggregate(), true), (Multipath::interactive(), false)] {
+        let (mut w, ids) = world(multipath, &links);
+        talk(&mut w, ids, SECOND);
+        let windows = |w: &World| w.ends[0].paths(ids[0]).iter().map(|p| p.window).sum::<u64>();
+        assert_eq!(w.ends[0].paths(ids[0])[1].in_flight, 0, "4 Mbit/s go on the fast one");
+        assert!(w.ends[0].window(ids[0]) <= windows(&w), "{multipath:?}");
+        let until = w.now + 4 * SECOND;
+        let mut most = 0.0_f64;
+        while w.now < until {
+            while w.ends[0].room(ids[0]) >= 10_000 {
+                w.send(0, ids[0], 0, &[7; 10_000]);
+            }
+            w.flush();
+            let next = w.now + ms(5);
+            while w.step(next) {
+                w.read(1, ids[1]);
+            }
+            w.now = next;
+            most = most.max(w.ends[0].window(ids[0]) as f64 / windows(&w) as f64);
+        }
+        assert_eq!(most > 1.5, follows, "{multipath:?}: {most}");
+        assert!(most < 16.0, "{most}");
+    }
+}
+
 /// Two paths that are alike, and a receive buffer that both together fill: a copy there would take
 /// the place of what comes next.
 #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const MESSAGE: usize = 1250;
 /// Bytes of what a receiver asks for.
 pub const REQUEST: usize = 9;
-/// Paths of which a message tells.
+/// Paths that a message describes.
 pub const PATHS: usize = 2;
 /// Between two messages of an application that is the limit itself: 10 Mbit/s.
 const EVERY: Duration = Duration::from_millis(1);
@@ -31,7 +31,8 @@ pub enum Load {
     AppLimited,
     /// It sends as much as the transport takes for a time.
     Full,
-    /// It sends a few messages at once, another one 1.8 s later, and the last one at a time.
+    /// It sends a few messages at once, and the last one at a time; with real packets another one 1.8 s
+    /// after the first, to see which path is used.
     Idle,
 }
 

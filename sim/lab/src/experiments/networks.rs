@@ -317,7 +317,7 @@ impl Place {
         Ok(running)
     }
 
-    /// What both ends on noq are told.
+    /// The options of both ends on noq.
     fn add_to_noq(&self, lab: &Lab, command: &mut Command) {
         lab.programs.add_credentials(command);
         if self.links == Links::Deaths {

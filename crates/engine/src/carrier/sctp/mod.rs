@@ -58,7 +58,7 @@ const SEND_BUDGET: usize = 64;
 const ENDINGS: usize = 64;
 const ENDINGS_AGAIN: Duration = Duration::from_millis(5);
 /// What an association may have queued and unacknowledged at most, in bytes:
-/// [`crate::Limits::send_buffer`] at first, and more as its congestion window grows.
+/// [`crate::Limits::send_buffer`] at first, and more as its congestion windows grow.
 const SEND_BUFFER_MAX: usize = 64 << 20;
 
 /// What client sockets have in common that share one: family (IPv6 or not), interface and

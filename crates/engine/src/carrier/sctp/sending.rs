@@ -138,8 +138,8 @@ impl SctpCarrier {
         }
     }
 
-    /// The buffer follows the paths: twice what may be in flight, as far as there is room for the
-    /// windows of all.
+    /// The buffer follows the paths: twice what leaves on them in a round trip of the slowest, as
+    /// far as there is room for the windows of all.
     fn tune<N: Net>(&mut self, cx: &mut Context<N>, key: Key) {
         let Some(a) = self.associations.get(key) else { return };
         let Some(e) = self.endpoints.get(a.end) else { return };

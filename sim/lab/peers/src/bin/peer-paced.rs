@@ -1,5 +1,5 @@
 //! Messages by a plan over this project's API, over SCTP or TCP with whatever paths both hosts have: a
-//! server that sends what it is asked for, and a client that tells when each message has come.
+//! server that sends what it is asked for, and a client that reports when each message has come.
 //!
 //! `serve --bind IP --port PORT [--limit SECONDS]`, and
 //! `get --addr IP:PORT --transport SCTP|TCP --load LOAD --ms N [--limit SECONDS]`: one line when the

@@ -94,8 +94,9 @@ pub(super) const I2L: Experiment = Experiment {
     title: "I2 with real packets",
     asked: "After which time does something arrive that had to be sent again, by neater's API, MPTCP and noq?",
     note: "Messages of 1,250 bytes from a server to a client, in hosts of the lab. From the death of the link that has carried more of late \
-           (both directions swallow everything) to the end of the longest gap in what arrives in order; where nothing was sent, \
-           from the message to its arrival. The bound is I2's, from the round trips that the sender had measured before the death. \
+           (both directions swallow everything) to the end of the longest gap in what arrives in order, of those that begin within 75 ms: \
+           by then all that was on the other link has come. Where nothing was sent, from the message to its arrival. The bound is I2's, \
+           from the round trips that the sender knew when it handed over the last message that came before the death. \
            `sctp`: over UDP, with Aggregate; `mptcp`: the kernel's, as in I1L; `noq`: as in I1L, with a keep-alive of each \
            path every 0.5 s and an idle timeout of 1.5 s, without which a connection is lost with the path that carries it.",
     parameters: &[

@@ -65,7 +65,7 @@ fn run(fetch: impl Fn(&[&str]) -> Result<f64>) -> Result<Run> {
 pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
     let count = lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 });
     let mut out = Outcome { runs: Some(count), ..Outcome::default() };
-    let (mut rows, shares) = (Vec::new(), live_fairness::bottleneck(lab, &mut out)?);
+    let mut rows = Vec::new();
     for (at, e) in ALL.iter().enumerate().filter(|(at, e)| lab.is_wanted(e.name) && (!lab.quick || at % EVERY == 0)) {
         let mut place = Place::build(lab, lab.seed, BYTES as usize, Links::Pair(at), Core::Router)?;
         place.manage_paths()?;
@@ -78,14 +78,27 @@ pub(in crate::experiments) fn i1_live(lab: &Lab) -> Result<Outcome> {
             served => served.map(|()| true)?,
         };
         for series in SERIES.iter().filter(|s| noq || !matches!(s.by, By::Noq)) {
-            let mut runs = Vec::new();
-            for n in 0..count {
-                (lab.progress)(&format!("{} over {}, run {} of {count}", e.name, series.name, n + 1));
-                runs.push(run(|interfaces| series.by.fetch(lab, &place, interfaces))?);
+            let runs: Result<Vec<Run>> = (0..count)
+                .map(|n| {
+                    (lab.progress)(&format!("{} over {}, run {} of {count}", e.name, series.name, n + 1));
+                    run(|interfaces| series.by.fetch(lab, &place, interfaces))
+                })
+                .collect();
+            match runs {
+                Ok(runs) => rows.push(figure(&mut out, (e.name, series.name), &runs)),
+                Err(why) if series.name != SERIES[0].name => {
+                    let f = Figure::new("I1L", "ratio_to_best", format!("{}-{}", series.name, e.name), "1");
+                    out.figures.push(f.missing(why.to_string()));
+                }
+                Err(why) => return Err(why),
             }
-            rows.push(figure(&mut out, (e.name, series.name), &runs));
         }
     }
+    // Last: what fails there costs nothing of the others.
+    let shares = live_fairness::bottleneck(lab, &mut out).unwrap_or_else(|why| {
+        out.figures.push(Figure::new("I1L", "bottleneck_share", "sctp", "1").missing(why.to_string()));
+        Vec::new()
+    });
     let mut draw = |name: &str, title: &str, caption: &str, rows: Vec<Row>| {
         let panel = Panel::Bars(Bars { title: title.into(), unit: "1".into(), rows });
         out.drawings.push(Drawing::new(name, format!("I1: {title}"), caption, vec![panel]));

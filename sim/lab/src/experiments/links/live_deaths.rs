@@ -4,7 +4,7 @@ use super::failover::bound;
 use crate::experiments::networks::{Core, Links, Place};
 use crate::experiments::{Lab, Outcome};
 use crate::measure::stats::quantile;
-use crate::measure::{MeasureError, Result, failed};
+use crate::measure::{MeasureError, Result};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::report::{Bound, Figure};
 use neater_base::Rng;
@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 /// Deaths of each kind: full and quick.
 const DEATHS: (usize, usize) = (50, 2);
 /// A link dies no sooner than this after the connection is there, and later by up to a second.
-const DIES: Duration = Duration::from_secs(3);
+const DIES_AFTER: Duration = Duration::from_secs(3);
 /// How long messages go on after it.
-const GOES_ON: Duration = Duration::from_secs(3);
+const SENDS_AFTER: Duration = Duration::from_secs(3);
 /// The link that has carried more within this time dies.
-const LOOKS: Duration = Duration::from_millis(300);
+const OBSERVED: Duration = Duration::from_millis(300);
 /// In idleness, that which has carried a single message, which is sent between these times.
 const SINGLE: [Duration; 2] = [Duration::from_millis(1500), Duration::from_millis(2500)];
 /// What is on a link at the death has come after this: half a round trip, and a full queue.
-const LAST_WORDS: Duration = Duration::from_millis(75);
-/// What it is by: a name, and the transport where it is by neater; the last one is by noq.
+const DRAINED: Duration = Duration::from_millis(75);
+/// The series: a name, and the transport where it is neater's; the last one is noq.
 const SERIES: [(&str, Option<&str>); 3] = [("sctp", Some("SCTP")), ("mptcp", Some("TCP")), ("noq", None)];
-/// The one that is judged.
+/// The series that is judged.
 const JUDGED: &str = "sctp";
 
 /// What became of one death, in milliseconds. `None` of the bound: the sender had not measured both paths.
@@ -47,13 +47,13 @@ struct Arrival {
 
 /// What the client has printed.
 fn arrivals(text: &str) -> Option<(bool, Vec<Arrival>)> {
-    let said: Value = serde_json::from_str(text.lines().last()?).ok()?;
+    let report: Value = serde_json::from_str(text.lines().last()?).ok()?;
     let path = |p: &Value| Some((p[0].as_str()?.to_owned(), p[1].as_u64()?));
     let row = |r: &Value| {
         let paths = r[3].as_array()?.iter().filter_map(path).collect();
         Some(Arrival { at: r[0].as_u64()?, sent: r[1].as_u64()?, paths })
     };
-    Some((said["whole"].as_bool()?, said["arrivals"].as_array()?.iter().filter_map(row).collect()))
+    Some((report["whole"].as_bool()?, report["arrivals"].as_array()?.iter().filter_map(row).collect()))
 }
 
 /// After which time what was lost has come, and what it was to be by what the sender knew at the death.
@@ -72,7 +72,7 @@ fn resumed(load: Load, arrivals: &[Arrival], dies: u64, [dead, survivor]: [&str;
             let mut last = dies;
             let mut longest = None;
             for a in arrivals.iter().filter(|a| a.at > dies) {
-                if last - dies < LAST_WORDS.as_micros() as u64 {
+                if last - dies < DRAINED.as_micros() as u64 {
                     longest = longest.max(Some((a.at - last, a.at)));
                 }
                 last = a.at;
@@ -85,15 +85,15 @@ fn resumed(load: Load, arrivals: &[Arrival], dies: u64, [dead, survivor]: [&str;
 
 /// One death.
 fn death(lab: &Lab, place: &Place, transport: Option<&str>, load: Load, rng: &mut Rng) -> Result<Option<Resumed>> {
-    let dies = DIES + Duration::from_micros(rng.below(1_000_000));
+    let dies = DIES_AFTER + Duration::from_micros(rng.below(1_000_000));
     let time = match load {
         Load::Idle => dies + Duration::from_millis(500 + rng.below(2000)),
-        _ => dies + GOES_ON,
+        _ => dies + SENDS_AFTER,
     };
     let running = place.ask_messages(lab, transport, load, time)?;
     let begin = Instant::now();
     let until = |time: Duration| sleep(time.saturating_sub(begin.elapsed()));
-    let [from, to] = if load == Load::Idle { SINGLE } else { [dies.saturating_sub(LOOKS), dies] };
+    let [from, to] = if load == Load::Idle { SINGLE } else { [dies.saturating_sub(OBSERVED), dies] };
     until(from);
     let before = place.carried()?;
     until(to);
@@ -104,9 +104,9 @@ fn death(lab: &Lab, place: &Place, transport: Option<&str>, load: Load, rng: &mu
     place.set_down(dead, true)?;
     let output = running.wait();
     place.set_down(dead, false)?;
-    let output = output?.success()?;
-    let text = output.text();
-    let Some((whole, arrivals)) = arrivals(&text) else { return failed(format!("the client said {text:?}")) };
+    let output = output?;
+    // A client that ends by its limit has not gone on either.
+    let (whole, arrivals) = arrivals(&output.text()).unwrap_or_default();
     if !whole {
         (lab.progress)(&format!("it did not go on: {}", output.errors().trim()));
     }
@@ -138,11 +138,18 @@ pub(in crate::experiments) fn i2_live(lab: &Lab) -> Result<Outcome> {
             if !lab.is_wanted(&variant) {
                 continue;
             }
-            let mut seen = Vec::new();
-            for n in 0..count {
+            let mut one = |n: usize| {
                 (lab.progress)(&format!("{variant}, death {} of {count}", n + 1));
-                seen.push(death(lab, &place, *transport, load, &mut rng)?);
-            }
+                death(lab, &place, *transport, load, &mut rng)
+            };
+            let seen = match (0..count).map(&mut one).collect::<Result<Vec<_>>>() {
+                Ok(seen) => seen,
+                Err(why) if *name == JUDGED => return Err(why),
+                Err(why) => {
+                    out.figures.push(Figure::new("I2L", "resume_ms", variant, "ms").missing(why.to_string()));
+                    continue;
+                }
+            };
             figures(&mut out, (name, load), &seen);
             let times: Vec<f64> = seen.iter().flatten().map(|r| r.after).collect();
             curves.push(Curve::distribution(*name, &times));
@@ -178,14 +185,14 @@ fn figures(out: &mut Outcome, (name, load): (&str, Load), seen: &[Option<Resumed
     }
     let bounded: Vec<_> = seen.iter().map(|r| r.and_then(|r| Some((r.after, r.bound?)))).collect();
     let f = Figure::new("I2L", "within_bound", variant, "1");
-    // Where the sender's paths cannot be read there is no bound.
-    if bounded.iter().all(Option::is_none) {
-        out.figures.push(f.missing("the sender's round trips are not known"));
+    // Where the sender's paths cannot be read there is no bound; for what is judged that is no excuse.
+    if name != JUDGED && bounded.iter().all(Option::is_none) {
+        out.figures.push(f.missing("nothing went on, or the sender's round trips are not known"));
         return;
     }
     let within = bounded.iter().flatten().filter(|(after, bound)| after <= bound).count();
     let mean = |pick: &dyn Fn(&(f64, f64)) -> f64| {
-        bounded.iter().flatten().map(pick).sum::<f64>() / bounded.iter().flatten().count() as f64
+        bounded.iter().flatten().map(pick).sum::<f64>() / bounded.iter().flatten().count().max(1) as f64
     };
     let f = f.value(within as f64 / seen.len() as f64, seen.len()).with("mean_bound_ms", mean(&|(_, b)| *b));
     let f = f.with("mean_ms", mean(&|(a, _)| *a));

@@ -102,11 +102,12 @@ impl Shared {
         let before = self.carried()?;
         until(UNTIL);
         let after = self.carried()?;
-        if !running.iter().all(Running::is_running) {
-            return failed("a download has ended before its time");
-        }
         for one in running {
-            one.stop(libc::SIGTERM)?;
+            let lasted = one.is_running();
+            let output = one.stop(libc::SIGTERM)?;
+            if !lasted {
+                return failed(format!("a download has ended before its time: {}", output.errors().trim()));
+            }
         }
         // What is left of a flow is gone before the next one begins.
         sleep(Duration::from_secs(2));
