@@ -64,7 +64,11 @@ pub(super) const I1L: Experiment = Experiment {
     published: &[("as I1", "mqvpn, report of 2026-06-18, section 3.3")],
     metrics: &[
         metric("ratio_to_best", "1", "sctp: the upper end of the interval at least 0.97; mptcp and noq are shown"),
-        metric("bottleneck_share", "1", "sctp: at most 0.6; mptcp and one path of TCP are shown"),
+        metric(
+            "bottleneck_share",
+            "1",
+            "sctp: the lower end of the interval at most 0.6; mptcp and one path of TCP are shown",
+        ),
     ],
     needs: &[Need::Lab, Need::Neater, Need::RustPeers],
     minutes: (6.0, 110.0),
