@@ -69,9 +69,9 @@ impl Association {
         id
     }
 
-    /// How much may be buffered: three times [`Self::window`], and no less than three times what may
-    /// be in flight. What was sent is kept for a round trip, or two where it was lost, and what
-    /// waits must last until the application has been notified of room.
+    /// How much may be buffered: three times [`Self::window`], and at least three times what may
+    /// be in flight. What was sent is kept for a round trip, two where it was lost, and what waits
+    /// must last until the application has been notified of room.
     pub(super) fn send_limit(&self) -> usize {
         let windows: u64 = self.paths.iter().map(|p| p.cc.window()).sum();
         let wanted = usize::try_from(self.window().max(windows).saturating_mul(3)).unwrap_or(usize::MAX);

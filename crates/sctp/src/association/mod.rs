@@ -563,7 +563,7 @@ impl Association {
 
     /// How much may be under way or wait behind a loss, in bytes: the congestion window of the
     /// current path. Where several paths are used for what they carry together: what leaves on all
-    /// of them while the slowest takes a round trip, for so much waits where something is lost there.
+    /// of them while the slowest takes a round trip, as so much waits for what is lost there.
     pub(crate) fn window(&self) -> u64 {
         let one = self.paths[self.current].cc.window();
         if self.paths.len() == 1 || self.multipath().is_none_or(|m| !m.scheduler.fills_all()) {

@@ -188,8 +188,8 @@ fn a_path_says_why_it_is_not_used() {
     assert_eq!(verdicts, [PathVerdict::Used, PathVerdict::FasterSuffice]);
 }
 
-/// What the owner keeps for sending is by this: a loss on the slow path takes two of its round trips,
-/// in which the fast one goes on. A slow path that carries nothing asks for nothing.
+/// What the owner keeps for sending is by this: a loss on the slow path takes two of its round
+/// trips, in which the fast one goes on. A slow path that carries nothing asks for nothing.
 #[test]
 fn what_may_wait_follows_the_slowest_path_that_carries_something() {
     let links = [(10, 40), (100, 400)]
