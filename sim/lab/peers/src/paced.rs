@@ -7,7 +7,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of each message: one fills a packet.
 pub const MESSAGE: usize = 1250;
@@ -21,6 +21,8 @@ const EVERY: Duration = Duration::from_millis(1);
 const BURST: u64 = 100;
 /// When a single one follows them, which shows the path that the next one takes.
 const SINGLE: Duration = Duration::from_millis(1800);
+/// How often a sender looks what its paths are like.
+const LOOK: Duration = Duration::from_millis(5);
 /// What is read of one path, in bytes of a message: its address and its round trip.
 const OF_PATH: usize = 8;
 
@@ -117,6 +119,38 @@ impl Pace {
         };
         self.sent += 1;
         due
+    }
+}
+
+/// The messages of a load with what is known of the paths, each as soon as it is due.
+#[derive(Debug)]
+pub struct Messages {
+    begin: Instant,
+    pace: Pace,
+    looked: Option<Instant>,
+    paths: Vec<(IpAddr, Option<Duration>)>,
+}
+
+impl Messages {
+    /// Those of `load` until or at `time` from now on.
+    #[must_use]
+    pub fn new(load: Load, time: Duration) -> Self {
+        Self { begin: Instant::now(), pace: Pace::new(load, time), looked: None, paths: Vec::new() }
+    }
+
+    /// Waits for the next one. `paths` looks what the sender's are like, now and then. `None`: that
+    /// was all.
+    pub async fn next(&mut self, paths: impl FnOnce() -> Vec<(IpAddr, Option<Duration>)>) -> Option<Vec<u8>> {
+        let due = self.pace.next(self.begin.elapsed())?;
+        let early = due.saturating_sub(self.begin.elapsed());
+        if !early.is_zero() {
+            tokio::time::sleep(early).await;
+        }
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            self.looked = Some(Instant::now());
+            self.paths = paths();
+        }
+        Some(message(self.paths.iter().copied()))
     }
 }
 

@@ -6,19 +6,17 @@
 //! connection is there, and one with the arrivals ([`neater_peers::paced`]).
 
 use neater::{Connection, FramerSpec, Neater, Preconnection, SecurityParameters, Stack};
-use neater_peers::paced::{Arrivals, Asked, Load, MESSAGE, Pace, message};
+use neater_peers::paced::{Arrivals, Asked, Load, MESSAGE, Messages};
 use neater_peers::peer::fail;
 use neater_property::TransportProperties;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const USAGE: &str = "usage: peer-paced serve --bind IP --port PORT [--limit SECONDS]
        peer-paced get --addr IP:PORT --transport SCTP|TCP --load app-limited|full|idle --ms N [--limit SECONDS]";
-/// How often a sender looks what its paths are like.
-const LOOK: Duration = Duration::from_millis(5);
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -99,18 +97,10 @@ async fn answer(connection: &Connection) -> io::Result<()> {
     let first = connection.receive().await.map_err(io::Error::other)?;
     let asked = first.as_deref().and_then(Asked::decode);
     let Some(Asked::Messages(load, time)) = asked else { return Err(io::Error::other("it asked for nothing")) };
-    let (begin, mut pace) = (Instant::now(), Pace::new(load, time));
-    let (mut looked, mut paths) = (None::<Instant>, Vec::new());
-    while let Some(due) = pace.next(begin.elapsed()) {
-        let early = due.saturating_sub(begin.elapsed());
-        if !early.is_zero() {
-            tokio::time::sleep(early).await;
-        }
-        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
-            looked = Some(Instant::now());
-            paths = connection.paths().iter().map(|p| (p.remote.ip(), p.rtt)).collect();
-        }
-        connection.send(message(paths.iter().copied())).await.map_err(io::Error::other)?;
+    let paths = || connection.paths().iter().map(|p| (p.remote.ip(), p.rtt)).collect();
+    let mut messages = Messages::new(load, time);
+    while let Some(message) = messages.next(paths).await {
+        connection.send(message).await.map_err(io::Error::other)?;
     }
     connection.close().await.map_err(io::Error::other)
 }

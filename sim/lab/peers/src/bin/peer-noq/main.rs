@@ -10,7 +10,7 @@ mod sockets;
 
 use args::{Args, Mode};
 use neater_peers::credentials;
-use neater_peers::paced::{Arrivals, Asked, Load, MESSAGE, Pace, REQUEST, message};
+use neater_peers::paced::{Arrivals, Asked, Load, MESSAGE, Messages, REQUEST};
 use neater_peers::peer::{SERVER_NAME, fail, next_piece, payload};
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, Incoming, Path, PathError, PathId};
@@ -32,8 +32,6 @@ const WINDOW: u32 = 2 << 20;
 const PATHS: u32 = 8;
 /// How often it is tried to open a path while the peer's connection IDs for it are under way.
 const TICK: Duration = Duration::from_millis(2);
-/// How often a sender of messages looks what its paths are like.
-const LOOK: Duration = Duration::from_millis(5);
 
 fn main() {
     let args = Args::from_env();
@@ -116,19 +114,13 @@ async fn answer(incoming: Incoming) -> io::Result<()> {
 }
 
 async fn send_messages(connection: &Connection, send: &mut SendStream, load: Load, time: Duration) -> io::Result<()> {
-    let (begin, mut pace) = (Instant::now(), Pace::new(load, time));
-    let (mut looked, mut paths) = (None::<Instant>, Vec::new());
-    while let Some(due) = pace.next(begin.elapsed()) {
-        let early = due.saturating_sub(begin.elapsed());
-        if !early.is_zero() {
-            tokio::time::sleep(early).await;
-        }
-        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
-            looked = Some(Instant::now());
-            let each = (0..PATHS).filter_map(|id| connection.path(PathId::from(id)));
-            paths = each.filter_map(|p| Some((p.remote_address().ok()?.ip(), Some(p.stats().rtt)))).collect();
-        }
-        send.write_all(&message(paths.iter().copied())).await?;
+    let paths = || {
+        let each = (0..PATHS).filter_map(|id| connection.path(PathId::from(id)));
+        each.filter_map(|p| Some((p.remote_address().ok()?.ip(), Some(p.stats().rtt)))).collect()
+    };
+    let mut messages = Messages::new(load, time);
+    while let Some(message) = messages.next(paths).await {
+        send.write_all(&message).await?;
     }
     Ok(())
 }
