@@ -71,3 +71,21 @@ fn a_transfer_from_one_address_has_one_path() {
     assert!(got["bytes"] == 1_000_000 && paths.len() == 1, "{got}");
     assert!(paths[0]["bytes"].as_u64() > Some(1_000_000) && got["seconds"].as_f64() > Some(0.0), "{got}");
 }
+
+#[test]
+fn messages_come_when_they_are_due_with_what_the_sender_knows_of_its_paths() {
+    let server = Server::start("messages");
+    let mut get = Command::new(PEER);
+    get.args(["get", "--addr", &server.addr, "--load", "app-limited", "--ms", "300", "--local", "127.0.0.3"]);
+    let out = get.arg("--credentials").arg(&server.credentials).output().expect("it starts");
+    let text = String::from_utf8_lossy(&out.stdout);
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    assert_eq!(
+        (&lines[0]["open"], &lines[1]["whole"], &lines[1]["messages"]),
+        (&true.into(), &true.into(), &300.into())
+    );
+    let arrivals = lines[1]["arrivals"].as_array().expect("rows");
+    let (first, last) = (arrivals[0][0].as_u64().expect("a time"), arrivals[arrivals.len() - 1][0].as_u64());
+    assert!(last.expect("a time") - first > 250_000, "{first} to {last:?}");
+    assert_eq!(arrivals[arrivals.len() - 1][3][0][0], "127.0.0.3");
+}
